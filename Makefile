@@ -1,0 +1,61 @@
+# Every command works on a fresh clone with nothing but python3 (3.11 or newer) and make.
+# PYTHON=python3.13 make setup   picks the interpreter;   DATABASE_URL, PORT: see docs/install.md
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+PYTEST_WORKERS ?= auto
+
+export PYTHONUNBUFFERED = 1
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: setup run test test-fast check bench chaos constraints clean
+
+setup: $(STAMP)
+
+# The stamp is newer than what it depends on only after a complete installation, so an
+# interrupted one is repeated and a finished one costs nothing.
+$(STAMP): pyproject.toml constraints.txt hatch_build.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Holdpoint needs Python 3.11 or newer; '$(PYTHON)' says: $$($(PYTHON) -V 2>&1)" >&2; \
+	  echo "Name another interpreter:  make setup PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "This Python cannot make virtual environments. On Debian or Ubuntu:" >&2; \
+	  echo "  apt install python3-venv    (then run make again)" >&2; exit 1; }
+	@if [ -x $(BIN)/python ] && ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then rm -rf $(VENV); fi
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (about half a minute, once) …"
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable .
+	@touch $@
+
+run: setup
+	@exec $(BIN)/python -m config.run
+
+test: setup
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+
+test-fast: setup
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m "not browser and not process and not kill"
+
+check: setup
+	@$(BIN)/python -m config.check
+
+bench: setup
+	@$(BIN)/python -m benchmarks
+
+chaos: setup
+	@$(BIN)/python -m chaos
+
+# A new set of versions: install without pins into a throw-away environment and freeze it.
+constraints:
+	@rm -rf var/constraints && $(PYTHON) -m venv var/constraints
+	@var/constraints/bin/python -m pip install --quiet --upgrade pip
+	@var/constraints/bin/python -m pip install --quiet --group dev --editable .
+	@head -2 constraints.txt > var/constraints.txt
+	@var/constraints/bin/python -m pip freeze --all --exclude-editable --exclude setuptools >> var/constraints.txt
+	@mv var/constraints.txt constraints.txt && rm -rf var/constraints
+
+clean:
+	@rm -rf $(VENV) var

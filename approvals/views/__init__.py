@@ -1,0 +1,5 @@
+"""The reviewer's pages. Views read and render; every answer goes through one door for decisions."""
+
+from approvals.views.inbox import InboxView
+
+__all__ = ["InboxView"]

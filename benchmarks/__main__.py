@@ -1,0 +1,97 @@
+"""`python -m benchmarks`: run the measures, print one table, keep the results.
+
+Results are kept only of a run with every measure: a table is one run on one machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from benchmarks import measures, report
+from benchmarks.contenders.dbos import PeerMissing, install_dbos, list_versions
+from benchmarks.machine import describe_machine
+from benchmarks.plan import Plan, say
+from benchmarks.server import DBOS, MAIN, RAW, BenchServer, open_server
+from benchmarks.table import Row
+
+
+def main() -> None:
+    options = read_options()
+    names = [name for name in measures.NAMES if name in (options.only or measures.NAMES)]
+    with open_server() as server:
+        plan = prepare(server, options)
+        machine = describe_machine(server.url, server.folder, list_versions() if plan.dbos else {})
+        print(report.render_machine(machine), flush=True)
+        rows: list[Row] = []
+        for name in names:
+            measure = measures.load_measure(name)
+            say(f"{name}: {(measure.__doc__ or '').splitlines()[0]}")
+            rows += measure(plan)
+    print("\n" + report.render_table(rows) + "\n\n" + report.render_notes(rows))
+    if options.only or options.no_write:
+        return
+    kept = {"repetitions": plan.repetitions, "full": plan.full, "seed_size": plan.seed_size}
+    report.write_results(rows, machine, kept)
+    say("kept in benchmarks/results.json and benchmarks/README.md")
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--full", action="store_true", help="a million parked, and sizes at 100,000 (half an hour)"
+    )
+    parser.add_argument("--only", nargs="+", choices=measures.NAMES, help="these measures; nothing is kept")
+    parser.add_argument("--repetitions", type=int, default=3, help="turns per contender (3)")
+    parser.add_argument(
+        "--seed-size", type=int, help="instances for the bytes per row (20,000; full: 100,000)"
+    )
+    parser.add_argument("--no-peers", action="store_true", help="leave DBOS out; its bars stay open")
+    parser.add_argument("--no-write", action="store_true", help="print only")
+    return parser.parse_args()
+
+
+def prepare(server: BenchServer, options: argparse.Namespace) -> Plan:
+    """Make the databases, the tables and the peer."""
+    url = server.create_database(MAIN)
+    raw_url = server.create_database(RAW)
+    start_django(url)
+    if not options.only or "scale" in options.only:
+        for population in ("small", "large", "huge"):
+            server.create_database(f"{MAIN}_{population}", template=MAIN)
+    dbos, missing = None, "left out"
+    if not options.no_peers:
+        try:
+            say("installing DBOS where it is missing …")
+            dbos, missing = install_dbos(server.create_database(DBOS)), ""
+        except PeerMissing as error:
+            missing = str(error)
+            say(missing)
+    return Plan(
+        repetitions=options.repetitions,
+        full=options.full,
+        seed_size=options.seed_size or (100_000 if options.full else 20_000),
+        url=url,
+        raw_url=raw_url,
+        dbos=dbos,
+        dbos_missing=missing,
+    )
+
+
+def start_django(url: str) -> None:
+    """Load the settings for one database and migrate it."""
+    os.environ["DATABASE_URL"] = url
+    os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.site.settings"
+    os.chdir(Path(__file__).resolve().parent.parent)
+    import django
+    from django.core.management import call_command
+    from django.db import connections
+
+    django.setup()
+    call_command("migrate", verbosity=0)
+    connections.close_all()  # a template must have no visitors
+
+
+if __name__ == "__main__":
+    main()

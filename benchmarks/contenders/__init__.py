@@ -1,0 +1,1 @@
+"""Who is measured: the database's own limit, a peer, and Holdpoint through its public API."""

@@ -1,0 +1,27 @@
+"""What is measured, in the order of the table. Each measure takes the plan and gives rows.
+
+The modules load Django's models, so they are imported when the settings are ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+
+from benchmarks.plan import Plan
+from benchmarks.table import Row
+
+Measure = Callable[[Plan], Iterable[Row]]
+
+NAMES = ("deliver", "bulk_deliver", "one_by_one", "bulk", "drain", "idle", "qcluster", "size", "scale")
+_HOMES = {
+    "deliver": "deliver", "bulk_deliver": "deliver", "one_by_one": "end_to_end", "bulk": "end_to_end",
+    "drain": "drain", "idle": "idle", "qcluster": "idle", "size": "size", "scale": "scale",
+}  # fmt: skip
+
+
+def load_measure(name: str) -> Measure:
+    """Return the function `measure_<name>`."""
+    home = import_module(f"benchmarks.measures.{_HOMES[name]}")
+    measure: Measure = getattr(home, f"measure_{name}")
+    return measure

@@ -1,0 +1,48 @@
+"""Workflows whose own code costs nothing, so that what is measured is the engine."""
+
+from typing import Any
+
+from workflows import Await, Done, Next, Workflow, step
+
+SIGNAL = "go"
+
+
+class Wait(Workflow):
+    """Wait for one signal, then end."""
+
+    @step
+    def ask(self, ctx: Any) -> Await:
+        return Await(SIGNAL, then="end")
+
+    @step
+    def end(self, ctx: Any) -> Done:
+        return Done()
+
+
+class Expire(Workflow):
+    """The same with a far deadline, so that the sweep has an index to look into."""
+
+    @step
+    def ask(self, ctx: Any) -> Await:
+        return Await(SIGNAL, then="end", timeout="30d")
+
+    @step
+    def end(self, ctx: Any) -> Done:
+        return Done()
+
+
+class Noop(Workflow):
+    """One step of no length."""
+
+    @step
+    def end(self, ctx: Any) -> Done:
+        return Done()
+
+
+class Chain(Workflow):
+    """As many steps of no length as the input says, one after the other."""
+
+    @step
+    def hop(self, ctx: Any) -> Next | Done:
+        left = ctx.state["left"] - 1
+        return Next("hop", {"left": left}) if left else Done()

@@ -1,0 +1,1 @@
+"""The suite: sentences about behaviour, on a real PostgreSQL, through public entry points."""

@@ -1,0 +1,1 @@
+"""Fixtures that every test may use. The database comes from `tests.postgres_plugin`."""

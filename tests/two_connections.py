@@ -1,0 +1,208 @@
+"""Two real connections that meet on one row, and a worker taken apart so that they can.
+
+Lives here: `race` (hold the first call's transaction open, see the second one blocked, then commit or
+roll back), `gate` (stop a statement after it has taken its snapshot), and a worker's three moves `take`,
+`play` and `settle`. What must not: assertions about workflows, fixed sleeps. Every wait is for something
+seen in the database and is bounded.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from django.db import connection, connections, transaction
+
+from workflows import engine, store
+from workflows.store import Claim, Commit
+
+PATIENCE = 10.0
+
+
+def take(limit: int = 1, lease: float = 60.0) -> list[Claim]:
+    """Claim on the calling thread's own connection."""
+    return store.claim(connections["default"], limit, lease)
+
+
+def take_one(lease: float = 60.0) -> Claim:
+    [claim] = take(1, lease)
+    return claim
+
+
+def play(claim: Claim) -> Commit | None:
+    """Run the step; nothing is committed yet (except by Spawn and atomic steps, which commit themselves)."""
+    return engine.run(claim, engine.Host(connections["default"], "default", savepoints=connection.in_atomic_block))
+
+
+def settle(*commits: Commit | None) -> bool:
+    """Commit outcomes; whether all of them were applied."""
+    batch = [one for one in commits if one is not None]
+    return len(engine.settle(connections["default"], batch)) == len(batch)
+
+
+def work() -> int:
+    """Claim, run and commit one instance at a time until nothing is runnable; how many steps ran."""
+    steps = 0
+    while claims := take():
+        settle(play(claims[0]))
+        steps += 1
+    return steps
+
+
+def forget(claim: Claim) -> None:
+    """What a worker's death leaves behind, at once: a lease that nobody renews and that has ended."""
+    store.renew(connections["default"], [claim], lease=-1.0)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A call of a race that raised; compares by class."""
+
+    error: type[Exception]
+
+
+def attempt(call: Callable[[], Any]) -> Any:
+    """What the call returned, or which exception it raised, as a value."""
+    try:
+        return call()
+    except Exception as error:
+        return Refused(type(error))
+
+
+class Other:
+    """A call on a connection of its own, in a thread."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._connected = threading.Event()
+        self.pid = 0
+        self.answer: Any = None
+        self._thread.start()
+        assert self._connected.wait(PATIENCE), "the second connection was not made"
+
+    def _run(self) -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_backend_pid()")
+                self.pid = cursor.fetchone()[0]
+            self._connected.set()
+            self.answer = attempt(self._call)
+        finally:
+            connection.close()
+
+    def wait_until_blocked(self) -> None:
+        """Return once PostgreSQL says that this connection waits for a lock."""
+        until = time.monotonic() + PATIENCE
+        with _watching() as blocked:
+            while not blocked(self.pid):
+                assert self._thread.is_alive(), f"it was to wait for a lock, but it ended with {self.answer!r}"
+                assert time.monotonic() < until, "it was to wait for a lock, but it never did"
+                self._thread.join(0.002)
+
+    def join(self) -> Any:
+        """What the call returned; a call that should have got through and hangs is a failure."""
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive(), "the second connection still waits"
+        return self.answer
+
+
+@contextmanager
+def _watching() -> Iterator[Callable[[int], bool]]:
+    """A third connection: inside a transaction the first one would see a frozen pg_stat_activity."""
+    params = connection.get_connection_params()
+    params.pop("cursor_factory", None)
+    with psycopg.connect(**params, autocommit=True) as watcher:
+
+        def blocked(pid: int) -> bool:
+            found = watcher.execute("SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s", [pid]).fetchone()
+            return found is not None and found[0] == "Lock"
+
+        yield blocked
+
+
+def race(
+    first: Callable[[], Any],
+    second: Callable[[], Any],
+    *,
+    rollback: bool = False,
+    waits: bool = True,
+) -> tuple[Any, Any]:
+    """Hold `first` in an open transaction, start `second` elsewhere, then commit or roll back; both answers.
+
+    With `waits` the second is seen blocked before the first ends. Without, it must get through while the
+    first still holds its locks (SKIP LOCKED).
+    """
+    with transaction.atomic():
+        held = attempt(first)
+        other = Other(second)
+        if waits:
+            other.wait_until_blocked()
+        else:
+            other.join()
+        transaction.set_rollback(rollback)
+    return held, other.join()
+
+
+@contextmanager
+def gate(*, closed: str = "holdpoint_now") -> Iterator[Callable[[], None]]:
+    """Stop whoever reads this clock, until the yielded function opens the gate; the caller passes freely.
+
+    A volatile function is not evaluated while planning, so a statement is stopped after it has taken its
+    snapshot and before it locks the row it is looking at: exactly where a race would strike.
+    """
+    body, volatility = {
+        "holdpoint_now": ("statement_timestamp()", "STABLE"),
+        "holdpoint_clock": ("clock_timestamp()", "VOLATILE"),
+    }[closed]
+    key = 7_031_964
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [key])
+        cursor.execute(
+            f"CREATE OR REPLACE FUNCTION {closed}() RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS "
+            f"$$ BEGIN PERFORM pg_advisory_xact_lock_shared({key}); RETURN {body}; END $$"
+        )
+        is_open = False
+
+        def open_gate() -> None:
+            nonlocal is_open
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [key])
+            is_open = True
+
+        try:
+            yield open_gate
+        finally:
+            if not is_open:
+                open_gate()
+            cursor.execute(
+                f"CREATE OR REPLACE FUNCTION {closed}() RETURNS timestamptz LANGUAGE sql {volatility} PARALLEL SAFE "
+                f"AS 'SELECT {body}'"
+            )
+
+
+def run_threads(calls: Sequence[Callable[[], None]], *, patience: float = 30.0) -> None:
+    """Run each call in a thread with its own connection; the first exception is raised here."""
+    errors: list[BaseException] = []
+
+    def guarded(call: Callable[[], None]) -> None:
+        try:
+            call()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=guarded, args=[call], daemon=True) for call in calls]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + patience
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    if errors:
+        raise errors[0]
+    assert not any(thread.is_alive() for thread in threads), f"not finished after {patience} s"

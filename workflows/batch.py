@@ -1,0 +1,59 @@
+"""What one pump holds: claimed instances, some run already, one running, the rest waiting their turn.
+
+Two threads share it: the pump, which runs steps, and its keeper, which takes work away from a pump that
+is stuck in a long step. Invariant owned: every claim is in exactly one place, so it is run, given back
+or committed by one of them only.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from workflows.store import Claim, Commit
+
+
+class Batch:
+    """Claims on their way through one pump."""
+
+    def __init__(self, claims: Sequence[Claim]) -> None:
+        self._lock = threading.Lock()
+        self._waiting = deque(claims)
+        self._finished: list[Commit] = []
+        self.running: Claim | None = None
+        self.since = 0.0
+
+    def begin_next(self) -> Claim | None:
+        """The next claim to run; None when nothing waits (or the keeper has taken the rest)."""
+        with self._lock:
+            self.running = self._waiting.popleft() if self._waiting else None
+            self.since = time.monotonic()
+            return self.running
+
+    def finish(self, commit: Commit | None) -> None:
+        """The running claim has its outcome (None: committed by itself already)."""
+        with self._lock:
+            self.running = None
+            if commit is not None:
+                self._finished.append(commit)
+
+    def take_finished(self) -> list[Commit]:
+        """Outcomes to commit; whoever takes them commits them."""
+        with self._lock:
+            taken, self._finished = self._finished, []
+            return taken
+
+    def take_waiting(self) -> list[Claim]:
+        """Claims nobody has begun; whoever takes them gives them back."""
+        with self._lock:
+            taken = list(self._waiting)
+            self._waiting.clear()
+            return taken
+
+    def list_held(self) -> list[Claim]:
+        """Everything whose lease must be kept."""
+        with self._lock:
+            running = [self.running] if self.running is not None else []
+            return running + list(self._waiting) + [one.claim for one in self._finished]

@@ -1,0 +1,152 @@
+"""What a step is handed: `ctx`. Reading only, and lazily, because most steps look at very little.
+
+Invariant owned: every value an author sees has been through JSON, also in the first run.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from workflows.outcomes import UNSET
+
+if TYPE_CHECKING:
+    from workflows.store import Claim
+
+
+class ReceivedSignal:
+    """One signal of the inbox."""
+
+    __slots__ = ("_received", "n", "name", "payload", "source")
+
+    def __init__(self, row: list[Any]) -> None:
+        self.n, self.name, self.payload, self._received, self.source = row
+
+    @property
+    def received_at(self) -> datetime:
+        """When it arrived, by the database's clock."""
+        return datetime.fromisoformat(self._received)
+
+    def __repr__(self) -> str:
+        return f"<signal {self.name!r} #{self.n}>"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildResult:
+    """How one child of the latest Spawn stands."""
+
+    id: UUID
+    workflow: str
+    key: str | None
+    status: str
+    result: Any
+    error: str | None
+
+
+class Context:
+    """The author's view of the instance that is being run."""
+
+    __slots__ = ("_awaited", "_children", "_claim", "_id", "_inbox", "_input", "_state")
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+        self._state: Any = UNSET
+        self._input: Any = UNSET
+        self._id: UUID | None = None
+        self._inbox: list[ReceivedSignal] | None = None
+        self._awaited: list[ReceivedSignal] | None = None
+        self._children: list[ChildResult] | None = None
+
+    @property
+    def id(self) -> UUID:
+        """The instance's id."""
+        if self._id is None:
+            self._id = UUID(self._claim.id)
+        return self._id
+
+    @property
+    def workspace(self) -> str:
+        """The slug of the instance's workspace."""
+        from workflows.models import Workspace
+
+        return Workspace.objects.values_list("slug", flat=True).get(pk=self._claim.workspace)
+
+    @property
+    def key(self) -> str | None:
+        """The correlation key, if it has one."""
+        return self._claim.key
+
+    @property
+    def step(self) -> str:
+        """The name of the running step."""
+        return self._claim.step
+
+    @property
+    def attempt(self) -> int:
+        """0 in the step's first run; every `Retry` adds one."""
+        return self._claim.attempt
+
+    @property
+    def now(self) -> datetime:
+        """The database's time when this run began."""
+        return self._claim.at
+
+    @property
+    def input(self) -> Any:
+        """What the instance was started with."""
+        if self._input is UNSET:
+            self._input = json.loads(self._claim.input)
+        return self._input
+
+    @property
+    def state(self) -> Any:
+        """The author's own state; begins as a copy of the input, and may be changed in place."""
+        if self._state is UNSET:
+            stored = self._claim.state
+            self._state = json.loads(self._claim.input if stored is None else stored)
+        return self._state
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._state = value
+
+    @property
+    def inbox(self) -> list[ReceivedSignal]:
+        """Every unconsumed signal, in order of arrival."""
+        if self._inbox is None:
+            self._inbox = [ReceivedSignal(row) for row in self._claim.signals]
+        return self._inbox
+
+    @property
+    def awaited(self) -> list[ReceivedSignal]:
+        """The unconsumed signals whose names were awaited, in order of arrival."""
+        if self._awaited is None:
+            names = self._claim.names or ()
+            self._awaited = [signal for signal in self.inbox if signal.name in names]
+        return self._awaited
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the deadline woke this step; an answer may have come all the same since then."""
+        return self._claim.timed_out
+
+    @property
+    def children(self) -> list[ChildResult]:
+        """The children of the latest Spawn, in the order in which they were spawned."""
+        if self._children is None:
+            from workflows.models import Instance
+
+            found = Instance.objects.filter(parent_id=self.id, spawn_no=self._claim.spawns).order_by("id")
+            self._children = [
+                ChildResult(c.id, c.workflow, c.key, c.status, c.result, c.error)
+                for c in (found if self._claim.spawns else ())
+            ]
+        return self._children
+
+    @property
+    def changed_state(self) -> Any:
+        """The state if the step touched it, else UNSET. For the engine."""
+        return self._state

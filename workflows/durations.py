@@ -1,0 +1,77 @@
+"""Reading durations: the one place that knows how a timeout or a delay may be written.
+
+Invariant owned: what leaves here is a finite number of seconds; a timeout is above zero.
+"""
+
+import math
+import re
+from datetime import timedelta
+
+from django.utils.dateparse import parse_duration
+
+from workflows.exceptions import InvalidDuration
+
+type_error = "expected text, a number of seconds or a timedelta"
+_UNITS = {"w": 604_800.0, "d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
+_SHORT = re.compile(r"(?:\d+(?:\.\d+)?[wdhms])+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)([wdhms])")
+
+#: There is no maximum to ask for, but a timestamp ends with the year 9999: longer waits are kept as this.
+FAR_AWAY = 7_500 * 365.25 * 86_400.0
+
+
+def parse_timeout(value: object) -> float:
+    """Seconds of a timeout, which must be above zero.
+
+    >>> parse_timeout("1h30m")
+    5400.0
+    """
+    seconds = parse_delay(value)
+    if seconds <= 0:
+        raise InvalidDuration(value, "a timeout must be longer than zero")
+    return seconds
+
+
+def parse_delay(value: object) -> float:
+    """Seconds of a delay, which may be zero but not negative.
+
+    >>> parse_delay("PT24H")
+    86400.0
+    """
+    seconds = _seconds(value)
+    if math.isnan(seconds):
+        raise InvalidDuration(value, "it is not a number")
+    if seconds < 0:
+        raise InvalidDuration(value, "it is negative")
+    return min(seconds, FAR_AWAY)
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool):
+        raise InvalidDuration(value, type_error)
+    if isinstance(value, int | float):
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+    if isinstance(value, str):
+        return _read(value)
+    raise InvalidDuration(value, type_error)
+
+
+def _read(text: str) -> float:
+    compact = text.strip().lower()
+    if compact.startswith("-"):
+        raise InvalidDuration(text, "it is negative")
+    if _SHORT.fullmatch(compact):
+        return sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(compact))
+    if compact.startswith("p"):
+        try:
+            parsed = parse_duration(text.strip().upper())
+        except OverflowError:
+            return math.inf
+        if parsed is not None:
+            return parsed.total_seconds()
+    raise InvalidDuration(text, "it is not readable")

@@ -1,0 +1,310 @@
+"""One claimed instance at a time: call the author, turn what comes back into a row that can be committed.
+
+Lives here: `run` (author code, errors, atomic steps, spawning) and `settle` (commit a batch of
+outcomes). Must not live here: loops, threads, SQL. Invariants owned:
+
+* Whatever the author's code does, the answer is an outcome: an exception becomes `handle`'s outcome, a
+  malformed or unserialisable one becomes an exception, and if `handle` fails too, a stop with the reason.
+* One bad row never fails its batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import DatabaseError, OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows import registry, scope, store
+from workflows.context import Context
+from workflows.exceptions import ClaimLost, DuplicateKey, InvalidOutcome, StepTimedOut
+from workflows.jsontext import dump_value
+from workflows.models import Instance
+from workflows.outcomes import UNSET, Await, Child, Done, Next, Outcome, Retry, Spawn, Stop
+from workflows.registry import Definition
+from workflows.store import Claim, Commit, Kind, NewInstance
+from workflows.styles.steps import describe_error
+from workflows.uuid7 import make_uuid7
+
+logger = logging.getLogger("workflows")
+
+LONGEST_BACK_OFF = 300.0
+#: An instance whose workflow this process does not know waits for a process that does.
+PUT_BACK_SECONDS = (5.0, 15.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where an instance runs: the engine's connection, and the alias of the author's."""
+
+    db: BaseDatabaseWrapper
+    alias: str
+    #: For tests: each step in a savepoint, so that its database error does not break the test's transaction.
+    savepoints: bool = False
+
+
+def run(claim: Claim, host: Host) -> Commit | None:
+    """Run one step; the outcome to commit, or None where it is committed (or lost) already."""
+    definition = registry.find(claim.workflow, claim.version)
+    if definition is None or claim.step not in definition.steps:
+        return _put_back(claim)
+    if claim.runs > definition.max_attempts:
+        return _stop(claim, _spent(claim, definition))
+    ctx = Context(claim)
+    atomic = definition.steps[claim.step].atomic
+    with scope.enter(claim.workspace):
+        try:
+            if atomic:
+                return _run_atomically(claim, definition, ctx, host)
+            with transaction.atomic(using=host.alias) if host.savepoints else nullcontext():
+                outcome = definition.run(ctx)
+            return _commit_of(claim, definition, ctx, outcome, host.db)
+        except StepTimedOut as error:
+            # It may have been interrupted in the middle of a statement: that connection is of no use now.
+            connections[host.alias].close()
+            return _fail_run(claim, definition, error)
+        except ClaimLost as error:
+            logger.warning("%s", error)
+            return None
+        except SystemExit as error:
+            if type(error) is not SystemExit:
+                raise  # a subclass is somebody's signal to this process, not the author's exit()
+            return _fail_run(claim, definition, error)
+        except Exception as error:
+            return _handle(claim, definition, ctx, error, host.db)
+
+
+def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
+    """Commit a batch; the ids whose outcome was applied. Lost claims are logged and change nothing."""
+    if not commits:
+        return set()
+    try:
+        applied = store.retrying(db, lambda: store.commit(db, commits))
+        missing = [one for one in commits if one.claim.id not in applied]
+        if missing:
+            again = store.retrying(db, lambda: store.commit_locked(db, missing))
+            for one in missing:
+                if one.claim.id not in again:
+                    logger.warning("%s", ClaimLost(one.claim.id, one.claim.fence))
+            applied |= again
+        return applied
+    except OperationalError:
+        raise  # the connection, not a row
+    except DatabaseError as error:
+        if db.in_atomic_block:
+            raise
+        if len(commits) > 1:
+            half = len(commits) // 2
+            return settle(db, commits[:half]) | settle(db, commits[half:])
+        if commits[0].kind is Kind.STOP:
+            raise
+        logger.error("outcome of instance %s cannot be stored: %s", commits[0].claim.id, error)
+        return settle(db, [_stop(commits[0].claim, f"its outcome cannot be stored: {describe_error(error)}")])
+
+
+def limit_of(claim: Claim, default: float) -> float:
+    """Seconds the claimed step may run."""
+    definition = registry.find(claim.workflow, claim.version)
+    if definition is None:
+        return default
+    options = definition.steps.get(claim.step)
+    own = options.step_timeout if options else None
+    return own or definition.step_timeout or default
+
+
+def runs_alone(claim: Claim) -> bool:
+    """Whether the workflow allows one attempt only, and so must never share a batch."""
+    definition = registry.find(claim.workflow, claim.version)
+    return definition is not None and definition.max_attempts == 1
+
+
+def plan_instance(
+    definition: Definition, input: Any, key: str | None, what: str = "the input"
+) -> NewInstance:
+    """The first row of an instance, checked and serialised."""
+    return NewInstance(
+        id=make_uuid7(),
+        workflow=definition.name,
+        version=definition.version,
+        step=definition.initial,
+        input=dump_value(input, what),
+        key=key,
+        solo=definition.max_attempts == 1,
+    )
+
+
+def _run_atomically(claim: Claim, definition: Definition, ctx: Context, host: Host) -> None:
+    """Author's writes and outcome in one transaction; fence and row lock last, so deliveries never wait."""
+    db = connections[host.alias]
+    with transaction.atomic(using=host.alias):
+        outcome = definition.run(ctx)
+        commit = _commit_of(claim, definition, ctx, outcome, db)
+        if commit is not None and not store.commit_locked(db, [commit]):
+            raise ClaimLost(claim.id, claim.fence)
+
+
+def _handle(
+    claim: Claim, definition: Definition, ctx: Context, error: Exception, db: BaseDatabaseWrapper
+) -> Commit | None:
+    logger.info("step %s of %s %s raised", claim.step, claim.workflow, claim.id, exc_info=error)
+    try:
+        return _commit_of(claim, definition, ctx, definition.handle(error, ctx), db)
+    except StepTimedOut as late:
+        return _fail_run(claim, definition, late)
+    except ClaimLost as lost:
+        logger.warning("%s", lost)
+        return None
+    except SystemExit as exit_:
+        if type(exit_) is not SystemExit:
+            raise
+        return _fail_run(claim, definition, exit_)
+    except Exception as second:
+        reason = describe_error(second)
+        if second is not error:
+            reason = f"{describe_error(error)}; then handle() failed: {reason}"
+        return _stop(claim, reason)
+
+
+def _commit_of(
+    claim: Claim, definition: Definition, ctx: Context, outcome: Outcome, db: BaseDatabaseWrapper
+) -> Commit | None:
+    """The row an outcome becomes. Spawn writes its children first and is committed here."""
+    commit = _plain_commit(claim, definition, ctx, outcome)
+    if isinstance(outcome, Spawn) and outcome.children:
+        _spawn(claim, outcome, commit, db)
+        return None
+    return commit
+
+
+def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: Outcome) -> Commit:
+    solo = definition.max_attempts == 1
+    match outcome:
+        case Next(step, state, delay, consume):
+            return Commit(
+                claim,
+                Kind.NEXT,
+                step=step,
+                state=_state_text(claim, ctx, state),
+                delay=delay or None,
+                signals=_consumed(ctx, consume),
+                solo=solo,
+            )
+        case Await(names, then, state, timeout):
+            return Commit(
+                claim,
+                Kind.AWAIT,
+                step=then,
+                state=_state_text(claim, ctx, state),
+                names=names,
+                delay=timeout,
+                signals=_consumed(ctx),
+                solo=solo,
+            )
+        case Retry(state, delay):
+            wait = min(2.0 ** min(claim.attempt, 40), 2.0**33) if delay is None else delay
+            return Commit(
+                claim, Kind.RETRY, state=_state_text(claim, ctx, state), delay=wait or None, solo=solo
+            )
+        case Spawn(children, then, state):
+            return Commit(
+                claim,
+                Kind.SPAWN if children else Kind.NEXT,
+                step=then,
+                state=_state_text(claim, ctx, state),
+                signals=_consumed(ctx),
+                solo=solo,
+                children=len(children),
+            )
+        case Done(result):
+            return Commit(
+                claim,
+                Kind.DONE,
+                state=_state_text(claim, ctx, UNSET),
+                result=dump_value(result, "the result"),
+                signals=_consumed(ctx),
+            )
+        case Stop(reason):
+            return Commit(claim, Kind.STOP, state=_state_text(claim, ctx, UNSET), error=reason)
+    raise InvalidOutcome(f"{outcome!r:.80} is not an outcome the engine knows")
+
+
+def _spawn(claim: Claim, outcome: Spawn, commit: Commit, db: BaseDatabaseWrapper) -> None:
+    new = [_plan_child(child) for child in outcome.children]
+
+    def write() -> None:
+        with store.atomic(db):
+            if not store.lock_claim(db, claim):
+                raise ClaimLost(claim.id, claim.fence)
+            written = store.insert_instances(
+                db, new, workspace=claim.workspace, parent=claim.id, spawn_no=claim.spawns + 1
+            )
+            for one in new:
+                if one.id not in written:
+                    raise _duplicate(db, one, claim.workspace)
+            store.commit(db, [commit])
+
+    store.retrying(db, write)
+
+
+def _plan_child(child: Child) -> NewInstance:
+    definition = registry.resolve(child.workflow)
+    return plan_instance(definition, child.input, child.key, f"the input of child {definition.name!r}")
+
+
+def _duplicate(db: BaseDatabaseWrapper, one: NewInstance, workspace: int) -> DuplicateKey:
+    holder = store.find_holder(db, one.key or "", workspace)
+    instance = Instance.objects.using(db.alias).filter(pk=holder).first() if holder else None
+    return DuplicateKey(one.key or "", instance)
+
+
+def _state_text(claim: Claim, ctx: Context, given: Any) -> str | None:
+    """The state to store; None while it is what the row already holds."""
+    value = ctx.changed_state if given is UNSET else given
+    if value is UNSET:
+        return None
+    text = dump_value(value, "the state")
+    return None if text == (claim.input if claim.state is None else claim.state) else text
+
+
+def _consumed(ctx: Context, more: frozenset[str] = frozenset()) -> list[int]:
+    taken = {signal.n for signal in ctx.awaited}
+    if more:
+        taken |= {signal.n for signal in ctx.inbox if signal.name in more}
+    return sorted(taken)
+
+
+def _put_back(claim: Claim) -> Commit:
+    logger.warning(
+        "no workflow %s version %s with step %s in this process: instance %s is put back",
+        claim.workflow,
+        claim.version,
+        claim.step,
+        claim.id,
+    )
+    return Commit(claim, Kind.PUT_BACK, delay=random.uniform(*PUT_BACK_SECONDS), solo=claim.solo)
+
+
+def _stop(claim: Claim, reason: str) -> Commit:
+    return Commit(claim, Kind.STOP, error=reason)
+
+
+def _fail_run(claim: Claim, definition: Definition, error: BaseException) -> Commit:
+    """A run that ended without an outcome: again later, until the attempts are used up."""
+    if claim.runs >= definition.max_attempts:
+        return _stop(claim, f"{describe_error(error)} ({_spent(claim, definition)})")
+    wait = min(2.0 ** min(claim.runs - 1, 20), LONGEST_BACK_OFF) * random.uniform(0.5, 1.0)
+    return Commit(claim, Kind.RUN_FAILED, error=describe_error(error), delay=wait, solo=True)
+
+
+def _spent(claim: Claim, definition: Definition) -> str:
+    return (
+        f"step {claim.step!r} ended {definition.max_attempts} times without an outcome: its worker died or the "
+        f"step timed out (max_attempts={definition.max_attempts})"
+    )
+
+

@@ -1,0 +1,137 @@
+"""Values on their way into jsonb: the one gate through which author's and caller's data passes.
+
+Lives here: turning a value into JSON text that PostgreSQL will take and that reads back as it was
+written, or saying where it cannot. Invariant owned: no NUL, no lone surrogate, no NaN or infinity, no
+nesting deeper than 32 and nothing above its size limit ever reaches a statement, because one bad value
+there would fail a whole batch.
+"""
+
+import json
+import math
+import re
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+
+from workflows.exceptions import InvalidCall, NotSerializable, TooLarge
+
+MAX_DEPTH = 32
+#: Python refuses to read longer integers back from text.
+MAX_DIGITS = 4300
+_TOO_LONG = 10**MAX_DIGITS
+LIMIT_PAYLOAD = 512 * 1024
+LIMIT_VALUE = 1024 * 1024
+
+_encoder = DjangoJSONEncoder(ensure_ascii=False, allow_nan=False)
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def dump_value(value: Any, what: str, limit: int = LIMIT_VALUE) -> str:
+    """The JSON text of `value`; `what` names it in the error ("payload of signal 'paid'").
+
+    >>> dump_value({"a": [1, None]}, "payload")
+    '{"a": [1, null]}'
+    """
+    try:
+        text = _encoder.encode(value)
+        size = len(text) if text.isascii() else len(text.encode())
+    except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
+        raise _located(value, what, str(error)) from error
+    if size > limit:
+        raise TooLarge(what, size, limit)
+    # Counting brackets in the text is a cheap upper bound; only a suspicious value is walked.
+    if text.count("{") + text.count("[") > MAX_DEPTH or ("\\u0000" in text and _NUL.search(text)):
+        _check(value, what)
+    return text
+
+
+def round_trip(value: Any, what: str, limit: int = LIMIT_VALUE) -> Any:
+    """The value as it will be handed back after being stored."""
+    return json.loads(dump_value(value, what, limit))
+
+
+def check_text(value: object, what: str, *, limit: int = 200, blank: bool = False) -> str:
+    """`value` as usable text for a name or a key: not empty, no NUL, no lone surrogate, bounded.
+
+    >>> check_text("paid", "a signal's name")
+    'paid'
+    """
+    if not isinstance(value, str):
+        raise InvalidCall(f"{what} must be text, not {type(value).__name__} ({value!r:.80})")
+    if not value.strip() and not (blank and value == ""):
+        raise InvalidCall(f"{what} must not be empty")
+    if len(value) > limit:
+        raise InvalidCall(f"{what} has {len(value)} characters, the limit is {limit}")
+    if not value.isascii() or "\0" in value:
+        problem = _text_problem(value)
+        if problem:
+            raise InvalidCall(f"{what} cannot be stored: {problem}")
+    return value
+
+
+def _text_problem(text: str) -> str | None:
+    if "\0" in text:
+        return "it contains a NUL character, which PostgreSQL cannot store"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "it contains a lone surrogate, which is not valid Unicode"
+    return None
+
+
+def _located(value: Any, what: str, problem: str) -> NotSerializable:
+    """The error with the path of the first offending place; falls back to the encoder's own words."""
+    try:
+        _check(value, what)
+    except NotSerializable as found:
+        return found
+    return NotSerializable(what, "$", problem)
+
+
+def _check(root: Any, what: str) -> None:
+    """Walk without recursion: the value may be deeper than Python's stack, or contain itself."""
+    waiting: list[tuple[Any, str, int]] = [(root, "$", 0)]
+    while waiting:
+        value, path, depth = waiting.pop()
+        if isinstance(value, str):
+            problem = _text_problem(value)
+            if problem:
+                raise NotSerializable(what, path, problem)
+        elif isinstance(value, bool) or value is None:
+            continue
+        elif isinstance(value, int):
+            if abs(value) >= _TOO_LONG:
+                raise NotSerializable(what, path, f"the number has more than {MAX_DIGITS} digits")
+        elif isinstance(value, float):
+            if not math.isfinite(value):
+                raise NotSerializable(what, path, f"{value!r} is not a JSON number")
+        elif isinstance(value, dict | list | tuple):
+            if depth >= MAX_DEPTH:
+                raise NotSerializable(what, path, f"it is nested deeper than {MAX_DEPTH} levels")
+            waiting.extend(_children(value, what, path, depth + 1))
+        else:
+            _check_leaf(value, what, path)
+
+
+def _children(
+    value: dict[Any, Any] | list[Any] | tuple[Any, ...], what: str, path: str, depth: int
+) -> list[tuple[Any, str, int]]:
+    if not isinstance(value, dict):
+        return [(item, f"{path}[{index}]", depth) for index, item in enumerate(value)]
+    found = []
+    for key, item in value.items():
+        if not isinstance(key, str | int | float | bool | None):
+            raise NotSerializable(what, path, f"the key {key!r} is not text")
+        if isinstance(key, str) and (problem := _text_problem(key)):
+            raise NotSerializable(what, path, f"the key {key!r}: {problem}")
+        found.append((item, f"{path}.{key}", depth))
+    return found
+
+
+def _check_leaf(value: Any, what: str, path: str) -> None:
+    try:
+        _encoder.default(value)
+    except (TypeError, ValueError) as error:
+        raise NotSerializable(
+            what, path, f"{type(value).__name__} is not JSON; convert it first ({error})"
+        ) from error

@@ -1,0 +1,152 @@
+"""The pump's second thread: it renews leases and keeps one long step from holding up its neighbours.
+
+A thread and not the pump itself, because the pump is inside the author's code when this is needed. It
+sleeps while no step is running and touches the database only when a step has run for a second.
+Invariant owned: nothing that has not begun waits behind a step longer than `LONG_STEP`, and no step runs
+past its limit unnoticed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows import engine, store
+from workflows.batch import Batch
+from workflows.exceptions import StepTimedOut
+
+logger = logging.getLogger("workflows")
+
+LONG_STEP = 1.0
+RENEW_EVERY = 3.0
+LOOK_EVERY = 0.25
+
+#: Interrupts a blocking call on the main thread; SIGALRM belongs to django-q, which uses it there too.
+INTERRUPT = signal.SIGVTALRM
+
+
+class Keeper:
+    """Watches the batch that its pump is running."""
+
+    def __init__(
+        self,
+        connect: Callable[[], BaseDatabaseWrapper],
+        limit_of: Callable[[Any], float],
+        on_long_step: Callable[[BaseDatabaseWrapper], None],
+        on_look: Callable[[BaseDatabaseWrapper], None],
+    ) -> None:
+        self._connect = connect
+        self._limit_of = limit_of
+        self._on_long_step = on_long_step
+        self._on_look = on_look
+        self._db: BaseDatabaseWrapper | None = None
+        self._batch: Batch | None = None
+        self._told_long = False
+        self._renewed = 0.0
+        self._busy = threading.Event()
+        self._ended = False
+        #: True exactly while author code runs: the only place where an interruption may land.
+        self.in_step = False
+        self._pump_thread = threading.get_ident()
+        self._on_main = threading.current_thread() is threading.main_thread()
+        self._thread = threading.Thread(target=self._run, name="holdpoint-keeper", daemon=True)
+        self._old_handler: Any = None
+
+    def start(self) -> None:
+        """Begin watching; called by the pump's thread."""
+        if self._on_main:
+            self._old_handler = signal.signal(INTERRUPT, self._interrupted)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and give the signal back."""
+        self._ended = True
+        self._busy.set()
+        self._thread.join(timeout=10)
+        if self._on_main and self._old_handler is not None:
+            signal.signal(INTERRUPT, self._old_handler)
+
+    def watch(self, batch: Batch) -> None:
+        """A batch begins."""
+        self._batch, self._told_long, self._renewed = batch, False, time.monotonic()
+        self._busy.set()
+
+    def rest(self) -> None:
+        """The batch has ended."""
+        self._batch = None
+        self._busy.clear()
+
+    def _run(self) -> None:
+        while not self._ended:
+            self._busy.wait()
+            time.sleep(LOOK_EVERY)
+            batch = self._batch
+            if batch is None or self._ended:
+                continue
+            try:
+                self._look(batch)
+            except (DatabaseError, InterfaceError) as error:
+                # Leases end by themselves; a new connection is made at the next look.
+                logger.warning("the keeper cannot reach the database: %s", error)
+                self._disconnect()
+            except Exception:
+                logger.exception("the keeper failed; it goes on")
+        self._disconnect()
+
+    def _look(self, batch: Batch) -> None:
+        now = time.monotonic()
+        claim, ran = batch.running, now - batch.since
+        if claim is not None and ran > LONG_STEP:
+            self._free_neighbours(batch)
+            if ran > self._limit_of(claim) and batch.running is claim:
+                self._interrupt()
+        if now - self._renewed > RENEW_EVERY:
+            self._renewed = now
+            # A step past its limit that ignores the interruption loses its lease, so that others go on.
+            if claim is None or ran <= self._limit_of(claim) + store.LEASE_SECONDS:
+                store.renew(self._reach(), batch.list_held())
+            self._on_look(self._reach())
+
+    def _free_neighbours(self, batch: Batch) -> None:
+        waiting, finished = batch.take_waiting(), batch.take_finished()
+        if waiting:
+            store.release(self._reach(), waiting)
+        if finished:
+            engine.settle(self._reach(), finished)
+        if not self._told_long:
+            self._told_long = True
+            self._on_long_step(self._reach())
+
+    def _interrupt(self) -> None:
+        if not self.in_step:
+            return
+        if self._on_main:
+            signal.pthread_kill(self._pump_thread, INTERRUPT)
+        else:
+            # Lands at the next bytecode: enough for Python code; a blocking call ends it late.
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self._pump_thread), ctypes.py_object(StepTimedOut)
+            )
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        if self.in_step:
+            raise StepTimedOut
+
+    def _reach(self) -> BaseDatabaseWrapper:
+        if self._db is None:
+            self._db = self._connect()
+        return self._db
+
+    def _disconnect(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None

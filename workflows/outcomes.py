@@ -1,0 +1,203 @@
+"""What a step may return: frozen values that say what happens next, and nothing that makes it happen.
+
+Arguments are checked here, where the author wrote them; whether a named step exists is checked by the
+style, which knows the steps. Invariant owned: an outcome that was constructed can be committed, except
+for values that are not JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from workflows.durations import parse_delay, parse_timeout
+from workflows.exceptions import InvalidOutcome
+from workflows.jsontext import check_text
+
+
+class _Unset:
+    """Stands for `state` left out: keep `ctx.state` as it is when the step returns."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = _Unset()
+
+
+class Outcome:
+    """The root of everything a step may return."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Next(Outcome):
+    """Go on with another step, at once or after a delay.
+
+    Consumes the signals the step was handed as `ctx.awaited`, and those in the inbox whose name is in
+    `consume`.
+
+    >>> Next("ship", {"paid": True}, delay="5m").delay
+    300.0
+    """
+
+    step: str
+    state: Any
+    delay: float
+    consume: frozenset[str]
+
+    def __init__(
+        self,
+        step: str,
+        state: Any = UNSET,
+        *,
+        delay: object = None,
+        consume: str | Iterable[str] = (),
+    ) -> None:
+        if not isinstance(consume, Iterable):
+            raise InvalidOutcome(f"consume= takes a name or several names, not {consume!r:.80}")
+        names = (consume,) if isinstance(consume, str) else tuple(consume)
+        _assign(
+            self,
+            step=check_text(step, "the step of Next"),
+            state=state,
+            delay=0.0 if delay is None else parse_delay(delay),
+            consume=frozenset(check_text(name, "a name in consume=") for name in names),
+        )
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Await(Outcome):
+    """Park until a signal of one of the names arrives, or the timeout passes, then run step `then`.
+
+    >>> Await({"paid", "refused"}, then="decide", timeout="24h").timeout
+    86400.0
+    """
+
+    names: tuple[str, ...]
+    then: str
+    state: Any
+    timeout: float | None
+
+    def __init__(
+        self,
+        what: str | Iterable[str],
+        *,
+        then: str,
+        state: Any = UNSET,
+        timeout: object = None,
+    ) -> None:
+        _assign(
+            self,
+            names=_read_names(what),
+            then=check_text(then, "then= of Await"),
+            state=state,
+            timeout=None if timeout is None else parse_timeout(timeout),
+        )
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Retry(Outcome):
+    """Run the same step again later; the awaited inputs stay.
+
+    Without a delay it waits 2^n seconds, n being `ctx.attempt`; `delay=0` runs at once.
+
+    >>> Retry(delay=0).delay
+    0.0
+    """
+
+    state: Any
+    delay: float | None
+
+    def __init__(self, state: Any = UNSET, *, delay: object = None) -> None:
+        _assign(self, state=state, delay=None if delay is None else parse_delay(delay))
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """One child to be started by `Spawn`.
+
+    >>> Child("Pack", {"box": 1}, key="box-1").key
+    'box-1'
+    """
+
+    workflow: Any
+    input: Any = None
+    key: str | None = None
+
+    def __init__(self, workflow: Any, input: Any = None, *, key: str | None = None) -> None:
+        _assign(
+            self,
+            workflow=workflow,
+            input={} if input is None else input,
+            key=None if key is None else check_text(key, "a child's key"),
+        )
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Spawn(Outcome):
+    """Start children and park until all of them have ended, then run step `then`.
+
+    >>> len(Spawn([Child("Pack"), Child("Pack")], then="ship").children)
+    2
+    """
+
+    children: tuple[Child, ...]
+    then: str
+    state: Any
+
+    def __init__(self, children: Iterable[Child], *, then: str, state: Any = UNSET) -> None:
+        if not isinstance(children, Iterable):
+            raise InvalidOutcome(f"Spawn takes a list of Child(…) values, not {children!r:.80}")
+        listed = tuple(children)
+        for child in listed:
+            if not isinstance(child, Child):
+                raise InvalidOutcome(f"Spawn takes Child(workflow, input, key=…) values, not {child!r:.80}")
+        keys = [child.key for child in listed if child.key is not None]
+        if len(keys) != len(set(keys)):
+            raise InvalidOutcome("two children of one Spawn have the same key")
+        _assign(self, children=listed, then=check_text(then, "then= of Spawn"), state=state)
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Outcome):
+    """End well, with a result.
+
+    >>> Done({"shipped": True}).result
+    {'shipped': True}
+    """
+
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Stop(Outcome):
+    """End as failed, with a reason that people will read.
+
+    >>> Stop("payment never came").reason
+    'payment never came'
+    """
+
+    reason: str
+
+    def __init__(self, reason: str) -> None:
+        _assign(self, reason=check_text(reason, "the reason of Stop", limit=100_000))
+
+
+def _read_names(what: str | Iterable[str]) -> tuple[str, ...]:
+    if isinstance(what, str):
+        return (check_text(what, "the name in Await"),)
+    if not isinstance(what, Iterable):
+        raise InvalidOutcome(f"Await takes a name or several names, not {type(what).__name__} ({what!r:.80})")
+    names: Sequence[str] = [check_text(name, "a name in Await") for name in what]
+    if not names:
+        raise InvalidOutcome("Await needs at least one name; to wait for time alone use Next(step, delay=…)")
+    # Sorted and unique, so that the same wait is always the same row.
+    return tuple(sorted(set(names)))
+
+
+def _assign(outcome: object, **values: Any) -> None:
+    for name, value in values.items():
+        object.__setattr__(outcome, name, value)

@@ -1,0 +1,247 @@
+"""One loop: fire what is due, take back what died, claim, run, commit; and when there is nothing, listen.
+
+Hosted by `tasks.pump` in a django-q worker and by the `workflow_worker` command; both run this same
+class. Any number of pumps on any number of machines are safe together: all they share is rows.
+
+Three connections, because they have different duties: the pump's own (its plans must use the partial
+indexes however empty the tables were when it was prepared, hence no sequential scans and no JIT), the
+author's ordinary one under its alias, and one that the keeper opens when a step takes long.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, close_old_connections, connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows import engine, store
+from workflows.batch import Batch
+from workflows.conf import conf
+from workflows.exceptions import StepTimedOut
+from workflows.keeper import Keeper
+from workflows.models import Instance
+
+logger = logging.getLogger("workflows")
+
+BATCH = 500
+#: Commit what is finished at least this often, so that nobody waits for a whole batch of slow steps.
+COMMIT_EVERY = 0.2
+BEAT_EVERY = 1.0
+SWEEP_EVERY = 0.25
+RECLAIM_EVERY = 1.0
+#: A notification can be missed only around the moment of marking idle; polling is the floor under it.
+POLL = 0.05
+POLL_CALM = 0.2
+CALM_AFTER = 2.0
+RECONNECT_EVERY = 1.0
+#: After a small batch wait this long before claiming again: senders get the processor, batches grow.
+LINGER = 0.003
+SMALL_BATCH = 8
+
+
+class Pump:
+    """One worker's loop. `name` is its heartbeat row; two pumps of one name take turns, not both."""
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        kind: str = "worker",
+        on_long_step: Callable[[], None] | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.holder = f"{socket.gethostname()}:{os.getpid()}:{time.monotonic_ns()}"
+        self.name = name or f"{kind}:{self.holder}"
+        self.kind = kind
+        self._alias = router.db_for_write(Instance)
+        self._should_stop = should_stop
+        self._on_long_step = on_long_step
+        self._gave_up_role = False
+        self._default_limit = conf.step_timeout
+        self._keeper = Keeper(
+            lambda: connect(self._alias), self._limit_of, self._give_up_role, self._beat_on
+        )
+        self._db: BaseDatabaseWrapper | None = None
+        self._host: engine.Host | None = None
+        self._beat_at = self._swept_at = self._reclaimed_at = 0.0
+        self._busy_at = time.monotonic()
+        self._idle = False
+        self._stopped = False
+        self.steps = 0
+
+    def stop(self) -> None:
+        """Finish the running step, give the rest back, and return from `run`. Safe in a signal handler."""
+        self._stopped = True
+
+    def run(self) -> bool:
+        """Pump until stopped; False when another pump of this name is alive."""
+        self._keeper.start()
+        try:
+            while not self._ending():
+                try:
+                    if not self._turn():
+                        return False
+                except (DatabaseError, InterfaceError) as error:
+                    # The server restarted or the network broke: leases end by themselves.
+                    logger.warning("the pump lost the database and tries again: %s", error)
+                    self._disconnect()
+                    time.sleep(RECONNECT_EVERY)
+                except StepTimedOut:
+                    logger.warning("a timed-out step ended too late to be told; its lease will end")
+            return True
+        finally:
+            self._keeper.stop()
+            self._leave()
+            self._disconnect()
+
+    def _turn(self) -> bool:
+        db = self._reach()
+        if not self._beat(db):
+            return False
+        self._sweep(db)
+        claims = store.claim(db, BATCH)
+        if not claims and not self._idle:
+            self._beat(db, idle=True)
+            claims = store.claim(db, BATCH)
+        if not claims:
+            self._listen(db)
+            return True
+        self._advance(db, claims)
+        if self._idle:
+            self._beat(db, idle=False)
+        self._busy_at = time.monotonic()
+        if len(claims) < SMALL_BATCH:
+            time.sleep(LINGER)
+        return True
+
+    def _advance(self, db: BaseDatabaseWrapper, claims: list[store.Claim]) -> None:
+        claims = self._give_back_loners(db, claims)
+        batch = Batch(claims)
+        self._keeper.watch(batch)
+        committed = time.monotonic()
+        try:
+            while (claim := batch.begin_next()) is not None:
+                batch.finish(self._run_step(claim))
+                self.steps += 1
+                if self._stopped:
+                    store.release(db, batch.take_waiting())
+                elif batch.since - committed > COMMIT_EVERY:
+                    engine.settle(db, batch.take_finished())
+                    committed = time.monotonic()
+                    self._beat(db)
+                    self._sweep(db)
+                    self._stopped = self._ending()
+            engine.settle(db, batch.take_finished())
+        finally:
+            self._keeper.rest()
+
+    def _run_step(self, claim: store.Claim) -> store.Commit | None:
+        assert self._host is not None
+        self._keeper.in_step = True
+        try:
+            return engine.run(claim, self._host)
+        finally:
+            self._keeper.in_step = False
+
+    def _give_back_loners(self, db: BaseDatabaseWrapper, claims: list[store.Claim]) -> list[store.Claim]:
+        """A workflow that was changed to one attempt after its rows were written: alone from now on."""
+        if len(claims) == 1:
+            return claims
+        loners = [one for one in claims if engine.runs_alone(one)]
+        if loners:
+            store.release(db, loners, solo=True)
+        return [one for one in claims if not engine.runs_alone(one)] if loners else claims
+
+    def _listen(self, db: BaseDatabaseWrapper) -> None:
+        calm = time.monotonic() - self._busy_at > CALM_AFTER
+        raw: Any = db.connection
+        for _ in raw.notifies(timeout=POLL_CALM if calm else POLL, stop_after=1):
+            pass
+
+    def _sweep(self, db: BaseDatabaseWrapper) -> None:
+        now = time.monotonic()
+        if now - self._swept_at > SWEEP_EVERY:
+            self._swept_at = now
+            while store.expire_due(db) and not self._ending():
+                self._beat(db)
+        if now - self._reclaimed_at > RECLAIM_EVERY:
+            self._reclaimed_at = now
+            if taken := store.reclaim(db):
+                logger.warning("took %d instances back from workers that fell silent", taken)
+            close_old_connections()
+
+    def _beat(self, db: BaseDatabaseWrapper, *, idle: bool | None = None) -> bool:
+        """Write the heartbeat when it is due or the idle mark changes; False when the name is taken."""
+        now = time.monotonic()
+        changed = idle is not None and idle != self._idle
+        if self._gave_up_role or (not changed and now - self._beat_at < BEAT_EVERY):
+            return True
+        self._beat_at = now
+        if idle is not None:
+            self._idle = idle
+        return store.beat(db, self.name, self.kind, self.holder, idle=self._idle)
+
+    def _beat_on(self, db: BaseDatabaseWrapper) -> None:
+        """From the keeper, while a step takes long."""
+        if not self._gave_up_role:
+            store.beat(db, self.name, self.kind, self.holder, idle=False)
+
+    @property
+    def handed_over(self) -> bool:
+        """Whether a successor was asked for already, because a step took long."""
+        return self._gave_up_role
+
+    def _give_up_role(self, db: BaseDatabaseWrapper) -> None:
+        """A long step has begun: let another pump take the name, where there is somebody to ask."""
+        if self._on_long_step is not None and not self._gave_up_role:
+            self._gave_up_role = self._stopped = True
+            store.leave(db, self.name, self.holder)
+            self._on_long_step()
+
+    def _limit_of(self, claim: store.Claim) -> float:
+        return engine.limit_of(claim, self._default_limit)
+
+    def _ending(self) -> bool:
+        return self._stopped or self._should_stop()
+
+    def _reach(self) -> BaseDatabaseWrapper:
+        if self._db is None:
+            self._db = connect(self._alias)
+            store.fetch(self._db, f"LISTEN {store.CHANNEL}", {}, rows=False)
+            self._host = engine.Host(self._db, self._alias)
+            self._beat_at = 0.0
+        return self._db
+
+    def _disconnect(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = self._host = None
+        connections[self._alias].close_if_unusable_or_obsolete()
+
+    def _leave(self) -> None:
+        if self._db is None or self._gave_up_role:
+            return
+        try:
+            store.leave(self._db, self.name, self.holder)
+        except (DatabaseError, InterfaceError):
+            logger.info("could not sign off; the heartbeat row will be ignored once it is old")
+
+
+def connect(alias: str) -> BaseDatabaseWrapper:
+    """A connection of our own beside the author's, with prepared statements and index plans."""
+    db = connections.create_connection(alias)
+    options = {**db.settings_dict.get("OPTIONS", {}), "server_side_binding": True, "prepare_threshold": 1}
+    options.pop("pool", None)
+    db.settings_dict = {**db.settings_dict, "OPTIONS": options, "CONN_MAX_AGE": None, "AUTOCOMMIT": True}
+    # With DEBUG Django would format and remember every statement of a loop that never ends.
+    db.make_debug_cursor = db.make_cursor  # type: ignore[method-assign,assignment]
+    db.ensure_connection()
+    for setting in ("enable_seqscan = off", "jit = off"):
+        store.fetch(db, f"SET {setting}", {}, rows=False)
+    return db

@@ -1,0 +1,90 @@
+"""Which workflows there are: (name, version) -> definition.
+
+Invariant owned: one definition per name and version in a process. A second one is refused where it is
+defined, except when a module is loaded again, or when both live inside functions (tests define the same
+little workflow over and over; a deployed one is always importable).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from workflows.exceptions import DuplicateWorkflow, UnknownWorkflow
+
+if TYPE_CHECKING:
+    from workflows.context import Context
+    from workflows.outcomes import Outcome
+
+DEFAULT_MAX_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """How one step runs."""
+
+    atomic: bool = False
+    step_timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What the engine needs to know of a workflow; every style makes one of these."""
+
+    name: str
+    version: int
+    max_attempts: int
+    step_timeout: float | None
+    initial: str
+    steps: Mapping[str, StepOptions]
+    #: The one protocol: run the step that `ctx.step` names and return what happens next.
+    run: Callable[[Context], Outcome]
+    #: What happens after an exception.
+    handle: Callable[[Exception, Context], Outcome]
+    #: module.qualname, for messages and to recognise a reload.
+    source: str
+
+
+_definitions: dict[tuple[str, int], Definition] = {}
+_latest: dict[str, Definition] = {}
+
+
+def register(definition: Definition) -> None:
+    """Make a definition known; refuse a second owner of the same name and version."""
+    at = (definition.name, definition.version)
+    known = _definitions.get(at)
+    if known is not None and not _may_replace(known.source, definition.source):
+        raise DuplicateWorkflow(definition.name, definition.version, known.source, definition.source)
+    _definitions[at] = definition
+    latest = _latest.get(definition.name)
+    if latest is None or latest.version <= definition.version or latest is known:
+        _latest[definition.name] = definition
+
+
+def find(name: str, version: int) -> Definition | None:
+    """The definition an instance was started with, if this process has it."""
+    return _definitions.get((name, version))
+
+
+def resolve(workflow: Any) -> Definition:
+    """What a caller of `start` means: a workflow class or function, or a name (its highest version)."""
+    definition = getattr(workflow, "definition", None)
+    if isinstance(definition, Definition):
+        return definition
+    if isinstance(workflow, str) and workflow in _latest:
+        return _latest[workflow]
+    raise UnknownWorkflow(workflow, sorted(_latest))
+
+
+def list_definitions() -> list[Definition]:
+    """All definitions, by name and version."""
+    return [_definitions[at] for at in sorted(_definitions)]
+
+
+def _may_replace(known: str, new: str) -> bool:
+    if known == new:
+        return True
+    scope, local = known.rpartition(".<locals>.")[:2]
+    other, other_local = new.rpartition(".<locals>.")[:2]
+    return bool(local and other_local and scope != other)

@@ -1,0 +1,71 @@
+"""Which workspace a call means when it does not say.
+
+Inside a step it is the instance's, inside `with workspace("acme")` (or a request) that one, else the
+default. Invariant owned: the current workspace is a context variable, so threads and async tasks never
+see each other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from workflows.exceptions import InvalidCall
+from workflows.jsontext import check_text
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from workflows.models import Workspace
+
+DEFAULT = "default"
+
+#: A slug, or the id where the engine already has it.
+_current: ContextVar[str | int] = ContextVar("holdpoint_workspace", default=DEFAULT)
+
+
+class _WorkspaceCalls:
+    """`workflows.workspace`: enter one, or make one."""
+
+    def __call__(self, slug: str) -> AbstractContextManager[None]:
+        """Calls inside the block mean this workspace.
+
+        >>> with workspace("acme"):
+        ...     start("Ship")  # doctest: +SKIP
+        """
+        return enter(check_text(slug, "a workspace's slug"))
+
+    def create(self, slug: str, name: str = "") -> Workspace:
+        """Make a workspace; asking again for the same slug returns the first."""
+        from django.core.exceptions import ValidationError
+
+        from workflows.models import Workspace
+
+        check_text(slug, "a workspace's slug", limit=100)
+        try:
+            Workspace._meta.get_field("slug").run_validators(slug)
+        except ValidationError as error:
+            raise InvalidCall(
+                f"{slug!r} is no workspace slug: use letters, digits, hyphens and underscores"
+            ) from error
+        return Workspace.objects.get_or_create(slug=slug, defaults={"name": name})[0]
+
+
+workspace = _WorkspaceCalls()
+
+
+def current_workspace(named: str | None = None) -> str | int:
+    """The workspace a call means: the one it names, else the one it runs in."""
+    return _current.get() if named is None else check_text(named, "a workspace's slug")
+
+
+@contextmanager
+def enter(which: str | int) -> Iterator[None]:
+    """Make `which` the current workspace for a block."""
+    token = _current.set(which)
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -1,0 +1,46 @@
+"""The only writer of the engine's tables, and the home of all SQL.
+
+Each module holds the statements of one moment in an instance's life; every statement is a constant with
+a comment that names the race it closes or the plan it takes. What callers need is imported from here.
+Nothing here knows a user, a page or an author's code. Lock order everywhere: instance rows by ascending
+id, `FOR NO KEY UPDATE`, before anything else.
+"""
+
+from workflows.store.address import Address as Address
+from workflows.store.address import resolve_workspaces as resolve_workspaces
+from workflows.store.address import workspace_exists as workspace_exists
+from workflows.store.claim import LEASE_SECONDS as LEASE_SECONDS
+from workflows.store.claim import Claim as Claim
+from workflows.store.claim import claim as claim
+from workflows.store.claim import reclaim as reclaim
+from workflows.store.claim import release as release
+from workflows.store.claim import renew as renew
+from workflows.store.claim import reread_signals as reread_signals
+from workflows.store.commit import Commit as Commit
+from workflows.store.commit import Kind as Kind
+from workflows.store.commit import commit as commit
+from workflows.store.commit import commit_locked as commit_locked
+from workflows.store.commit import lock_claim as lock_claim
+from workflows.store.deliver import Delivered as Delivered
+from workflows.store.deliver import Line as Line
+from workflows.store.deliver import deliver as deliver
+from workflows.store.deliver import deliver_many as deliver_many
+from workflows.store.deliver import find_holders as find_holders
+from workflows.store.due import expire_due as expire_due
+from workflows.store.due import seconds_to_next as seconds_to_next
+from workflows.store.sql import CHANNEL as CHANNEL
+from workflows.store.sql import atomic as atomic
+from workflows.store.sql import fetch as fetch
+from workflows.store.sql import retrying as retrying
+from workflows.store.start import NewInstance as NewInstance
+from workflows.store.start import find_holder as find_holder
+from workflows.store.start import insert_instances as insert_instances
+from workflows.store.tree import cancel_tree as cancel_tree
+from workflows.store.tree import find_instance as find_instance
+from workflows.store.tree import reopen as reopen
+from workflows.store.workers import beat as beat
+from workflows.store.workers import forget_silent as forget_silent
+from workflows.store.workers import leave as leave
+from workflows.store.workers import list_alive as list_alive
+from workflows.store.workers import silence as silence
+from workflows.store.workers import suspect as suspect

@@ -1,0 +1,201 @@
+"""Delivering signals: lock the instance, store the signal, wake it if it waits for that name.
+
+Invariants owned:
+
+* An accepted signal is a row of a live instance. Everything hangs on the lock of that row (`t`), which
+  re-reads the newest version after waiting: a target that ended meanwhile yields no row, nothing is
+  stored.
+* A dedup key is used once per instance, for its whole life. The unique index decides, not a snapshot.
+* The UPDATE is unconditional and decides in a CASE. Guarded by `WHERE status = awaiting` it would not
+  wait for a worker that is just parking the instance, and the wake-up would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows.lifecycle import Event
+from workflows.store.address import FORMS, Address, address_kind, target_sql, workspace_sql
+from workflows.store.sql import (
+    AWAITING,
+    CLOCK,
+    LEDGER,
+    LIVE,
+    NOTIFY_IDLE,
+    RUNNABLE,
+    becoming,
+    compact,
+    fetch,
+    kind,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What became of one signal: its instance and number there."""
+
+    instance: Any
+    n: int
+    duplicate: bool
+    woke: bool
+
+
+_WAKES = f"CASE WHEN {{wakes}} THEN {RUNNABLE} ELSE i.status END"
+_WAKES_DUE = f"CASE WHEN {{wakes}} THEN {CLOCK} ELSE i.due_at END"
+
+_DELIVER = {
+    form: compact(f"""
+    WITH t AS (
+      SELECT i.id, i.seq, i.workspace_id, (i.status = {AWAITING} AND %(name)s::text = ANY(i.names)) AS wakes
+      FROM holdpoint_instance i WHERE {target_sql(form)} AND i.{LIVE} FOR NO KEY UPDATE
+    ), s AS (
+      INSERT INTO holdpoint_signal(instance_id, received_at, n, workspace_id, name, dedup_key, source, payload)
+      SELECT t.id, {CLOCK}, t.seq + 1, t.workspace_id, %(name)s::text, %(dedup)s::text, %(source)s::text,
+        %(payload)s::jsonb FROM t
+      ON CONFLICT (instance_id, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING RETURNING n, instance_id
+    ), u AS (
+      UPDATE holdpoint_instance i SET inbox = i.inbox + 1, seq = s.n,
+        {becoming(_WAKES.format(wakes="t.wakes"), _WAKES_DUE.format(wakes="t.wakes"))}
+      FROM t JOIN s ON s.instance_id = t.id WHERE i.id = t.id
+      RETURNING i.id, i.workspace_id, i.status, s.n, t.wakes
+    ), l AS (
+      {LEDGER}
+      SELECT u.id, {CLOCK}, NULL, u.n, u.workspace_id, {kind(Event.SIGNALLED)}, u.status, %(source)s::text,
+        %(name)s::text, NULL FROM u
+    )
+    SELECT t.id, u.n, u.wakes, CASE WHEN u.wakes THEN {NOTIFY_IDLE} END FROM t LEFT JOIN u ON u.id = t.id
+    """)
+    for form in FORMS
+}
+
+#: A duplicate, told by a snapshot of its own: the first delivery may have committed while we waited.
+#: By id this also finds the signals of an instance that has ended.
+_FIRST = {
+    form: compact(f"""
+    SELECT i.id, s.n FROM holdpoint_instance i
+    JOIN holdpoint_signal s ON s.instance_id = i.id AND s.dedup_key = %(dedup)s::text WHERE {target_sql(form)}
+    """)
+    for form in FORMS
+}
+
+#: Lines of one instance are numbered in the caller's order; rows are locked in id order, as everywhere.
+_DELIVER_MANY = {
+    by: compact(f"""
+    WITH v AS (
+      SELECT *, row_number() OVER (PARTITION BY id ORDER BY ord) AS rn
+      FROM unnest(%(ids)s::uuid[], %(names)s::text[], %(dedups)s::text[], %(payloads)s::text[])
+        WITH ORDINALITY v(id, name, dedup, payload, ord)
+    ), t AS (
+      SELECT i.id, i.status, i.names, i.seq, i.workspace_id FROM holdpoint_instance i
+      WHERE i.id = ANY(%(ids)s::uuid[]) AND i.workspace_id = {workspace_sql(by)} AND i.{LIVE}
+      ORDER BY i.id FOR NO KEY UPDATE
+    ), s AS (
+      INSERT INTO holdpoint_signal(instance_id, received_at, n, workspace_id, name, dedup_key, source, payload)
+      SELECT t.id, {CLOCK}, t.seq + v.rn, t.workspace_id, v.name, v.dedup, %(source)s::text, v.payload::jsonb
+      FROM v JOIN t ON t.id = v.id
+      ON CONFLICT (instance_id, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING RETURNING instance_id, n, name
+    ), g AS (
+      SELECT s.instance_id, count(*)::int AS n, max(s.n) AS top,
+        min(s.n) FILTER (WHERE t.status = {AWAITING} AND s.name = ANY(t.names)) AS waker
+      FROM s JOIN t ON t.id = s.instance_id GROUP BY 1
+    ), u AS (
+      UPDATE holdpoint_instance i SET inbox = i.inbox + g.n, seq = g.top,
+        {becoming(_WAKES.format(wakes="g.waker IS NOT NULL"), _WAKES_DUE.format(wakes="g.waker IS NOT NULL"))}
+      FROM g WHERE i.id = g.instance_id RETURNING i.id, i.workspace_id, i.status, g.waker
+    ), l AS (
+      {LEDGER}
+      SELECT s.instance_id, {CLOCK}, NULL, s.n, u.workspace_id, {kind(Event.SIGNALLED)}, u.status,
+        %(source)s::text, s.name, NULL FROM s JOIN u ON u.id = s.instance_id
+    )
+    SELECT v.ord, s.n, s.n = u.waker FROM s JOIN u ON u.id = s.instance_id JOIN t ON t.id = s.instance_id
+    JOIN v ON v.id = s.instance_id AND t.seq + v.rn = s.n
+    """)
+    for by in ("id", "slug")
+}
+
+_NOTIFY = f"SELECT {NOTIFY_IDLE}"
+
+_FIRST_MANY = compact("""
+    SELECT v.ord, s.n FROM unnest(%(ids)s::uuid[], %(dedups)s::text[]) WITH ORDINALITY v(id, dedup, ord)
+    JOIN holdpoint_signal s ON s.instance_id = v.id AND s.dedup_key = v.dedup
+    JOIN holdpoint_instance i ON i.id = v.id WHERE i.workspace_id = {ws}
+""")
+
+_HOLDERS = {
+    by: f"SELECT key, id FROM holdpoint_instance WHERE workspace_id = {workspace_sql(by)} "
+    f"AND key = ANY(%(keys)s::text[]) AND {LIVE}"
+    for by in ("id", "slug")
+}
+
+
+def deliver(
+    db: BaseDatabaseWrapper, to: Address, name: str, payload: str, *, dedup: str | None, source: str
+) -> Delivered | None:
+    """Deliver one signal; None when there is no live target. One statement, but for the rare misses."""
+    params = {
+        "ws": to.workspace,
+        "target": to.value,
+        "name": name,
+        "payload": payload,
+        "dedup": dedup,
+        "source": source,
+    }
+    # A key whose holder ended while we waited for its lock may have been taken again meanwhile: the
+    # statement then finds nothing in its old snapshot, and only a second one sees the new holder.
+    for _ in range(2 if to.by == "key" else 1):
+        rows = fetch(db, _DELIVER[to.form], params)
+        if rows and rows[0][1] is not None:
+            return Delivered(rows[0][0], rows[0][1], duplicate=False, woke=rows[0][2])
+        if dedup is not None and (first := fetch(db, _FIRST[to.form], params)):
+            return Delivered(first[0][0], first[0][1], duplicate=True, woke=False)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One signal of a batch, for an instance whose id is known."""
+
+    id: Any
+    name: str
+    payload: str
+    dedup: str | None
+
+
+def deliver_many(
+    db: BaseDatabaseWrapper, lines: Sequence[Line], *, workspace: str | int, source: str
+) -> list[Delivered | None]:
+    """Deliver a batch in one statement; the answers are in the order of the lines."""
+    by = address_kind(workspace)
+    ids = [line.id for line in lines]
+    dedups = [line.dedup for line in lines]
+    params = {
+        "ws": workspace,
+        "ids": ids,
+        "names": [line.name for line in lines],
+        "dedups": dedups,
+        "payloads": [line.payload for line in lines],
+        "source": source,
+    }
+    answers: list[Delivered | None] = [None] * len(lines)
+    woke_any = False
+    for ord_, n, woke in fetch(db, _DELIVER_MANY[by], params):
+        answers[ord_ - 1] = Delivered(ids[ord_ - 1], n, duplicate=False, woke=bool(woke))
+        woke_any = woke_any or bool(woke)
+    if woke_any:
+        fetch(db, _NOTIFY, {})
+    if None in answers and any(dedups):
+        missed = _FIRST_MANY.format(ws=workspace_sql(by))
+        for ord_, n in fetch(db, missed, {"ws": workspace, "ids": ids, "dedups": dedups}):
+            if answers[ord_ - 1] is None:
+                answers[ord_ - 1] = Delivered(ids[ord_ - 1], n, duplicate=True, woke=False)
+    return answers
+
+
+def find_holders(db: BaseDatabaseWrapper, keys: Sequence[str], workspace: str | int) -> dict[str, Any]:
+    """The live instances that hold these keys now."""
+    by = address_kind(workspace)
+    return dict(fetch(db, _HOLDERS[by], {"ws": workspace, "keys": list(keys)}))

@@ -1,0 +1,129 @@
+"""The words every statement of the store is made of, and how one is executed.
+
+Lives here: status codes as SQL, the two clock fragments, the one fragment that assigns a status, and
+`fetch`. Invariants owned:
+
+* `becoming` is the only text that assigns `status`; with it go `due_at` and `finished_at`, so that a
+  row can never say it ended without saying when, or be runnable without a place in the queue.
+* Time is the database's. `NOW` is constant within a statement and so may bound an index scan (a bare
+  clock_timestamp() would read every parked row); `CLOCK` is the moment itself and stamps what happens.
+  Both are SQL functions that PostgreSQL inlines; tests replace their bodies to move time.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from django.db import OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import errors
+
+from workflows.lifecycle import EVENT_CODES, FIRST_TERMINAL, Event, Status
+
+T = TypeVar("T")
+
+NOW = "holdpoint_now()"
+CLOCK = "holdpoint_clock()"
+CHANNEL = "holdpoint_wake"
+
+RUNNABLE = Status.RUNNABLE.code
+RUNNING = Status.RUNNING.code
+AWAITING = Status.AWAITING.code
+SLEEPING = Status.SLEEPING.code
+AWAITING_CHILDREN = Status.AWAITING_CHILDREN.code
+DONE = Status.DONE.code
+FAILED = Status.FAILED.code
+CANCELLED = Status.CANCELLED.code
+
+#: Written exactly as the partial indexes have it, or the planner cannot use them.
+LIVE = f"status < {FIRST_TERMINAL}"
+PARKED = f"status IN ({AWAITING}, {SLEEPING}, {AWAITING_CHILDREN})"
+
+#: Wake one listening worker, if there is one: a NOTIFY per delivery would serialise all commits. The
+#: mark of a worker that died is ignored once its heartbeat is old.
+NOTIFY_IDLE = (
+    f"(SELECT pg_notify('{CHANNEL}', '') FROM holdpoint_worker w "
+    f"WHERE w.idle AND w.beat_at > {CLOCK} - interval '5 s' LIMIT 1)"
+)
+
+LEDGER = "INSERT INTO holdpoint_ledger(instance_id, at, due_at, seq, workspace_id, kind, status, actor, name, data)"
+
+
+def kind(event: Event) -> int:
+    """The stored code of a ledger row's kind."""
+    return EVENT_CODES[event]
+
+
+def becoming(status: object, due: str) -> str:
+    """The SET fragment that gives a row its new status; nothing else in the project assigns one."""
+    return (
+        f"status = {status}, due_at = {due}, "
+        f"finished_at = CASE WHEN {status} >= {FIRST_TERMINAL} THEN {CLOCK} END"
+    )
+
+
+def compact(text: str) -> str:
+    """Strip a statement of comments and layout.
+
+    psycopg remembers how it translated a statement's placeholders only up to 4096 characters; a longer
+    one is parsed again at every call.
+    """
+    lines = (line.split("--", 1)[0] for line in text.splitlines())
+    return " ".join(" ".join(lines).split())
+
+
+def fetch(
+    db: BaseDatabaseWrapper, statement: str, params: Mapping[str, Any], *, rows: bool = True
+) -> list[tuple[Any, ...]]:
+    """Execute one statement through Django's cursor (so that instrumentation sees it); return its rows."""
+    with db.cursor() as cursor:
+        cursor.execute(statement, params or None)
+        return cursor.fetchall() if rows else []
+
+
+def in_transaction(db: BaseDatabaseWrapper, work: Callable[[], T]) -> T:
+    """Run `work` in a transaction, again from its start when it lost a deadlock.
+
+    Inside a caller's transaction there is nothing to repeat, so the error surfaces there.
+    """
+    return retrying(db, lambda: _in_atomic(db, work))
+
+
+def retrying(db: BaseDatabaseWrapper, work: Callable[[], T], tries: int = 5) -> T:
+    """Repeat `work` when PostgreSQL chose it as a deadlock's victim; unless the caller owns the transaction."""
+    for left in range(tries - 1, -1, -1):
+        try:
+            return work()
+        except OperationalError as error:
+            lost = isinstance(error.__cause__, errors.DeadlockDetected | errors.SerializationFailure)
+            if not lost or not left or db.in_atomic_block:
+                raise
+            time.sleep(random.uniform(0.001, 0.02))
+    raise AssertionError("unreachable")  # pragma: no cover
+
+
+def _in_atomic(db: BaseDatabaseWrapper, work: Callable[[], T]) -> T:
+    with atomic(db):
+        return work()
+
+
+@contextmanager
+def atomic(db: BaseDatabaseWrapper) -> Iterator[None]:
+    """A transaction on a connection object, which may be the pump's own and registered under no alias."""
+    if connections[db.alias] is db:
+        with transaction.atomic(using=db.alias):
+            yield
+        return
+    db.set_autocommit(False)
+    try:
+        yield
+        db.commit()
+    except BaseException:
+        db.rollback()
+        raise
+    finally:
+        db.set_autocommit(True)

@@ -1,0 +1,104 @@
+"""Starting instances: rows, their first ledger rows and the wake-up, in one statement.
+
+Invariant owned: one live instance per workspace and key. The partial unique index decides; a loser
+waits for the winner's commit or rollback inside `ON CONFLICT`, so there is no gap between looking and
+writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows.lifecycle import Event
+from workflows.store.address import address_kind, workspace_sql
+from workflows.store.sql import CLOCK, LEDGER, LIVE, NOTIFY_IDLE, RUNNABLE, SLEEPING, compact, fetch, kind
+
+
+@dataclass(frozen=True, slots=True)
+class NewInstance:
+    """What is needed to write one instance's first row."""
+
+    id: UUID
+    workflow: str
+    version: int
+    step: str
+    input: str
+    key: str | None
+    solo: bool
+
+
+#: `run_at` in the future makes a sleeper, which the sweep wakes; `solo` comes from max_attempts = 1.
+_START = {
+    by: compact(f"""
+    WITH w AS (SELECT {workspace_sql(by)} AS id
+    ), v AS (
+      SELECT * FROM unnest(%(ids)s::uuid[], %(workflows)s::text[], %(versions)s::int[], %(steps)s::text[],
+        %(keys)s::text[], %(inputs)s::text[], %(solos)s::bool[]) v(id, workflow, version, step, key, input, solo)
+    ), n AS (
+      INSERT INTO holdpoint_instance(id, created_at, due_at, parent_id, workspace_id, fence, seq, inbox, pending,
+        version, status, attempt, runs, spawns, spawn_no, timed_out, solo, workflow, step, key, started_by, input)
+      SELECT v.id, {CLOCK}, greatest(%(run_at)s::timestamptz, {CLOCK}), %(parent)s::uuid, w.id, 0, 1, 0, 0,
+        v.version, CASE WHEN %(run_at)s::timestamptz > {CLOCK} THEN {SLEEPING} ELSE {RUNNABLE} END, 0, 0, 0,
+        %(spawn_no)s::int, false, v.solo, v.workflow, v.step, v.key, %(actor)s::text, v.input::jsonb
+      FROM v, w WHERE w.id IS NOT NULL
+      ON CONFLICT (workspace_id, key) WHERE key IS NOT NULL AND {LIVE} DO NOTHING
+      RETURNING id, workspace_id, status, step, due_at, created_at
+    ), l AS (
+      {LEDGER}
+      SELECT id, {CLOCK}, CASE WHEN status = {SLEEPING} THEN due_at END, 1, workspace_id, {kind(Event.STARTED)},
+        status, %(actor)s::text, step, NULL FROM n
+    )
+    SELECT n.id, n.workspace_id, n.status, n.created_at, n.due_at, {NOTIFY_IDLE} FROM n
+    """)
+    for by in ("id", "slug")
+}
+
+_HOLDER = {
+    by: f"SELECT id FROM holdpoint_instance WHERE workspace_id = {workspace_sql(by)} AND key = %(key)s AND {LIVE}"
+    for by in ("id", "slug")
+}
+
+
+def insert_instances(
+    db: BaseDatabaseWrapper,
+    new: Sequence[NewInstance],
+    *,
+    workspace: str | int,
+    actor: str = "",
+    run_at: datetime | None = None,
+    parent: UUID | str | None = None,
+    spawn_no: int | None = None,
+) -> dict[UUID, tuple[Any, ...]]:
+    """Write the instances; those whose key is taken are missing from the answer."""
+    rows = fetch(
+        db,
+        _START[address_kind(workspace)],
+        {
+            "ws": workspace,
+            "ids": [one.id for one in new],
+            "workflows": [one.workflow for one in new],
+            "versions": [one.version for one in new],
+            "steps": [one.step for one in new],
+            "keys": [one.key for one in new],
+            "inputs": [one.input for one in new],
+            "solos": [one.solo for one in new],
+            "actor": actor,
+            "run_at": run_at,
+            "parent": parent,
+            "spawn_no": spawn_no,
+        },
+    )
+    return {row[0]: row for row in rows}
+
+
+def find_holder(db: BaseDatabaseWrapper, key: str, workspace: str | int) -> UUID | None:
+    """The live instance that holds the key now."""
+    rows = fetch(db, _HOLDER[address_kind(workspace)], {"ws": workspace, "key": key})
+    return rows[0][0] if rows else None
+

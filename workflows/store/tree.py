@@ -1,0 +1,122 @@
+"""What an operator does to instances that stand still or run: cancel (with all children) and retry.
+
+Invariants owned: a cancelled tree is cancelled in one transaction; a parent counts a child once; a
+failed instance comes back only while nobody else took its place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import IntegrityError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows.lifecycle import FIRST_TERMINAL, Event
+from workflows.store.address import FORMS, Address, target_sql
+from workflows.store.sql import (
+    AWAITING_CHILDREN,
+    CANCELLED,
+    CLOCK,
+    FAILED,
+    LEDGER,
+    LIVE,
+    NOTIFY_IDLE,
+    RUNNABLE,
+    atomic,
+    becoming,
+    compact,
+    fetch,
+    kind,
+    retrying,
+)
+
+_FIND = {
+    form: f"SELECT i.id, i.parent_id FROM holdpoint_instance i WHERE {target_sql(form)}" for form in FORMS
+}
+
+_LOCK = "SELECT id, status FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
+
+_DESCENDANTS = compact(f"""
+    WITH RECURSIVE tree AS (
+      SELECT i.id FROM holdpoint_instance i WHERE i.parent_id = %(root)s::uuid
+      UNION ALL SELECT i.id FROM holdpoint_instance i JOIN tree ON i.parent_id = tree.id
+    )
+    SELECT i.id FROM holdpoint_instance i JOIN tree USING (id) WHERE i.{LIVE}
+""")
+
+#: Raising the fence makes whatever a worker is doing with these rows void. Only the root's parent is
+#: counted down: every other parent in the tree ends in the same statement.
+_CANCEL = compact(f"""
+    WITH u AS (
+      UPDATE holdpoint_instance i SET fence = i.fence + 1, seq = i.seq + 1, error = %(reason)s::text,
+        {becoming(CANCELLED, "NULL")}
+      WHERE i.id = ANY(%(ids)s::uuid[]) AND i.{LIVE}
+      RETURNING i.id, i.seq, i.workspace_id, i.status, i.parent_id, i.spawn_no
+    ), l AS (
+      {LEDGER}
+      SELECT id, {CLOCK}, NULL, seq, workspace_id, {kind(Event.CANCELLED)}, status, %(actor)s::text, NULL,
+        to_jsonb(nullif(%(reason)s::text, '')) FROM u
+    ), p AS (
+      UPDATE holdpoint_instance i SET pending = i.pending - 1, seq = i.seq + 1,
+        {becoming(
+            f"CASE WHEN i.status = {AWAITING_CHILDREN} AND i.pending = 1 THEN {RUNNABLE} ELSE i.status END",
+            f"CASE WHEN i.status = {AWAITING_CHILDREN} AND i.pending = 1 THEN {CLOCK} ELSE i.due_at END",
+        )}
+      FROM u WHERE u.id = %(root)s::uuid AND u.spawn_no IS NOT NULL AND i.id = u.parent_id AND i.{LIVE}
+      RETURNING i.id, i.seq, i.workspace_id, i.status
+    ), pl AS (
+      {LEDGER}
+      SELECT id, {CLOCK}, NULL, seq, workspace_id, {kind(Event.CHILD_ENDED)}, status, '', NULL, '1'::jsonb FROM p
+    )
+    SELECT u.id, {NOTIFY_IDLE} FROM u
+""")
+
+_REOPEN = compact(f"""
+    WITH u AS (
+      UPDATE holdpoint_instance i SET attempt = 0, runs = 0, error = NULL, seq = i.seq + 1,
+        {becoming(RUNNABLE, CLOCK)}
+      WHERE i.id = %(id)s::uuid AND i.status = {FAILED} AND i.spawn_no IS NULL
+      RETURNING i.id, i.seq, i.workspace_id, i.status, i.step
+    ), l AS (
+      {LEDGER}
+      SELECT id, {CLOCK}, NULL, seq, workspace_id, {kind(Event.REOPENED)}, status, %(actor)s::text, step, NULL FROM u
+    )
+    SELECT u.id, {NOTIFY_IDLE} FROM u
+""")
+
+
+def find_instance(db: BaseDatabaseWrapper, to: Address) -> tuple[Any, Any] | None:
+    """The id and the parent of the addressed instance, whatever its status (a key means a live one)."""
+    rows = fetch(db, _FIND[to.form], {"ws": to.workspace, "target": to.value})
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
+def cancel_tree(db: BaseDatabaseWrapper, root: Any, parent: Any, *, reason: str, actor: str) -> bool:
+    """Cancel an instance and everything below it; False when it had ended already."""
+    return retrying(db, lambda: _cancel_once(db, root, parent, reason, actor))
+
+
+def _cancel_once(db: BaseDatabaseWrapper, root: Any, parent: Any, reason: str, actor: str) -> bool:
+    with atomic(db):
+        ids = {root} | ({parent} if parent else set())
+        locked: set[Any] = set()
+        # A running descendant may spawn more until its row is locked: look again after every locking.
+        while ids - locked:
+            statuses = dict(fetch(db, _LOCK, {"ids": sorted(ids)}))
+            if statuses[root] >= FIRST_TERMINAL:
+                return False
+            locked = set(ids)
+            ids |= {row[0] for row in fetch(db, _DESCENDANTS, {"root": root})}
+        params = {"ids": sorted(ids - {parent}), "root": root, "reason": reason, "actor": actor}
+        fetch(db, _CANCEL, params)
+    return True
+
+
+def reopen(db: BaseDatabaseWrapper, id: Any, *, actor: str) -> bool:
+    """failed -> runnable; False when it is not failed, is a counted child, or its key is taken."""
+    try:
+        with atomic(db):
+            return bool(fetch(db, _REOPEN, {"id": id, "actor": actor}))
+    except IntegrityError:
+        # The partial unique index on the key: another live instance took the place.
+        return False

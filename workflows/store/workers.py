@@ -1,0 +1,91 @@
+"""Heartbeats: which pumps are alive, which of them listen, and who plays a role that only one should.
+
+Invariant owned: a role (the cluster's one lingering pump) is held by whoever beat last; a holder that
+is stopped, killed or cut off loses it by silence alone.
+"""
+
+from __future__ import annotations
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows.store.sql import CLOCK, compact, fetch
+
+#: A watcher that pumps in need yields the role to a proper pump task at once.
+_BEAT = compact(f"""
+    INSERT INTO holdpoint_worker AS w (name, kind, holder, beat_at, started_at, idle)
+    VALUES (%(name)s, %(kind)s, %(holder)s, {CLOCK}, {CLOCK}, %(idle)s)
+    ON CONFLICT (name) DO UPDATE SET beat_at = {CLOCK}, idle = excluded.idle, holder = excluded.holder,
+      kind = excluded.kind, started_at = CASE WHEN w.holder = excluded.holder THEN w.started_at ELSE {CLOCK} END
+    WHERE w.holder IN (excluded.holder, '') OR w.beat_at < {CLOCK} - %(silence)s * interval '1 s'
+      OR (w.kind = 'watch' AND excluded.kind = 'cluster')
+    RETURNING w.name
+""")
+
+#: A role keeps its row, without a holder: the watchers see a pause, not an absence.
+_LEAVE = compact("""
+    WITH role AS (
+      UPDATE holdpoint_worker SET holder = '', idle = false
+      WHERE name = %(name)s AND holder = %(holder)s AND kind IN ('cluster', 'watch') RETURNING name
+    ), own AS (
+      DELETE FROM holdpoint_worker WHERE name = %(name)s AND holder = %(holder)s AND kind = 'worker' RETURNING name
+    )
+    SELECT name FROM role UNION ALL SELECT name FROM own
+""")
+
+#: One watcher gets the answer true: it is to ask for a pump. Silence before the first ask is measured
+#: from that ask, so a cluster that has just started is not suspected.
+_SUSPECT = compact(f"""
+    INSERT INTO holdpoint_worker AS w (name, kind, holder, beat_at, started_at, asked_at, idle)
+    VALUES (%(name)s, %(kind)s, '', 'epoch', {CLOCK}, {CLOCK}, false)
+    ON CONFLICT (name) DO UPDATE SET asked_at = {CLOCK}
+    WHERE w.beat_at < {CLOCK} - %(silence)s * interval '1 s'
+      AND (w.asked_at IS NULL OR w.asked_at < {CLOCK} - %(silence)s * interval '1 s')
+    RETURNING w.name
+""")
+
+_SILENCE = compact(f"""
+    SELECT extract(epoch FROM {CLOCK} - greatest(w.beat_at, w.started_at))::float8,
+      extract(epoch FROM {CLOCK} - w.asked_at)::float8
+    FROM holdpoint_worker w WHERE w.name = %(name)s
+""")
+
+_ALIVE = compact(f"""
+    SELECT w.name, w.kind, extract(epoch FROM {CLOCK} - w.beat_at)::float8 FROM holdpoint_worker w
+    WHERE w.beat_at > {CLOCK} - %(silence)s * interval '1 s' ORDER BY w.name
+""")
+
+_FORGET = f"DELETE FROM holdpoint_worker WHERE beat_at < {CLOCK} - interval '1 h' AND kind = 'worker' RETURNING name"
+
+
+def beat(
+    db: BaseDatabaseWrapper, name: str, kind: str, holder: str, *, idle: bool = False, silence: float = 3.0
+) -> bool:
+    """Say "alive" under a name; False when another holder beat under it within `silence` seconds."""
+    params = {"name": name, "kind": kind, "holder": holder, "idle": idle, "silence": silence}
+    return bool(fetch(db, _BEAT, params))
+
+
+def leave(db: BaseDatabaseWrapper, name: str, holder: str) -> None:
+    """Give a name back at a clean end, so that a successor need not wait for silence."""
+    fetch(db, _LEAVE, {"name": name, "holder": holder})
+
+
+def suspect(db: BaseDatabaseWrapper, name: str, kind: str, *, silence: float = 3.0) -> bool:
+    """Whether the caller is the one to ask for a pump, because nobody beat and nobody asked lately."""
+    return bool(fetch(db, _SUSPECT, {"name": name, "kind": kind, "silence": silence}))
+
+
+def silence(db: BaseDatabaseWrapper, name: str) -> tuple[float | None, float | None]:
+    """Seconds since the last heartbeat under the name, and since a pump was last asked for."""
+    rows = fetch(db, _SILENCE, {"name": name})
+    return (rows[0][0], rows[0][1]) if rows else (None, None)
+
+
+def list_alive(db: BaseDatabaseWrapper, silence: float = 5.0) -> list[tuple[str, str, float]]:
+    """Name, kind and age of the heartbeat of every pump that beat lately."""
+    return [(row[0], row[1], row[2]) for row in fetch(db, _ALIVE, {"silence": silence})]
+
+
+def forget_silent(db: BaseDatabaseWrapper) -> int:
+    """Remove the rows of workers that have been gone for an hour."""
+    return len(fetch(db, _FORGET, {}))

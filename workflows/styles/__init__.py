@@ -1,0 +1,1 @@
+"""The authoring styles: thin adapters that turn an author's code into one `Definition`."""

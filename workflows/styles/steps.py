@@ -1,0 +1,151 @@
+"""Step style: a class whose `@step` methods return outcomes.
+
+    class Ship(Workflow):
+        @step
+        def ask(self, ctx):
+            return Await("payment_confirmed", then="ship", timeout="24h")
+
+        @step
+        def ship(self, ctx):
+            return Done() if ctx.awaited else Stop("payment never came")
+
+Invariant owned: a class that was made can run. Its steps exist, are ordinary functions, and its options
+are checked when the class statement is executed, not when the first instance reaches them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar, overload
+
+from workflows import registry
+from workflows.context import Context
+from workflows.durations import parse_timeout
+from workflows.exceptions import InvalidDefinition, InvalidDuration, InvalidOutcome, UnknownStep, WorkflowError
+from workflows.jsontext import check_text
+from workflows.outcomes import Await, Next, Outcome, Spawn, Stop
+from workflows.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+_MARK = "__holdpoint_step__"
+
+
+@overload
+def step(method: Method) -> Method: ...
+@overload
+def step(*, atomic: bool = False, step_timeout: object = None) -> Callable[[Method], Method]: ...
+def step(
+    method: Any = None, *, atomic: bool = False, step_timeout: object = None
+) -> Any:
+    """Make a method a step.
+
+    `atomic=True` commits the method's own database writes together with its outcome.
+    `step_timeout` bounds one run of it.
+    """
+    options = StepOptions(atomic, None if step_timeout is None else parse_timeout(step_timeout))
+
+    def mark(function: Any) -> Any:
+        if not callable(function):
+            raise InvalidDefinition(f"@step marks methods, not {function!r}")
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise InvalidDefinition(
+                f"step {function.__name__!r} is async: steps run in worker processes, one at a time. Write it "
+                "as an ordinary method and call async code through asgiref.sync.async_to_sync."
+            )
+        setattr(function, _MARK, options)
+        return function
+
+    return mark if method is None else mark(method)
+
+
+class Workflow:
+    """Base of step-style workflows. Subclasses register themselves under `name` and `version`."""
+
+    #: Defaults to the class name.
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
+    #: How many consecutive runs may end without an outcome (a dead worker, a step timeout).
+    max_attempts: ClassVar[int] = DEFAULT_MAX_ATTEMPTS
+    #: How long one run of a step may take; None means the setting WORKFLOWS["STEP_TIMEOUT"].
+    step_timeout: ClassVar[object] = None
+    #: The first step; defaults to the first one declared.
+    initial: ClassVar[str]
+    definition: ClassVar[Definition]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        steps = _collect_steps(cls)
+        if steps:
+            cls.definition = _define(cls, steps)
+            registry.register(cls.definition)
+
+    def handle(self, error: Exception, ctx: Context) -> Outcome:
+        """What happens after an exception in a step; the default ends the instance as failed."""
+        return Stop(describe_error(error))
+
+
+def describe_error(error: BaseException) -> str:
+    """An exception's class and message, in a form that can be stored."""
+    try:
+        told = str(error)
+    except Exception:  # an author's __str__ may fail too, and the first error must not get lost over it
+        told = "(its message cannot be read)"
+    text = f"{type(error).__name__}: {told}" if told else type(error).__name__
+    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()[:100_000]
+
+
+def _collect_steps(cls: type[Workflow]) -> dict[str, StepOptions]:
+    """Name -> options in order of declaration, inherited ones first; an override stays a step."""
+    steps: dict[str, StepOptions] = {}
+    for base in reversed(cls.__mro__):
+        for name, value in vars(base).items():
+            if isinstance(options := getattr(value, _MARK, None), StepOptions):
+                steps[name] = options
+    return steps
+
+
+def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
+    source = f"{cls.__module__}.{cls.__qualname__}"
+    try:
+        name = check_text(vars(cls).get("name", cls.__name__), "its name")
+        step_timeout = None if cls.step_timeout is None else parse_timeout(cls.step_timeout)
+    except (InvalidDuration, WorkflowError) as error:
+        raise InvalidDefinition(f"workflow {source}: {error}") from error
+    for option in ("version", "max_attempts"):
+        value = getattr(cls, option)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 32_767:
+            raise InvalidDefinition(f"workflow {source}: {option} must be a whole number from 1, not {value!r}")
+    initial = getattr(cls, "initial", next(iter(steps)))
+    if initial not in steps:
+        raise InvalidDefinition(f"workflow {source}: initial = {initial!r} is none of its steps ({', '.join(steps)})")
+
+    def run(ctx: Context) -> Outcome:
+        return accept(getattr(cls(), ctx.step)(ctx), ctx.step)
+
+    def handle(error: Exception, ctx: Context) -> Outcome:
+        return accept(cls().handle(error, ctx), "handle")
+
+    def accept(outcome: object, place: str) -> Outcome:
+        if not isinstance(outcome, Outcome):
+            raise InvalidOutcome(
+                f"{place!r} of workflow {name!r} returned {outcome!r:.80}; return Next, Await, Retry, Spawn, "
+                "Done or Stop"
+            )
+        target = outcome.step if isinstance(outcome, Next) else getattr(outcome, "then", None)
+        if isinstance(outcome, Next | Await | Spawn) and target not in steps:
+            raise UnknownStep(name, target, list(steps))
+        return outcome
+
+    return Definition(
+        name=name,
+        version=cls.version,
+        max_attempts=cls.max_attempts,
+        step_timeout=step_timeout,
+        initial=initial,
+        steps=dict(steps),
+        run=run,
+        handle=handle,
+        source=source,
+    )

@@ -1,0 +1,88 @@
+"""What django-q runs: the pump as a bounded task, and the one-minute net.
+
+django-q is a host, never the truth: its tasks take no argument, return None, may run twice or never.
+Invariants owned: at most one worker of a cluster pumps at a time (the role is a heartbeat row, not a
+lock, so a stopped or killed holder loses it by silence), and a pump always has a successor.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import time
+from typing import Any
+
+from django.db import connections, router
+from django_q.conf import Conf
+from django_q.tasks import async_task
+
+from workflows import store
+from workflows.models import Instance
+from workflows.pump import Pump
+
+logger = logging.getLogger("workflows")
+
+#: How long a pump task stays in its worker before it enqueues its successor and ends. Far below
+#: Q_CLUSTER's timeout, and short, because a cluster that stops waits for its running tasks.
+LINGER_SECONDS = 10.0
+#: Other tasks must have waited this long before the pump makes room for them.
+YIELD_AFTER = 0.3
+
+
+def pump() -> None:
+    """Run workflows for a while in this worker, then hand over to the next such task."""
+    waiting = _WaitingTasks()
+    until = time.monotonic() + LINGER_SECONDS
+    one = Pump(
+        name=role_name(),
+        kind="cluster",
+        on_long_step=enqueue_pump,
+        should_stop=lambda: time.monotonic() > until or waiting.persist(),
+    )
+    if one.run() and not one.handed_over:
+        enqueue_pump()
+
+
+def sweep() -> None:
+    """The last net, once a minute: see that a pump runs, and tidy up."""
+    db = connections[router.db_for_write(Instance)]
+    store.forget_silent(db)
+    if store.suspect(db, role_name(), "cluster"):
+        enqueue_pump()
+
+
+def enqueue_pump() -> None:
+    """Ask the cluster for a pump. Its own time limit leaves room for a step that begins at the end."""
+    async_task(
+        "workflows.tasks.pump",
+        task_name="holdpoint pump",
+        timeout=int((Conf.TIMEOUT or 60) + LINGER_SECONDS + 5),
+        ack_failure=True,
+        save=False,
+    )
+
+
+def role_name() -> str:
+    """The heartbeat row of this cluster's pump."""
+    return f"cluster:{Conf.CLUSTER_NAME}"
+
+
+class _WaitingTasks:
+    """Whether other tasks (or the order to stop) wait in the cluster's memory for a free worker.
+
+    django-q hands its in-memory queue to each worker process as the first argument. A task that another
+    worker takes at once is no reason to leave; one that is still there a moment later is.
+    """
+
+    def __init__(self) -> None:
+        arguments: Any = getattr(multiprocessing.current_process(), "_args", ())
+        self._queue = arguments[0] if arguments and hasattr(arguments[0], "qsize") else None
+        self._since: float | None = None
+
+    def persist(self) -> bool:
+        if self._queue is None or self._queue.qsize() <= 0:
+            self._since = None
+            return False
+        now = time.monotonic()
+        self._since = self._since or now
+        return now - self._since > YIELD_AFTER

@@ -1,0 +1,147 @@
+"""Testing workflows in an ordinary `django_db` test: no threads, no sleeping, no committed rows.
+
+    instance = workflows.start("Ship", {"order": 1})
+    drain()
+    assert_awaiting(instance, "payment_confirmed")
+    advance("24h")
+    assert_failed(instance)
+
+Everything runs on the test's own connection and is rolled back with the test, the moved clock too.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows import engine, store
+from workflows.durations import parse_delay
+from workflows.exceptions import InvalidCall
+from workflows.lifecycle import Status
+from workflows.models import Instance
+
+
+def drain(*, max_steps: int = 100_000) -> dict[str, int]:
+    """Run everything that is due; how often each outcome came ("next", "await", "done" …).
+
+    >>> drain()
+    {'await': 1}
+    """
+    db = _db()
+    host = engine.Host(db, db.alias, savepoints=True)
+    counts: Counter[str] = Counter()
+    for ran in itertools.count():
+        _wake(db)
+        claims = store.claim(db, 1, lease=3600.0)
+        if not claims:
+            return dict(counts)
+        if ran == max_steps:
+            store.release(db, claims)
+            break
+        counts[_run(claims[0], host)] += 1
+    raise AssertionError(
+        f"drain() ran {max_steps} steps and there is still work: does a workflow never end? "
+        f"So far: {dict(counts)}"
+    )
+
+
+def advance(duration: object) -> dict[str, int]:
+    """Move the engine's time forward and run what became due, deadlines in their order.
+
+    >>> advance("24h")
+    {'stop': 1}
+    """
+    db = _db()
+    left = parse_delay(duration)
+    if not db.in_atomic_block:
+        raise InvalidCall(
+            "advance() moves the clock for the current transaction, and there is none: use an ordinary "
+            "django_db test (no transaction=True), which rolls the moved clock back with everything else"
+        )
+    counts: Counter[str] = Counter(drain())
+    while left > 0:
+        # One deadline at a time: what a step arms on its way must fire at its own moment too.
+        due = store.seconds_to_next(db)
+        stride = left if due is None else min(left, max(due, 0.0) + 0.001)
+        _skew(db, stride)
+        left -= stride
+        counts.update(drain())
+    return dict(counts)
+
+
+def assert_awaiting(instance: Any, *names: str) -> Instance:
+    """The instance is parked, on exactly these names if any are given."""
+    found = _reload(instance)
+    assert found.status == Status.AWAITING, _told(found, "awaiting")
+    if names:
+        assert sorted(found.names or []) == sorted(names), f"{found!r} awaits {found.names}, not {sorted(names)}"
+    return found
+
+
+_ANY = object()
+
+
+def assert_done(instance: Any, result: Any = _ANY) -> Instance:
+    """The instance is done, with this result if one is given."""
+    found = _reload(instance)
+    assert found.status == Status.DONE, _told(found, "done")
+    if result is not _ANY:
+        assert found.result == result, f"{found!r} has result {found.result!r}, not {result!r}"
+    return found
+
+
+def assert_failed(instance: Any, reason: str = "") -> Instance:
+    """The instance failed, with this text in its reason if one is given."""
+    found = _reload(instance)
+    assert found.status == Status.FAILED, _told(found, "failed")
+    assert reason in (found.error or ""), f"{found!r} failed with {found.error!r}, not {reason!r}"
+    return found
+
+
+def _run(claim: store.Claim, host: engine.Host) -> str:
+    commit = engine.run(claim, host)
+    if commit is None:
+        events = Instance.objects.get(pk=claim.id).events
+        return _WORDS.get(str(events.last().kind), "lost")
+    engine.settle(host.db, [commit])
+    return commit.kind.name.lower()
+
+
+_WORDS = {"spawned": "spawn", "advanced": "next", "parked": "await", "retried": "retry", "failed": "stop", "done": "done"}
+
+
+def _wake(db: BaseDatabaseWrapper) -> None:
+    while store.expire_due(db) or store.reclaim(db):
+        pass
+
+
+def _skew(db: BaseDatabaseWrapper, seconds: float) -> None:
+    """Replace the bodies of the two clock functions; the test's rollback restores them."""
+    [(shift,)] = store.fetch(db, "SELECT extract(epoch FROM holdpoint_now() - statement_timestamp())::float8", {})
+    with db.cursor() as cursor:
+        for name, body, volatility in (
+            ("holdpoint_now", "statement_timestamp()", "STABLE"),
+            ("holdpoint_clock", "clock_timestamp()", "VOLATILE"),
+        ):
+            moved = f"SELECT {body} + interval ''{shift + seconds:.6f} s''"
+            cursor.execute(
+                f"CREATE OR REPLACE FUNCTION {name}() RETURNS timestamptz LANGUAGE sql {volatility} AS '{moved}'"
+            )
+
+
+def _reload(instance: Any) -> Instance:
+    found: Instance = Instance.objects.get(pk=getattr(instance, "pk", instance))
+    return found
+
+
+def _told(found: Instance, expected: str) -> str:
+    error = f" with {found.error!r}" if found.error else ""
+    return f"{found!r} is {found.status}{error} in step {found.step!r}, not {expected}"
+
+
+def _db() -> BaseDatabaseWrapper:
+    return connections[router.db_for_write(Instance)]
