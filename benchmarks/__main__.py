@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+import traceback
 from pathlib import Path
 
 from benchmarks import measures, report
@@ -28,8 +30,14 @@ def main() -> None:
         for name in names:
             measure = measures.load_measure(name)
             say(f"{name}: {(measure.__doc__ or '').splitlines()[0]}")
-            rows += measure(plan)
+            try:
+                rows += measure(plan)
+            except Exception as error:  # the other measures still have something to say
+                traceback.print_exc()
+                rows.append(Row(name, "", (), note=f"broke off: {error!r:.300}"))
     print("\n" + report.render_table(rows) + "\n\n" + report.render_notes(rows))
+    if broken := [row.measure for row in rows if row.note.startswith("broke off")]:
+        sys.exit(f"nothing kept, because these broke off: {', '.join(broken)}")
     if options.only or options.no_write:
         return
     kept = {"repetitions": plan.repetitions, "full": plan.full, "seed_size": plan.seed_size}
@@ -40,7 +48,7 @@ def main() -> None:
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "--full", action="store_true", help="a million parked, and sizes at 100,000 (half an hour)"
+        "--full", action="store_true", help="a million parked, and sizes at 100,000 (a quarter of an hour)"
     )
     parser.add_argument("--only", nargs="+", choices=measures.NAMES, help="these measures; nothing is kept")
     parser.add_argument("--repetitions", type=int, default=3, help="turns per contender (3)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
+from uuid import UUID
 
 import pytest
 from django.db import transaction
@@ -85,7 +85,9 @@ def test_a_key_is_free_again_when_its_instance_ends(how):
     assert_done(second)
 
 
-@pytest.mark.parametrize("key", ["a" * 200, "ünï→💡", "order 1", "../..", "%s", "1", str(uuid4()), "a:b/c?d#e", "Ａ"])
+@pytest.mark.parametrize(
+    "key", ["a" * 200, "ünï→💡", "order 1", "../..", "%s", "1", str(UUID(int=1)), "a:b/c?d#e", "\uff21"]
+)
 def test_any_text_may_be_a_key(key):
     instance = workflows.start(Holder, key=key)
     drain()
@@ -102,7 +104,7 @@ def test_keys_are_compared_exactly():
     assert Instance.objects.count() == 4
 
 
-@pytest.mark.parametrize("key", ["", "  ", "a" * 201, "nul\0", "\ud800", 5, uuid4()])
+@pytest.mark.parametrize("key", ["", "  ", "a" * 201, "nul\0", "\ud800", 5, UUID(int=1)])
 def test_a_key_that_cannot_be_stored_is_refused_and_nothing_is_stored(key):
     with pytest.raises(InvalidCall, match="key"):
         workflows.start(Holder, key=key)
@@ -139,7 +141,9 @@ def test_start_many_raises_for_a_key_given_twice_and_starts_none():
 
 def test_start_many_can_return_the_holders_instead():
     first = workflows.start(Holder, {"n": 0}, key="b")
-    found = workflows.start_many(Holder, [{"n": n} for n in range(4)], keys=["a", "b", "a", None], on_duplicate="return")
+    found = workflows.start_many(
+        Holder, [{"n": n} for n in range(4)], keys=["a", "b", "a", None], on_duplicate="return"
+    )
     assert [one.key for one in found] == ["a", "b", "a", None]
     assert found[1] == first
     assert found[0] == found[2]

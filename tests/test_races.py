@@ -15,7 +15,24 @@ import pytest
 from django.db import connection, connections, transaction
 
 import workflows
-from tests.two_connections import Other, Refused, attempt, forget, gate, play, race, run_threads, settle, take, take_one, work
+from tests.two_connections import (
+    COMMITTED,
+    Other,
+    Refused,
+    _provided_again,  # noqa: F401 (a fixture)
+    attempt,
+    committed,  # noqa: F401 (a fixture)
+    empty,
+    forget,
+    gate,
+    play,
+    race,
+    run_threads,
+    settle,
+    take,
+    take_one,
+    work,
+)
 from workflows import (
     Await,
     Child,
@@ -37,7 +54,7 @@ from workflows import (
 from workflows.models import Instance, LedgerEvent, Signal
 from workflows.store import Claim, Commit
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
 both_ends = pytest.mark.parametrize("rollback", [False, True], ids=["commit", "rollback"])
 
@@ -135,7 +152,8 @@ def test_control_a_park_in_one_statement_that_looks_at_the_signals_itself_loses_
           WHERE i.id = %(id)s AND i.fence = %(fence)s AND i.status = 2 FOR NO KEY UPDATE
         ), seen AS (
           SELECT k.id, EXISTS (
-            SELECT 1 FROM holdpoint_signal s WHERE s.instance_id = k.id AND s.consumed_at IS NULL AND s.name = 'go'
+            SELECT 1 FROM holdpoint_signal s
+            WHERE s.instance_id = k.id AND s.consumed_at IS NULL AND s.name = 'go'
           ) AS woken FROM k
         )
         UPDATE holdpoint_instance i SET status = CASE WHEN seen.woken THEN 1 ELSE 3 END, names = '{go}',
@@ -286,7 +304,10 @@ def test_a_duplicate_that_waited_for_the_end_of_its_instance_is_still_told_by_id
 def test_a_sweep_skips_a_row_that_a_delivery_holds_and_the_answer_wins(rollback):
     instance = parked("park-overdue")
     _, fired = race(
-        lambda: workflows.signal(instance, "go"), lambda: store.expire_due(db()), rollback=rollback, waits=False
+        lambda: workflows.signal(instance, "go"),
+        lambda: store.expire_due(db()),
+        rollback=rollback,
+        waits=False,
     )
     assert fired == 0
     assert store.expire_due(db()) == (1 if rollback else 0)
@@ -323,7 +344,16 @@ def test_a_sweep_that_began_before_the_wait_was_armed_anew_does_not_fire_it():
         sweep.wait_until_blocked()
         workflows.signal(instance, "go")
         claim = take_one()
-        settle(Commit(claim, store.Kind.AWAIT, step="tell", names=("go",), delay=3600.0, signals=[claim.signals[0][0]]))
+        settle(
+            Commit(
+                claim,
+                store.Kind.AWAIT,
+                step="tell",
+                names=("go",),
+                delay=3600.0,
+                signals=[claim.signals[0][0]],
+            )
+        )
         assert fresh(instance).status == "awaiting"
         open_gate()
         assert sweep.join() == 0
@@ -336,9 +366,7 @@ def test_two_sweeps_share_the_work_and_fire_each_deadline_once(rollback):
     for n in range(4):
         instance = workflows.start(Puppet, {"do": "park-overdue"}, key=f"k{n}")
         settle(play(take_one()))
-    one, two = race(
-        lambda: store.expire_due(db(), 3), lambda: store.expire_due(db()), rollback=rollback, waits=False
-    )
+    one, two = race(lambda: store.expire_due(db(), 3), lambda: store.expire_due(db()), rollback=rollback, waits=False)
     assert (one, two) == (3, 1)
     assert store.expire_due(db()) == (3 if rollback else 0)
     assert LedgerEvent.objects.filter(kind="timed_out").count() == 4
@@ -539,7 +567,7 @@ def test_the_last_child_against_its_sibling_wakes_the_parent_exactly_once(rollba
 
 @both_ends
 def test_a_child_that_ends_against_a_sibling_that_is_cancelled(rollback):
-    mother, one, two, claims = family()
+    mother, _, two, claims = family()
     outcome = play(claims[0])
     race(lambda: settle(outcome), lambda: workflows.cancel(two), rollback=rollback)
     assert fresh(two).status == "cancelled"
@@ -571,7 +599,11 @@ def test_a_cancel_that_waited_for_a_child_leaves_the_child_ended(rollback):
     mother, one, two, claims = family()
     outcome = play(claims[0])
     race(lambda: settle(outcome), lambda: workflows.cancel(mother), rollback=rollback)
-    assert [fresh(i).status for i in (mother, one, two)] == ["cancelled", "cancelled" if rollback else "done", "cancelled"]
+    assert [fresh(i).status for i in (mother, one, two)] == [
+        "cancelled",
+        "cancelled" if rollback else "done",
+        "cancelled",
+    ]
     assert [event.kind for event in mother.events.all()][-1] == "cancelled"
 
 
@@ -674,7 +706,7 @@ def test_a_bulk_delivery_against_a_batch_of_outcomes_of_the_same_instances(rollb
 
 def test_random_bulk_deliveries_over_the_same_instances_never_deadlock_and_every_counter_agrees():
     instances = [parked_as(f"k{n}") for n in range(40)]
-    sent = {n: 0 for n in range(3)}
+    sent = dict.fromkeys(range(3), 0)
 
     def sender(seed: int) -> Callable[[], None]:
         rng = random.Random(seed)
@@ -798,7 +830,7 @@ def in_failed() -> Moves:
 
 
 def in_family() -> Moves:
-    mother, one, two, claims = family()
+    mother, one, _, claims = family()
     outcomes = [play(claim) for claim in claims]
     return {
         "first child ends": lambda: settle(outcomes[0]),
@@ -823,7 +855,13 @@ NAMES = {
     "sleeping": ["deliver", "cancel", "expire"],
     "runnable": ["deliver", "deliver many", "cancel", "claim"],
     "failed": ["operator retry", "cancel", "start"],
-    "family": ["first child ends", "second child ends", "cancel first child", "cancel mother", "deliver to mother"],
+    "family": [
+        "first child ends",
+        "second child ends",
+        "cancel first child",
+        "cancel mother",
+        "deliver to mother",
+    ],
 } | {
     f"running {do}": [do, "deliver", "deliver many", "cancel", "reclaim", "release", "renew"]
     for do in ("park", "retry", "next", "done", "stop", "spawn")
@@ -877,11 +915,6 @@ def play_in_turn(place: str, *names: str) -> tuple[Any, Any]:
     return answers[-1], snapshot()
 
 
-def empty() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM holdpoint_signal; DELETE FROM holdpoint_ledger; DELETE FROM holdpoint_instance")
-
-
 def shape(answer: Any) -> Any:
     """An answer without what differs between two instances that are alike."""
     match answer:
@@ -896,18 +929,21 @@ def shape(answer: Any) -> Any:
     return answer
 
 
+COLUMNS = (
+    *("status", "step", "attempt", "runs", "fence", "seq", "inbox", "pending", "spawns"),
+    *("timed_out", "solo", "names", "result", "error", "key"),
+)
+
+
 def snapshot() -> list[Any]:
     """Everything that is stored, without ids and moments."""
     rows = []
-    columns = (
-        "status step attempt runs fence seq inbox pending spawns timed_out solo names result error key".split()
-    )
     for instance in Instance.objects.order_by("id"):
         signals = [
             (s.n, s.name, s.payload, s.dedup_key, s.consumed_by) for s in Signal.objects.filter(instance=instance)
         ]
         events = [(e.seq, e.kind, e.status, e.name, e.data, e.due_at is None) for e in instance.events.all()]
-        rows.append([getattr(instance, column) for column in columns] + [signals, events])
+        rows.append([getattr(instance, column) for column in COLUMNS] + [signals, events])
     return rows
 
 

@@ -39,7 +39,14 @@ def parked(count: int, prefix: str = "k"):
 def test_each_line_has_its_answer_in_the_order_of_the_lines():
     one, two = parked(2)
     answers = workflows.signal_many(
-        [(two, "a", 2), ("nobody", "a"), (one.id, "noise"), ("k0", "a", 1, "evt"), (uuid4(), "a"), (one.id, "a", 9, "evt")]
+        [
+            (two, "a", 2),
+            ("nobody", "a"),
+            (one.id, "noise"),
+            ("k0", "a", 1, "evt"),
+            (uuid4(), "a"),
+            (one.id, "a", 9, "evt"),
+        ]
     )
     assert [(a.woke, a.duplicate, a.refused) for a in answers] == [
         (True, False, None),
@@ -101,7 +108,10 @@ def test_lines_without_a_payload_carry_null():
 def test_lines_that_come_while_a_step_runs_are_not_lost():
     instance = workflows.start(Waiter)
     outcome = play(take_one())
-    assert [answer.woke for answer in workflows.signal_many([(instance, "a", 1), (instance, "x")])] == [False, False]
+    assert [answer.woke for answer in workflows.signal_many([(instance, "a", 1), (instance, "x")])] == [
+        False,
+        False,
+    ]
     assert settle(outcome)
     drain()
     assert_done(instance, [["a", 1]])
@@ -221,7 +231,9 @@ def test_lines_may_come_from_a_generator():
 # Arguments
 
 
-@pytest.mark.parametrize("line", ["ab", ("only-target",), ("t", "n", 1, "d", "more"), None, 5, {"target": "t", "name": "n"}])
+@pytest.mark.parametrize(
+    "line", ["ab", ("only-target",), ("t", "n", 1, "d", "more"), None, 5, {"target": "t", "name": "n"}]
+)
 def test_a_line_of_another_shape_is_refused_with_its_position_and_nothing_is_stored(line):
     [one] = parked(1)
     with pytest.raises(InvalidCall, match="line 1"):

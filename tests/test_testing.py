@@ -43,7 +43,9 @@ class Waiter(Workflow):
 
 def clock_shift() -> float:
     return store.fetch(
-        connections["default"], "SELECT extract(epoch FROM holdpoint_now() - statement_timestamp())::float8", {}
+        connections["default"],
+        "SELECT extract(epoch FROM holdpoint_now() - statement_timestamp())::float8",
+        {},
     )[0][0]
 
 

@@ -407,7 +407,20 @@ def test_a_timeout_may_be_written_in_many_ways(written, seconds):
 
 @pytest.mark.parametrize(
     "written",
-    [0, 0.0, -1, "0s", "0h0m", "-5m", "PT0S", "-PT5M", timedelta(0), timedelta(seconds=-1), float("nan"), -float("inf")],
+    [
+        0,
+        0.0,
+        -1,
+        "0s",
+        "0h0m",
+        "-5m",
+        "PT0S",
+        "-PT5M",
+        timedelta(0),
+        timedelta(seconds=-1),
+        float("nan"),
+        -float("inf"),
+    ],
 )
 def test_a_timeout_that_is_zero_or_negative_is_refused_where_it_is_written(written):
     with pytest.raises(InvalidDuration):

@@ -158,9 +158,8 @@ def test_a_block_with_a_slug_that_does_not_exist_is_an_error_at_the_first_call_i
 
 @pytest.mark.parametrize("slug", ["", " ", None, 5, "nul\0"])
 def test_what_is_no_slug_is_refused(slug):
-    with pytest.raises(InvalidCall, match="slug"):
-        with workflows.workspace(slug):
-            pass
+    with pytest.raises(InvalidCall, match="slug"), workflows.workspace(slug):
+        pass
 
 
 # Making one

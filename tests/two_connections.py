@@ -15,13 +15,38 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
+import pytest
 from django.db import connection, connections, transaction
 
 from workflows import engine, store
+from workflows.provision import provide_defaults
 from workflows.store import Claim, Commit
 
 PATIENCE = 10.0
+
+
+#: A flush of every table, with all permissions made anew, takes longer than most races: so only ours.
+COMMITTED = pytest.mark.django_db(transaction=True, available_apps=["workflows"])
+
+
+@pytest.fixture(scope="module")
+def _provided_again(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    yield
+    with django_db_blocker.unblock():
+        provide_defaults()
+
+
+@pytest.fixture
+def committed(_provided_again: None, transactional_db: None) -> None:
+    """Give back what such a flush removes and nobody makes anew: the default workspace."""
+    provide_defaults()
+
+
+def empty() -> None:
+    """Forget all instances within a test. Their history stays: it may not be deleted, nor need it be."""
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM holdpoint_signal")
+        cursor.execute("DELETE FROM holdpoint_instance")
 
 
 def take(limit: int = 1, lease: float = 60.0) -> list[Claim]:
@@ -99,11 +124,10 @@ class Other:
     def wait_until_blocked(self) -> None:
         """Return once PostgreSQL says that this connection waits for a lock."""
         until = time.monotonic() + PATIENCE
-        with _watching() as blocked:
-            while not blocked(self.pid):
-                assert self._thread.is_alive(), f"it was to wait for a lock, but it ended with {self.answer!r}"
-                assert time.monotonic() < until, "it was to wait for a lock, but it never did"
-                self._thread.join(0.002)
+        while not _is_blocked(self.pid):
+            assert self._thread.is_alive(), f"it was to wait for a lock, but it ended with {self.answer!r}"
+            assert time.monotonic() < until, "it was to wait for a lock, but it never did"
+            self._thread.join(0.001)
 
     def join(self) -> Any:
         """What the call returned; a call that should have got through and hangs is a failure."""
@@ -112,18 +136,13 @@ class Other:
         return self.answer
 
 
-@contextmanager
-def _watching() -> Iterator[Callable[[int], bool]]:
-    """A third connection: inside a transaction the first one would see a frozen pg_stat_activity."""
-    params = connection.get_connection_params()
-    params.pop("cursor_factory", None)
-    with psycopg.connect(**params, autocommit=True) as watcher:
-
-        def blocked(pid: int) -> bool:
-            found = watcher.execute("SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s", [pid]).fetchone()
-            return found is not None and found[0] == "Lock"
-
-        yield blocked
+def _is_blocked(pid: int) -> bool:
+    with connection.cursor() as cursor:
+        # Within one transaction PostgreSQL would go on showing the activity it showed first.
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
+        cursor.execute("SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s", [pid])
+        found = cursor.fetchone()
+    return found is not None and found[0] == "Lock"
 
 
 def race(
@@ -180,8 +199,8 @@ def gate(*, closed: str = "holdpoint_now") -> Iterator[Callable[[], None]]:
             if not is_open:
                 open_gate()
             cursor.execute(
-                f"CREATE OR REPLACE FUNCTION {closed}() RETURNS timestamptz LANGUAGE sql {volatility} PARALLEL SAFE "
-                f"AS 'SELECT {body}'"
+                f"CREATE OR REPLACE FUNCTION {closed}() RETURNS timestamptz LANGUAGE sql {volatility} "
+                f"PARALLEL SAFE AS 'SELECT {body}'"
             )
 
 

@@ -1,26 +1,24 @@
 """The calls other Django code makes: start, signal, cancel, retry, result.
 
-Lives here: reading and checking arguments, and wording what the store answers. Invariants owned:
-nothing is stored unless every argument is good, and every call takes part in the caller's own
-transaction: rolled back means never started, never sent.
+Lives here: the public calls, and wording what the store answers. Invariants owned: nothing is stored
+unless every argument is good, and every call takes part in the caller's own transaction: rolled back
+means never started, never sent.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from django.conf import settings
 from django.db import connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.utils import timezone
 
 from workflows import registry, store
-from workflows.conf import conf
+from workflows.arguments import read_actor, read_address, read_line, read_moment, read_signal
+from workflows.bulk import BATCH, Delivery, deliver_lines, group_by_workspace, tell_delivery
 from workflows.durations import parse_delay
 from workflows.engine import plan_instance
 from workflows.exceptions import (
@@ -28,32 +26,18 @@ from workflows.exceptions import (
     InstanceCancelled,
     InstanceFailed,
     InvalidCall,
-    InvalidTarget,
+    NoTarget,
     NotCancellable,
     NotFinished,
-    NoTarget,
     NotRetryable,
     UnknownWorkspace,
 )
 from workflows.fields import INHERITED
-from workflows.jsontext import check_text, dump_value
+from workflows.jsontext import check_text
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.scope import current_workspace
-from workflows.store import Address, Delivered, Line, NewInstance
-
-#: Rows per statement of the bulk calls: beyond a few hundred nothing is gained, and locks are held longer.
-BATCH = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """What became of a signal. `refused` is "no_target" in a bulk call where a single one would raise."""
-
-    id: str | None
-    duplicate: bool = False
-    woke: bool = False
-    refused: str | None = None
+from workflows.store import Address, Line, NewInstance
 
 
 def start(
@@ -71,7 +55,7 @@ def start(
     <Status.RUNNABLE: 'runnable'>
     """
     planned = _plan(workflow, input, key, "the input")
-    started = _insert([planned], workspace, actor, _read_moment(run_at))
+    started = _insert([planned], workspace, actor, read_moment(run_at))
     if planned.id not in started:
         raise _held(str(key), workspace)
     return started[planned.id]
@@ -97,7 +81,9 @@ def start_many(
         raise InvalidCall(f"keys has {len(named)} entries for {len(listed)} inputs; give one per input (or None)")
     if on_duplicate not in ("raise", "return"):
         raise InvalidCall(f'on_duplicate is "raise" or "return", not {on_duplicate!r}')
-    planned = [_plan(workflow, value, key, f"input {n}") for n, (value, key) in enumerate(zip(listed, named, strict=True))]
+    planned = [
+        _plan(workflow, value, key, f"input {n}") for n, (value, key) in enumerate(zip(listed, named, strict=True))
+    ]
     if on_duplicate == "return":
         started = _insert(planned, workspace, actor, None)
         return [started.get(one.id) or _holder(str(one.key), workspace) for one in planned]
@@ -123,13 +109,13 @@ def signal(
     >>> signal("order-1", "payment_confirmed", {"amount": 5}, dedup_key="evt_1").duplicate
     False
     """
-    to = _address(target, workspace)
-    text = _check_signal(name, payload, dedup_key)
-    delivered = store.deliver(_db(), to, name, text, dedup=dedup_key, source=_actor_text(actor))
+    to = read_address(target, workspace)
+    text = read_signal(name, payload, dedup_key)
+    delivered = store.deliver(_db(), to, name, text, dedup=dedup_key, source=read_actor(actor))
     if delivered is None:
         _check_workspace(to.workspace)
         raise NoTarget(target if not isinstance(target, Instance) else target.pk)
-    return _delivery(delivered)
+    return tell_delivery(delivered)
 
 
 def signal_many(
@@ -146,13 +132,13 @@ def signal_many(
     db = _db()
     lines: list[tuple[int, Address, Line]] = []
     for position, row in enumerate(signals):
-        target, name, payload, dedup_key = _read_line(row, position)
-        to = _address(target, workspace)
-        text = _check_signal(name, payload, dedup_key)
+        target, name, payload, dedup_key = read_line(row, position)
+        to = read_address(target, workspace)
+        text = read_signal(name, payload, dedup_key)
         lines.append((position, to, Line(to.value, name, text, dedup_key)))
     answers = [Delivery(None, refused="no_target")] * len(lines)
-    for scope, mine in _by_workspace(db, lines).items():
-        _deliver_lines(db, mine, scope, _actor_text(actor), answers)
+    for scope, mine in group_by_workspace(db, lines).items():
+        deliver_lines(db, mine, scope, read_actor(actor), answers)
         if all(answers[position].id is None for position, _, _ in mine):
             _check_workspace(scope)
     return answers
@@ -167,10 +153,10 @@ def cancel(
     <Status.CANCELLED: 'cancelled'>
     """
     check_text(reason, "the reason", limit=10_000, blank=True)
-    db, to, found = _find(instance, workspace)
-    if not store.cancel_tree(db, found[0], found[1], reason=reason, actor=_actor_text(actor)):
-        raise NotCancellable(found[0], _load(found[0]).status)
-    return _load(found[0])
+    db, id, parent = _find(instance, workspace)
+    if not store.cancel_tree(db, id, parent, reason=reason, actor=read_actor(actor)):
+        raise NotCancellable(id, _load(id).status)
+    return _load(id)
 
 
 def retry(instance: Instance | UUID, *, workspace: str | None = None, actor: object = "") -> Instance:
@@ -179,10 +165,10 @@ def retry(instance: Instance | UUID, *, workspace: str | None = None, actor: obj
     >>> retry(failed_instance).attempt
     0
     """
-    db, to, found = _find(instance, workspace)
-    if not store.reopen(db, found[0], actor=_actor_text(actor)):
-        raise NotRetryable(found[0], _why_not_retried(_load(found[0])))
-    return _load(found[0])
+    db, id, _ = _find(instance, workspace)
+    if not store.reopen(db, id, actor=read_actor(actor)):
+        raise NotRetryable(id, _why_not_retried(_load(id)))
+    return _load(id)
 
 
 def result(instance: Instance | UUID | str, timeout: object = 0, *, workspace: str | None = None) -> Any:
@@ -192,7 +178,7 @@ def result(instance: Instance | UUID | str, timeout: object = 0, *, workspace: s
     {'paid': True}
     """
     patience = parse_delay(timeout)
-    db, to, found = _find(instance, workspace)
+    db, id, _ = _find(instance, workspace)
     if patience and db.in_atomic_block:
         raise InvalidCall(
             "result(timeout=…) inside a transaction would wait for work that cannot see this transaction; "
@@ -200,7 +186,7 @@ def result(instance: Instance | UUID | str, timeout: object = 0, *, workspace: s
         )
     until = time.monotonic() + patience
     while True:
-        current = _load(found[0])
+        current = _load(id)
         if current.ended:
             break
         left = until - time.monotonic()
@@ -224,7 +210,7 @@ def _plan(workflow: Any, input: Any, key: str | None, what: str) -> NewInstance:
 def _insert(
     planned: Sequence[NewInstance], workspace: str | None, actor: object, run_at: datetime | None
 ) -> dict[UUID, Instance]:
-    db, scope, by = _db(), current_workspace(workspace), _actor_text(actor)
+    db, scope, by = _db(), current_workspace(workspace), read_actor(actor)
     started: dict[UUID, Instance] = {}
     for begin in range(0, len(planned), BATCH):
         batch = planned[begin : begin + BATCH]
@@ -277,82 +263,14 @@ def _find_holder(key: str, workspace: str | None) -> Instance | None:
     return None if holder is None else _load(holder)
 
 
-def _read_line(row: Any, position: int) -> tuple[Any, str, Any, str | None]:
-    if isinstance(row, str | bytes) or not isinstance(row, Sequence) or not 2 <= len(row) <= 4:
-        raise InvalidCall(f"line {position} is not (target, name[, payload[, dedup_key]]): {row!r:.80}")
-    target, name, payload, dedup_key = (*row, None, None)[:4]
-    return target, name, payload, dedup_key
-
-
-def _by_workspace(
-    db: BaseDatabaseWrapper, lines: list[tuple[int, Address, Line]]
-) -> dict[str | int, list[tuple[int, Address, Line]]]:
-    """The lines of each workspace, in order; one that is named both by slug and by id comes once."""
-    scopes = {to.workspace for _, to, _ in lines}
-    ids = store.resolve_workspaces(db, scopes) if len(scopes) > 1 else {}
-    grouped: dict[str | int, list[tuple[int, Address, Line]]] = {}
-    for line in lines:
-        scope = line[1].workspace
-        grouped.setdefault(ids.get(scope, scope), []).append(line)
-    return grouped
-
-
-def _deliver_lines(
-    db: BaseDatabaseWrapper,
-    lines: list[tuple[int, Address, Line]],
-    scope: str | int,
-    source: str,
-    answers: list[Delivery],
-) -> None:
-    keys = {str(to.value) for _, to, _ in lines if to.by == "key"}
-    holders = store.find_holders(db, sorted(keys), scope) if keys else {}
-    sendable = []
-    for position, to, line in lines:
-        found = holders.get(str(to.value)) if to.by == "key" else to.value
-        if found is not None:
-            sendable.append((position, Line(found, line.name, line.payload, line.dedup)))
-    # Locks in id order, across the statements too where one transaction holds them all.
-    sendable.sort(key=lambda one: one[1].id)
-    for begin in range(0, len(sendable), BATCH):
-        batch = sendable[begin : begin + BATCH]
-        told = store.retrying(
-            db, lambda batch=batch: store.deliver_many(db, [line for _, line in batch], workspace=scope, source=source)
-        )
-        for (position, _), delivered in zip(batch, told, strict=True):
-            if delivered is not None:
-                answers[position] = _delivery(delivered)
-
-
-def _delivery(delivered: Delivered) -> Delivery:
-    return Delivery(f"{delivered.instance}:{delivered.n}", delivered.duplicate, delivered.woke)
-
-
-def _check_signal(name: str, payload: Any, dedup_key: str | None) -> str:
-    check_text(name, "a signal's name")
-    if dedup_key is not None:
-        check_text(dedup_key, "a dedup key")
-    return dump_value(payload, f"the payload of signal {name!r}", conf.max_body)
-
-
-def _address(target: Any, workspace: str | None) -> Address:
-    if isinstance(target, Instance):
-        # The row itself says where it lives, unless the caller insists on a workspace.
-        scope = target.workspace_id if workspace is None else current_workspace(workspace)
-        return Address("id", target.pk, scope)
-    if isinstance(target, UUID):
-        return Address("id", target, current_workspace(workspace))
-    if isinstance(target, str):
-        return Address("key", check_text(target, "a correlation key"), current_workspace(workspace))
-    raise InvalidTarget(target)
-
-
-def _find(instance: Any, workspace: str | None) -> tuple[BaseDatabaseWrapper, Address, tuple[Any, Any]]:
-    db, to = _db(), _address(instance, workspace)
+def _find(instance: Any, workspace: str | None) -> tuple[BaseDatabaseWrapper, UUID, UUID | None]:
+    """The connection, and the addressed instance's id and parent."""
+    db, to = _db(), read_address(instance, workspace)
     found = store.find_instance(db, to)
     if found is None:
         _check_workspace(to.workspace)
         raise NoTarget(to.value)
-    return db, to, found
+    return db, *found
 
 
 def _why_not_retried(instance: Instance) -> str:
@@ -366,30 +284,6 @@ def _why_not_retried(instance: Instance) -> str:
 def _check_workspace(scope: str | int) -> None:
     if not store.workspace_exists(_db(), scope):
         raise UnknownWorkspace(scope)
-
-
-def _read_moment(run_at: object) -> datetime | None:
-    if run_at is None:
-        return None
-    if not isinstance(run_at, datetime):
-        raise InvalidCall(f"run_at must be a datetime, not {type(run_at).__name__} ({run_at!r:.80})")
-    if timezone.is_naive(run_at):
-        if settings.USE_TZ:
-            raise InvalidCall("run_at has no time zone; use django.utils.timezone.now() or make_aware()")
-        return timezone.make_aware(run_at)
-    return run_at
-
-
-def _actor_text(actor: object) -> str:
-    """A text, or a user as `user:<primary key>`: a name may change, its account stays."""
-    if isinstance(actor, str):
-        return check_text(actor, "actor", limit=255, blank=True)
-    if actor is None:
-        return ""
-    pk = getattr(actor, "pk", None)
-    if pk is None:
-        raise InvalidCall(f"actor must be text or a saved user, not {actor!r:.80}")
-    return f"user:{pk}"
 
 
 def _load(id: Any) -> Instance:

@@ -67,7 +67,7 @@ def _read(text: str) -> float:
         raise InvalidDuration(text, "it is negative")
     if _SHORT.fullmatch(compact):
         return sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(compact))
-    if compact.startswith("p"):
+    if compact.startswith("p") and any(character.isdigit() for character in compact):
         try:
             parsed = parse_duration(text.strip().upper())
         except OverflowError:

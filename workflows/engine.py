@@ -22,7 +22,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import registry, scope, store
 from workflows.context import Context
-from workflows.exceptions import ClaimLost, DuplicateKey, InvalidOutcome, StepTimedOut
+from workflows.exceptions import ClaimLost, DuplicateKey, InvalidOutcome, StepTimedOut, show
 from workflows.jsontext import dump_value
 from workflows.models import Instance
 from workflows.outcomes import UNSET, Await, Child, Done, Next, Outcome, Retry, Spawn, Stop
@@ -60,7 +60,8 @@ def run(claim: Claim, host: Host) -> Commit | None:
     with scope.enter(claim.workspace):
         try:
             if atomic:
-                return _run_atomically(claim, definition, ctx, host)
+                _run_atomically(claim, definition, ctx, host)
+                return None
             with transaction.atomic(using=host.alias) if host.savepoints else nullcontext():
                 outcome = definition.run(ctx)
             return _commit_of(claim, definition, ctx, outcome, host.db)
@@ -123,9 +124,7 @@ def runs_alone(claim: Claim) -> bool:
     return definition is not None and definition.max_attempts == 1
 
 
-def plan_instance(
-    definition: Definition, input: Any, key: str | None, what: str = "the input"
-) -> NewInstance:
+def plan_instance(definition: Definition, input: Any, key: str | None, what: str = "the input") -> NewInstance:
     """The first row of an instance, checked and serialised."""
     return NewInstance(
         id=make_uuid7(),
@@ -207,13 +206,11 @@ def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: O
             )
         case Retry(state, delay):
             wait = min(2.0 ** min(claim.attempt, 40), 2.0**33) if delay is None else delay
-            return Commit(
-                claim, Kind.RETRY, state=_state_text(claim, ctx, state), delay=wait or None, solo=solo
-            )
+            return Commit(claim, Kind.RETRY, state=_state_text(claim, ctx, state), delay=wait or None, solo=solo)
         case Spawn(children, then, state):
             return Commit(
                 claim,
-                Kind.SPAWN if children else Kind.NEXT,
+                Kind.SPAWN,
                 step=then,
                 state=_state_text(claim, ctx, state),
                 signals=_consumed(ctx),
@@ -230,7 +227,7 @@ def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: O
             )
         case Stop(reason):
             return Commit(claim, Kind.STOP, state=_state_text(claim, ctx, UNSET), error=reason)
-    raise InvalidOutcome(f"{outcome!r:.80} is not an outcome the engine knows")
+    raise InvalidOutcome(f"{show(outcome)} is not an outcome the engine knows")
 
 
 def _spawn(claim: Claim, outcome: Spawn, commit: Commit, db: BaseDatabaseWrapper) -> None:
@@ -306,5 +303,3 @@ def _spent(claim: Claim, definition: Definition) -> str:
         f"step {claim.step!r} ended {definition.max_attempts} times without an outcome: its worker died or the "
         f"step timed out (max_attempts={definition.max_attempts})"
     )
-
-

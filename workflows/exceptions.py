@@ -36,6 +36,14 @@ if TYPE_CHECKING:
     from workflows.models import Instance
 
 
+def show(value: object) -> str:
+    """A value in a message: short, and readable even where its `repr` fails."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:
+        return f"<{type(value).__name__} that cannot be shown>"
+
+
 class WorkflowError(Exception):
     """Whatever the engine refuses or reports."""
 
@@ -69,7 +77,7 @@ class InvalidDuration(InvalidCall):
     def __init__(self, value: object, problem: str) -> None:
         self.value = value
         super().__init__(
-            f"{value!r} is not a usable duration: {problem}. "
+            f"{show(value)} is not a usable duration: {problem}. "
             'Write "30m", "24h", "7d", "1h30m", ISO 8601 such as "PT24H", seconds, or a timedelta.'
         )
 
@@ -92,7 +100,7 @@ class UnknownStep(InvalidOutcome):
 
     def __init__(self, workflow: str, step: object, known: list[str]) -> None:
         self.workflow, self.step = workflow, step
-        super().__init__(f"workflow {workflow!r} has no step {step!r}; it has {', '.join(known)}")
+        super().__init__(f"workflow {workflow!r} has no step {show(step)}; it has {', '.join(known)}")
 
 
 class UnknownWorkflow(WorkflowError, LookupError):
@@ -102,7 +110,7 @@ class UnknownWorkflow(WorkflowError, LookupError):
         self.workflow = workflow
         names = ", ".join(known) or "none"
         super().__init__(
-            f"no workflow {workflow!r} is registered (registered: {names}). Workflows are found in the "
+            f"no workflow {show(workflow)} is registered (registered: {names}). Workflows are found in the "
             "workflows.py of each installed app."
         )
 
@@ -126,9 +134,7 @@ class UnknownWorkspace(WorkflowError, LookupError):
 
     def __init__(self, slug: object) -> None:
         self.slug = slug
-        super().__init__(
-            f"there is no workspace {slug!r}; make it with workflows.workspace.create({slug!r})"
-        )
+        super().__init__(f"there is no workspace {slug!r}; make it with workflows.workspace.create({slug!r})")
 
 
 class NoTarget(WorkflowError, LookupError):
@@ -149,7 +155,7 @@ class InvalidTarget(NoTarget, TypeError):
         self.target = target
         Exception.__init__(
             self,
-            f"{target!r} is no target: pass an Instance or its UUID to address by id, or a str to address "
+            f"{show(target)} is no target: pass an Instance or its UUID to address by id, or a str to address "
             "by correlation key (a UUID written as text is a key; wrap it in uuid.UUID to use it as an id)",
         )
 
@@ -160,9 +166,7 @@ class DuplicateKey(WorkflowError):
     def __init__(self, key: str, instance: Instance | None) -> None:
         self.key, self.instance = key, instance
         held = f"instance {instance.id} ({instance.workflow})" if instance else "an instance that just ended"
-        super().__init__(
-            f"key {key!r} is held by {held}. Signal that one, or start again when it has ended."
-        )
+        super().__init__(f"key {key!r} is held by {held}. Signal that one, or start again when it has ended.")
 
 
 class NotRetryable(WorkflowError):

@@ -14,7 +14,6 @@ from django.db import models
 
 from workflows.lifecycle import CODES, EVENT_CODES, Event, Status
 
-
 if TYPE_CHECKING:
     _SmallInteger = models.SmallIntegerField[Any, Any]
 else:

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from workflows.exceptions import InvalidCall, NotSerializable, TooLarge
+from workflows.exceptions import InvalidCall, NotSerializable, TooLarge, show
 
 MAX_DEPTH = 32
 #: Python refuses to read longer integers back from text.
@@ -57,7 +57,7 @@ def check_text(value: object, what: str, *, limit: int = 200, blank: bool = Fals
     'paid'
     """
     if not isinstance(value, str):
-        raise InvalidCall(f"{what} must be text, not {type(value).__name__} ({value!r:.80})")
+        raise InvalidCall(f"{what} must be text, not {type(value).__name__} ({show(value)})")
     if not value.strip() and not (blank and value == ""):
         raise InvalidCall(f"{what} must not be empty")
     if len(value) > limit:
@@ -100,8 +100,7 @@ def _check(root: Any, what: str) -> None:
         elif isinstance(value, bool) or value is None:
             continue
         elif isinstance(value, int):
-            if abs(value) >= _TOO_LONG:
-                raise NotSerializable(what, path, f"the number has more than {MAX_DIGITS} digits")
+            _check_int(value, what, path)
         elif isinstance(value, float):
             if not math.isfinite(value):
                 raise NotSerializable(what, path, f"{value!r} is not a JSON number")
@@ -121,7 +120,9 @@ def _children(
     found = []
     for key, item in value.items():
         if not isinstance(key, str | int | float | bool | None):
-            raise NotSerializable(what, path, f"the key {key!r} is not text")
+            raise NotSerializable(what, path, f"the key {show(key)} is not text")
+        if isinstance(key, int):
+            _check_int(key, what, path)
         if isinstance(key, str) and (problem := _text_problem(key)):
             raise NotSerializable(what, path, f"the key {key!r}: {problem}")
         found.append((item, f"{path}.{key}", depth))
@@ -130,8 +131,13 @@ def _children(
 
 def _check_leaf(value: Any, what: str, path: str) -> None:
     try:
-        _encoder.default(value)
+        plain = _encoder.default(value)
     except (TypeError, ValueError) as error:
-        raise NotSerializable(
-            what, path, f"{type(value).__name__} is not JSON; convert it first ({error})"
-        ) from error
+        raise NotSerializable(what, path, f"{type(value).__name__} is not JSON; convert it first ({error})") from error
+    if isinstance(plain, str) and (problem := _text_problem(plain)):
+        raise NotSerializable(what, path, problem)
+
+
+def _check_int(value: int, what: str, path: str) -> None:
+    if abs(value) >= _TOO_LONG:
+        raise NotSerializable(what, path, f"the number has more than {MAX_DIGITS} digits")

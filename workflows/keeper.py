@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import engine, store
@@ -43,17 +43,19 @@ class Keeper:
         limit_of: Callable[[Any], float],
         on_long_step: Callable[[BaseDatabaseWrapper], None],
         on_look: Callable[[BaseDatabaseWrapper], None],
+        on_stuck: Callable[[], None],
     ) -> None:
         self._connect = connect
         self._limit_of = limit_of
         self._on_long_step = on_long_step
         self._on_look = on_look
+        self._on_stuck = on_stuck
         self._db: BaseDatabaseWrapper | None = None
         self._batch: Batch | None = None
         self._told_long = False
         self._renewed = 0.0
         self._busy = threading.Event()
-        self._ended = False
+        self._ended = threading.Event()
         #: True exactly while author code runs: the only place where an interruption may land.
         self.in_step = False
         self._pump_thread = threading.get_ident()
@@ -69,7 +71,7 @@ class Keeper:
 
     def stop(self) -> None:
         """End the thread and give the signal back."""
-        self._ended = True
+        self._ended.set()
         self._busy.set()
         self._thread.join(timeout=10)
         if self._on_main and self._old_handler is not None:
@@ -86,11 +88,11 @@ class Keeper:
         self._busy.clear()
 
     def _run(self) -> None:
-        while not self._ended:
+        while not self._ended.is_set():
             self._busy.wait()
-            time.sleep(LOOK_EVERY)
+            self._ended.wait(LOOK_EVERY)
             batch = self._batch
-            if batch is None or self._ended:
+            if batch is None or self._ended.is_set():
                 continue
             try:
                 self._look(batch)
@@ -101,20 +103,24 @@ class Keeper:
             except Exception:
                 logger.exception("the keeper failed; it goes on")
         self._disconnect()
+        connections.close_all()  # this thread's own: asking for a successor went through the ORM
 
     def _look(self, batch: Batch) -> None:
         now = time.monotonic()
         claim, ran = batch.running, now - batch.since
         if claim is not None and ran > LONG_STEP:
-            self._free_neighbours(batch)
             if ran > self._limit_of(claim) and batch.running is claim:
-                self._interrupt()
+                self._interrupt()  # first: it needs no database
+            self._free_neighbours(batch)
         if now - self._renewed > RENEW_EVERY:
             self._renewed = now
-            # A step past its limit that ignores the interruption loses its lease, so that others go on.
+            # A step past its limit that ignores the interruption loses its lease, so that others go on,
+            # and its worker the heartbeat: nothing can be expected of it.
             if claim is None or ran <= self._limit_of(claim) + store.LEASE_SECONDS:
                 store.renew(self._reach(), batch.list_held())
-            self._on_look(self._reach())
+                self._on_look(self._reach())
+            else:
+                self._on_stuck()
 
     def _free_neighbours(self, batch: Batch) -> None:
         waiting, finished = batch.take_waiting(), batch.take_finished()

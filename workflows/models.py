@@ -33,7 +33,7 @@ class ReadQuerySet(models.QuerySet[Any]):
     def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
         raise EngineOwned(self.model.__name__)
 
-    create = get_or_create = update_or_create = bulk_create = bulk_update = update = delete = _refuse  # type: ignore[assignment]
+    create = get_or_create = update_or_create = bulk_create = bulk_update = update = delete = _refuse
 
 
 class InstanceQuerySet(ReadQuerySet):
@@ -149,15 +149,16 @@ class Instance(EngineModel):
                 condition=Q(key__isnull=False, status__lt="done"),
                 name="holdpoint_instance_key",
             ),
-            models.CheckConstraint(condition=Q(status__in=[status.value for status in Status]), name="holdpoint_instance_status"),
+            models.CheckConstraint(
+                condition=Q(status__in=[status.value for status in Status]), name="holdpoint_instance_status"
+            ),
             models.CheckConstraint(
                 condition=Q(finished_at__isnull=False, due_at__isnull=True, status__gte="done")
                 | Q(finished_at__isnull=True, status__lt="done"),
                 name="holdpoint_instance_end",
             ),
             models.CheckConstraint(
-                condition=Q(due_at__isnull=False)
-                | ~Q(status__in=["runnable", "running", "sleeping"]),
+                condition=Q(due_at__isnull=False) | ~Q(status__in=["runnable", "running", "sleeping"]),
                 name="holdpoint_instance_due",
             ),
             models.CheckConstraint(
@@ -194,9 +195,7 @@ class Instance(EngineModel):
                 name="holdpoint_deadline",
             ),
             models.Index(fields=["parent"], condition=Q(parent__isnull=False), name="holdpoint_children"),
-            models.Index(
-                fields=["finished_at"], condition=Q(finished_at__isnull=False), name="holdpoint_finished"
-            ),
+            models.Index(fields=["finished_at"], condition=Q(finished_at__isnull=False), name="holdpoint_finished"),
         ]
 
     def __str__(self) -> str:
@@ -252,9 +251,7 @@ class Signal(EngineModel):
             ),
         ]
         indexes: ClassVar = [
-            models.Index(
-                fields=["instance", "n"], condition=Q(consumed_at__isnull=True), name="holdpoint_signal_open"
-            ),
+            models.Index(fields=["instance", "n"], condition=Q(consumed_at__isnull=True), name="holdpoint_signal_open"),
         ]
 
     def __str__(self) -> str:
@@ -329,4 +326,4 @@ class Worker(EngineModel):
         return self.name
 
 
-assert FIRST_TERMINAL == Status.DONE.code  # the partial indexes list the live codes
+assert Status.DONE.code == FIRST_TERMINAL  # the partial indexes list the live codes

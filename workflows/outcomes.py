@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from workflows.durations import parse_delay, parse_timeout
-from workflows.exceptions import InvalidOutcome
+from workflows.exceptions import InvalidOutcome, show
 from workflows.jsontext import check_text
 
 
@@ -57,7 +57,7 @@ class Next(Outcome):
         consume: str | Iterable[str] = (),
     ) -> None:
         if not isinstance(consume, Iterable):
-            raise InvalidOutcome(f"consume= takes a name or several names, not {consume!r:.80}")
+            raise InvalidOutcome(f"consume= takes a name or several names, not {show(consume)}")
         names = (consume,) if isinstance(consume, str) else tuple(consume)
         _assign(
             self,
@@ -150,11 +150,11 @@ class Spawn(Outcome):
 
     def __init__(self, children: Iterable[Child], *, then: str, state: Any = UNSET) -> None:
         if not isinstance(children, Iterable):
-            raise InvalidOutcome(f"Spawn takes a list of Child(…) values, not {children!r:.80}")
+            raise InvalidOutcome(f"Spawn takes a list of Child(…) values, not {show(children)}")
         listed = tuple(children)
         for child in listed:
             if not isinstance(child, Child):
-                raise InvalidOutcome(f"Spawn takes Child(workflow, input, key=…) values, not {child!r:.80}")
+                raise InvalidOutcome(f"Spawn takes Child(workflow, input, key=…) values, not {show(child)}")
         keys = [child.key for child in listed if child.key is not None]
         if len(keys) != len(set(keys)):
             raise InvalidOutcome("two children of one Spawn have the same key")
@@ -190,7 +190,7 @@ def _read_names(what: str | Iterable[str]) -> tuple[str, ...]:
     if isinstance(what, str):
         return (check_text(what, "the name in Await"),)
     if not isinstance(what, Iterable):
-        raise InvalidOutcome(f"Await takes a name or several names, not {type(what).__name__} ({what!r:.80})")
+        raise InvalidOutcome(f"Await takes a name or several names, not {type(what).__name__} ({show(what)})")
     names: Sequence[str] = [check_text(name, "a name in Await") for name in what]
     if not names:
         raise InvalidOutcome("Await needs at least one name; to wait for time alone use Next(step, delay=…)")

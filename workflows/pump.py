@@ -54,6 +54,7 @@ class Pump:
         name: str | None = None,
         kind: str = "worker",
         on_long_step: Callable[[], None] | None = None,
+        on_stuck: Callable[[], None] = lambda: None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{time.monotonic_ns()}"
@@ -62,11 +63,9 @@ class Pump:
         self._alias = router.db_for_write(Instance)
         self._should_stop = should_stop
         self._on_long_step = on_long_step
-        self._gave_up_role = False
+        self._gave_up_role = self._handed_over = False
         self._default_limit = conf.step_timeout
-        self._keeper = Keeper(
-            lambda: connect(self._alias), self._limit_of, self._give_up_role, self._beat_on
-        )
+        self._keeper = Keeper(lambda: connect(self._alias), self._limit_of, self._give_up_role, self._beat_on, on_stuck)
         self._db: BaseDatabaseWrapper | None = None
         self._host: engine.Host | None = None
         self._beat_at = self._swept_at = self._reclaimed_at = 0.0
@@ -91,6 +90,7 @@ class Pump:
                     # The server restarted or the network broke: leases end by themselves.
                     logger.warning("the pump lost the database and tries again: %s", error)
                     self._disconnect()
+                    close_authors_connections()
                     time.sleep(RECONNECT_EVERY)
                 except StepTimedOut:
                     logger.warning("a timed-out step ended too late to be told; its lease will end")
@@ -161,8 +161,9 @@ class Pump:
     def _listen(self, db: BaseDatabaseWrapper) -> None:
         calm = time.monotonic() - self._busy_at > CALM_AFTER
         raw: Any = db.connection
-        for _ in raw.notifies(timeout=POLL_CALM if calm else POLL, stop_after=1):
-            pass
+        with db.wrap_database_errors:  # psycopg's own call raises psycopg's own errors
+            for _ in raw.notifies(timeout=POLL_CALM if calm else POLL, stop_after=1):
+                pass
 
     def _sweep(self, db: BaseDatabaseWrapper) -> None:
         now = time.monotonic()
@@ -195,7 +196,7 @@ class Pump:
     @property
     def handed_over(self) -> bool:
         """Whether a successor was asked for already, because a step took long."""
-        return self._gave_up_role
+        return self._handed_over
 
     def _give_up_role(self, db: BaseDatabaseWrapper) -> None:
         """A long step has begun: let another pump take the name, where there is somebody to ask."""
@@ -203,6 +204,7 @@ class Pump:
             self._gave_up_role = self._stopped = True
             store.leave(db, self.name, self.holder)
             self._on_long_step()
+            self._handed_over = True
 
     def _limit_of(self, claim: store.Claim) -> float:
         return engine.limit_of(claim, self._default_limit)
@@ -233,11 +235,19 @@ class Pump:
             logger.info("could not sign off; the heartbeat row will be ignored once it is old")
 
 
+def close_authors_connections() -> None:
+    """After a restart of the server, the step that met a dead connection would be failed by it."""
+    for db in connections.all(initialized_only=True):
+        if not db.in_atomic_block:
+            db.close()
+
+
 def connect(alias: str) -> BaseDatabaseWrapper:
     """A connection of our own beside the author's, with prepared statements and index plans."""
     db = connections.create_connection(alias)
     options = {**db.settings_dict.get("OPTIONS", {}), "server_side_binding": True, "prepare_threshold": 1}
     options.pop("pool", None)
+    options.pop("isolation_level", None)  # every statement of the store is written for READ COMMITTED
     db.settings_dict = {**db.settings_dict, "OPTIONS": options, "CONN_MAX_AGE": None, "AUTOCOMMIT": True}
     # With DEBUG Django would format and remember every statement of a loop that never ends.
     db.make_debug_cursor = db.make_cursor  # type: ignore[method-assign,assignment]

@@ -47,9 +47,7 @@ class _WorkspaceCalls:
         try:
             Workspace._meta.get_field("slug").run_validators(slug)
         except ValidationError as error:
-            raise InvalidCall(
-                f"{slug!r} is no workspace slug: use letters, digits, hyphens and underscores"
-            ) from error
+            raise InvalidCall(f"{slug!r} is no workspace slug: use letters, digits, hyphens and underscores") from error
         return Workspace.objects.get_or_create(slug=slug, defaults={"name": name})[0]
 
 

@@ -44,8 +44,7 @@ def drain(*, max_steps: int = 100_000) -> dict[str, int]:
             break
         counts[_run(claims[0], host)] += 1
     raise AssertionError(
-        f"drain() ran {max_steps} steps and there is still work: does a workflow never end? "
-        f"So far: {dict(counts)}"
+        f"drain() ran {max_steps} steps and there is still work: does a workflow never end? So far: {dict(counts)}"
     )
 
 
@@ -106,12 +105,20 @@ def _run(claim: store.Claim, host: engine.Host) -> str:
     commit = engine.run(claim, host)
     if commit is None:
         events = Instance.objects.get(pk=claim.id).events
-        return _WORDS.get(str(events.last().kind), "lost")
+        last = events.last()
+        return _WORDS.get(str(last.kind), "lost") if last else "lost"
     engine.settle(host.db, [commit])
     return commit.kind.name.lower()
 
 
-_WORDS = {"spawned": "spawn", "advanced": "next", "parked": "await", "retried": "retry", "failed": "stop", "done": "done"}
+_WORDS = {
+    "spawned": "spawn",
+    "advanced": "next",
+    "parked": "await",
+    "retried": "retry",
+    "failed": "stop",
+    "done": "done",
+}
 
 
 def _wake(db: BaseDatabaseWrapper) -> None:

@@ -3,77 +3,141 @@
 A django-q cluster can lose its way: a killed idle worker takes the queue's lock with it, and no task
 ever runs again although every process looks alive. So each worker watches the pump's heartbeat row; when
 it is silent for 3 s one of them enqueues a pump, and when that has not begun 3 s later, a watcher pumps
-itself, in its thread. Invariant owned: while any worker process of a cluster lives, workflows move.
+itself, in its thread. It steps in sooner where it knows more: when the pump of its own process ended and
+no other task has begun half a second later, all workers are busy.
+Invariant owned: while any worker process of a cluster lives, workflows move.
 """
 
 from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import threading
 import time
+from multiprocessing import util
 from typing import Any
 
-from django.db import DatabaseError, InterfaceError, connections, router
+from django.db import DatabaseError, InterfaceError, connections
 
 from workflows import store
-from workflows.models import Instance
+from workflows.exceptions import StepTimedOut
 from workflows.pump import Pump
 
 logger = logging.getLogger("workflows")
 
 LOOK_EVERY = 1.0
 SILENCE = 3.0
+#: How soon the successor of a pump must have begun: the queue is polled every 0.2 s.
+HANDOVER = 0.5
 #: A watcher that pumps asks this often for a pump task, which takes the role from it when it begins.
-TURN_SECONDS = 20.0
+TURN_SECONDS = 60.0
+#: A process that ends waits this long for the step that its watcher is running.
+LAST_STEP_SECONDS = 5.0
+
+_handed_over = threading.Event()
+_watching: int | None = None
 
 
 def start_watching(**kwargs: Any) -> None:
     """Receiver of django-q's `post_spawn`, sent in each worker process after its fork."""
-    if multiprocessing.parent_process() is None:
+    global _watching
+    if multiprocessing.parent_process() is None or _watching == os.getpid():
         return  # a task run in the caller's own process (sync=True): nothing was spawned
-    threading.Thread(target=_watch, name="holdpoint-watch", daemon=True).start()
+    _watching = os.getpid()
+    _Watcher().start()
 
 
-def _watch() -> None:
-    from workflows import tasks
+def expect_successor() -> None:
+    """The pump of this process is ending: see that the next one begins at once."""
+    _handed_over.set()
 
-    while True:
+
+class _Watcher(threading.Thread):
+    """Looks each second, and pumps when nobody else does."""
+
+    def __init__(self, *, pump_first: bool = False) -> None:
+        super().__init__(name="holdpoint-watch", daemon=True)
+        self._pump_first = pump_first
+        self._pump: Pump | None = None
+        self._leaving = False
+        # A daemon thread would die with its process in the middle of a step.
+        util.Finalize(self, _Watcher._leave, args=(self,), exitpriority=10)
+
+    def run(self) -> None:
+        """Until the process ends, or another watcher took this one's place."""
+        from workflows import tasks
+
+        while not self._leaving:
+            pause = LOOK_EVERY
+            try:
+                pause = self._look(tasks.role_name())
+            except (DatabaseError, InterfaceError):
+                logger.info("the watcher cannot reach the database; it looks again in a second")
+                tasks.reach_database().close()
+            except (Exception, StepTimedOut):  # an interruption that came too late for its step
+                logger.exception("the watcher failed; it goes on")
+            if not self._leaving and _handed_over.wait(pause):
+                _handed_over.clear()
+                time.sleep(HANDOVER)
+                self._pump_first = True
+        connections.close_all()
+
+    def _look(self, role: str) -> float:
+        """Do what is needed; how long to wait before looking again."""
+        from workflows import tasks
+
+        db = tasks.reach_database()
+        silence, asked = store.silence(db, role)
+        if self._pump_first:
+            self._pump_first = False
+            if silence is not None and silence > HANDOVER:
+                self._pump_here(role, "every worker is busy")
+            return LOOK_EVERY
+        if silence is not None and silence < SILENCE:
+            return min(LOOK_EVERY, SILENCE - silence)
+        if asked is None or silence is None or silence < asked:
+            if ticket := store.suspect(db, role, "cluster", silence=SILENCE):
+                tasks.push_pump(ticket)
+        elif asked > SILENCE:
+            self._pump_here(role, "the queue is stuck, or every worker is busy")
+        else:
+            return min(LOOK_EVERY, SILENCE - asked + 0.01)
+        return LOOK_EVERY
+
+    def _pump_here(self, role: str, why: str) -> None:
+        """No pump task began although one was asked for: do its work in this thread until one does."""
+        from workflows import tasks
+
+        logger.warning("no pump task has begun (%s): pumping in the watch thread", why)
+        while not self._leaving and self._pump_a_turn(role):
+            try:
+                tasks.push_pump(store.ask(tasks.reach_database(), role, "cluster"))
+            except Exception:
+                logger.exception("a pump task cannot be queued; the watch thread goes on pumping")
+
+    def _pump_a_turn(self, role: str) -> bool:
+        """False when a pump task has taken the role, or another watcher has taken over from a long step."""
+        until = time.monotonic() + TURN_SECONDS
+        self._pump = Pump(
+            name=role,
+            kind="watch",
+            on_long_step=self._make_way,
+            should_stop=lambda: self._leaving or time.monotonic() > until,
+        )
         try:
-            _look(tasks.role_name())
-        except (DatabaseError, InterfaceError):
-            logger.info("the watcher cannot reach the database; it looks again in a second")
-            connections[router.db_for_write(Instance)].close()
-        except Exception:
-            logger.exception("the watcher failed; it goes on")
-        time.sleep(LOOK_EVERY)
+            return self._pump.run()
+        finally:
+            self._pump = None
 
+    def _make_way(self) -> None:
+        """A long step has begun in this thread: a fresh one pumps on, this one ends with its step."""
+        self._leaving = True
+        _Watcher(pump_first=True).start()
 
-def _look(role: str) -> None:
-    from workflows import tasks
-
-    db = connections[router.db_for_write(Instance)]
-    silence, asked = store.silence(db, role)
-    if silence is not None and silence < SILENCE:
-        return
-    if asked is None or silence is None or silence < asked:
-        if store.suspect(db, role, "cluster", silence=SILENCE):
-            tasks.enqueue_pump()
-        return
-    if asked > SILENCE:
-        _pump_here(role)
-
-
-def _pump_here(role: str) -> None:
-    """No pump task began although one was asked for: do its work in this thread until one does."""
-    from workflows import tasks
-
-    logger.warning("no pump task has begun; pumping in the watch thread")
-    while _pump_a_turn(role):
-        tasks.enqueue_pump()
-
-
-def _pump_a_turn(role: str) -> bool:
-    """False when a pump task has taken the role."""
-    until = time.monotonic() + TURN_SECONDS
-    return Pump(name=role, kind="watch", should_stop=lambda: time.monotonic() > until).run()
+    def _leave(self) -> None:
+        """The process ends: finish the running step, give the rest back."""
+        self._leaving = True
+        if (pump := self._pump) is not None:
+            pump.stop()
+            self.join(LAST_STEP_SECONDS)

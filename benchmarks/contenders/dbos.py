@@ -6,9 +6,11 @@ that reads its tables. `benchmarks/peers/dbos/peer.py` is what runs on the other
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -93,7 +95,9 @@ class RunningDbos:
             "WHERE status = 'SUCCESS'"
         ).fetchone()  # type: ignore[misc]
         if good != len(ids):
-            raise AssertionError(f"{good} of {len(ids)} DBOS workflows ended well")
+            others = "SELECT status, count(*), min(error) FROM workflow_status WHERE status <> 'SUCCESS' GROUP BY 1"
+            told = [(status, count, explain(error)) for status, count, error in self.observer.execute(others)]
+            raise AssertionError(f"{good} of {len(ids)} DBOS workflows ended well, the others: {told}")
         return len(ids) / sending, len(ids) / (ended - begun)
 
     def time_idle(self, ids: list[str], gaps: list[float]) -> list[float]:
@@ -129,6 +133,12 @@ def list_versions() -> dict[str, str]:
     lines = (HERE / "requirements.txt").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if "==" in line)
     return {f"peer: {name}": pins[name] for name in ("dbos", "SQLAlchemy", "psycopg")}
+
+
+def explain(error: str | None) -> str:
+    """Return what can be read of an error that DBOS has pickled."""
+    readable = re.findall(rb"[ -~]{4,}", base64.b64decode(error or "", validate=False))
+    return b" ".join(readable).decode()[:300]
 
 
 def run_or_give_up(command: list[str]) -> None:

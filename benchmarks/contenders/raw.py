@@ -42,7 +42,8 @@ DELIVER_MANY = """
 #: The same with all payloads in one JSON array: the client writes, and the server reads, one long text.
 DELIVER_MANY_JSON = """
     WITH v AS MATERIALIZED (
-      SELECT * FROM ROWS FROM (unnest(%(ids)s::bigint[]), jsonb_array_elements(%(payloads)s::jsonb)) v(id, payload)
+      SELECT * FROM ROWS FROM (unnest(%(ids)s::bigint[]), jsonb_array_elements(%(payloads)s::jsonb))
+        v(id, payload)
     ), s AS (INSERT INTO signal(instance_id, payload) SELECT v.id, v.payload FROM v)
     UPDATE instance i SET seq = i.seq + 1, status = CASE WHEN i.status = 0 THEN 1 ELSE i.status END
     FROM v WHERE i.id = v.id

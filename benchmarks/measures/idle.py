@@ -28,7 +28,8 @@ LOOK_EVERY = 0.0002
 GAP = (0.06, 0.14)
 
 ON_DATABASE_CLOCK = """
-    SELECT 1000 * extract(epoch FROM percentile_cont(0.5) WITHIN GROUP (ORDER BY i.finished_at - s.received_at))
+    SELECT 1000 * extract(epoch FROM
+      percentile_cont(0.5) WITHIN GROUP (ORDER BY i.finished_at - s.received_at))
     FROM holdpoint_instance i JOIN holdpoint_signal s ON s.instance_id = i.id
 """
 

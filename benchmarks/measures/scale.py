@@ -81,11 +81,11 @@ def measure_scale(plan: Plan) -> Iterable[Row]:
         one.holdpoint.close()
     for name, by_alias in measured.items():
         small, *others = by_alias.items()
-        for alias, times in others:
+        for alias, p50s in others:
             yield Row(
                 f"{name}, p50 with {SIZES[alias]:,} parked",
                 "ms",
-                tuple(times),
+                tuple(p50s),
                 f"{SIZES['small']:,} parked",
                 tuple(small[1]),
                 (times_at_most(BAR),),

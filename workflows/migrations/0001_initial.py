@@ -4,195 +4,410 @@ import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.core.serializers.json
 import django.db.models.deletion
+from django.db import migrations, models
+
 import workflows.fields
 import workflows.uuid7
-from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Worker',
+            name="Worker",
             fields=[
-                ('name', models.TextField(primary_key=True, serialize=False, verbose_name='name')),
-                ('kind', models.TextField(verbose_name='kind')),
-                ('beat_at', models.DateTimeField(verbose_name='last heartbeat')),
-                ('started_at', models.DateTimeField(verbose_name='started at')),
-                ('asked_at', models.DateTimeField(null=True, verbose_name='asked at')),
-                ('idle', models.BooleanField(default=False, verbose_name='idle')),
-                ('holder', models.TextField(default='', verbose_name='holder')),
+                ("name", models.TextField(primary_key=True, serialize=False, verbose_name="name")),
+                ("kind", models.TextField(verbose_name="kind")),
+                ("beat_at", models.DateTimeField(verbose_name="last heartbeat")),
+                ("started_at", models.DateTimeField(verbose_name="started at")),
+                ("asked_at", models.DateTimeField(null=True, verbose_name="asked at")),
+                ("idle", models.BooleanField(default=False, verbose_name="idle")),
+                ("holder", models.TextField(default="", verbose_name="holder")),
             ],
             options={
-                'verbose_name': 'worker',
-                'verbose_name_plural': 'workers',
-                'db_table': 'holdpoint_worker',
-                'default_permissions': ('view',),
+                "verbose_name": "worker",
+                "verbose_name_plural": "workers",
+                "db_table": "holdpoint_worker",
+                "default_permissions": ("view",),
             },
         ),
         migrations.CreateModel(
-            name='Workspace',
+            name="Workspace",
             fields=[
-                ('id', models.AutoField(primary_key=True, serialize=False)),
-                ('slug', models.SlugField(max_length=100, unique=True, verbose_name='slug')),
-                ('name', models.CharField(blank=True, max_length=200, verbose_name='name')),
-                ('created_at', models.DateTimeField(auto_now_add=True, verbose_name='created at')),
+                ("id", models.AutoField(primary_key=True, serialize=False)),
+                ("slug", models.SlugField(max_length=100, unique=True, verbose_name="slug")),
+                ("name", models.CharField(blank=True, max_length=200, verbose_name="name")),
+                ("created_at", models.DateTimeField(auto_now_add=True, verbose_name="created at")),
             ],
             options={
-                'verbose_name': 'workspace',
-                'verbose_name_plural': 'workspaces',
-                'db_table': 'holdpoint_workspace',
-                'ordering': ['slug'],
+                "verbose_name": "workspace",
+                "verbose_name_plural": "workspaces",
+                "db_table": "holdpoint_workspace",
+                "ordering": ["slug"],
             },
         ),
         migrations.CreateModel(
-            name='Instance',
+            name="Instance",
             fields=[
-                ('id', models.UUIDField(default=workflows.uuid7.make_uuid7, editable=False, primary_key=True, serialize=False)),
-                ('created_at', models.DateTimeField(verbose_name='created at')),
-                ('due_at', models.DateTimeField(null=True, verbose_name='due at')),
-                ('finished_at', models.DateTimeField(null=True, verbose_name='finished at')),
-                ('fence', models.IntegerField(default=0)),
-                ('seq', models.IntegerField(default=0)),
-                ('inbox', models.IntegerField(default=0)),
-                ('pending', models.IntegerField(default=0)),
-                ('version', models.IntegerField(default=1, verbose_name='version')),
-                ('status', workflows.fields.StatusField(verbose_name='status')),
-                ('attempt', models.SmallIntegerField(default=0, verbose_name='attempt')),
-                ('runs', models.SmallIntegerField(default=0)),
-                ('spawns', models.SmallIntegerField(default=0)),
-                ('spawn_no', models.SmallIntegerField(null=True)),
-                ('timed_out', models.BooleanField(default=False)),
-                ('solo', models.BooleanField(default=False)),
-                ('workflow', models.TextField(verbose_name='workflow')),
-                ('step', models.TextField(verbose_name='step')),
-                ('key', models.TextField(null=True, verbose_name='key')),
-                ('started_by', models.TextField(blank=True, default='', verbose_name='started by')),
-                ('names', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), null=True, size=None)),
-                ('input', models.JSONField(encoder=django.core.serializers.json.DjangoJSONEncoder, verbose_name='input')),
-                ('stored_state', workflows.fields.StateField(db_column='state', encoder=django.core.serializers.json.DjangoJSONEncoder, null=True, verbose_name='state')),
-                ('result', models.JSONField(encoder=django.core.serializers.json.DjangoJSONEncoder, null=True, verbose_name='result')),
-                ('error', models.TextField(null=True, verbose_name='error')),
-                ('parent', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='children', to='holdpoint.instance', verbose_name='parent')),
-                ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to='holdpoint.workspace', verbose_name='workspace')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=workflows.uuid7.make_uuid7, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("created_at", models.DateTimeField(verbose_name="created at")),
+                ("due_at", models.DateTimeField(null=True, verbose_name="due at")),
+                ("finished_at", models.DateTimeField(null=True, verbose_name="finished at")),
+                ("fence", models.IntegerField(default=0)),
+                ("seq", models.IntegerField(default=0)),
+                ("inbox", models.IntegerField(default=0)),
+                ("pending", models.IntegerField(default=0)),
+                ("version", models.IntegerField(default=1, verbose_name="version")),
+                ("status", workflows.fields.StatusField(verbose_name="status")),
+                ("attempt", models.SmallIntegerField(default=0, verbose_name="attempt")),
+                ("runs", models.SmallIntegerField(default=0)),
+                ("spawns", models.SmallIntegerField(default=0)),
+                ("spawn_no", models.SmallIntegerField(null=True)),
+                ("timed_out", models.BooleanField(default=False)),
+                ("solo", models.BooleanField(default=False)),
+                ("workflow", models.TextField(verbose_name="workflow")),
+                ("step", models.TextField(verbose_name="step")),
+                ("key", models.TextField(null=True, verbose_name="key")),
+                ("started_by", models.TextField(blank=True, default="", verbose_name="started by")),
+                (
+                    "names",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), null=True, size=None
+                    ),
+                ),
+                (
+                    "input",
+                    models.JSONField(
+                        encoder=django.core.serializers.json.DjangoJSONEncoder, verbose_name="input"
+                    ),
+                ),
+                (
+                    "stored_state",
+                    workflows.fields.StateField(
+                        db_column="state",
+                        encoder=django.core.serializers.json.DjangoJSONEncoder,
+                        null=True,
+                        verbose_name="state",
+                    ),
+                ),
+                (
+                    "result",
+                    models.JSONField(
+                        encoder=django.core.serializers.json.DjangoJSONEncoder,
+                        null=True,
+                        verbose_name="result",
+                    ),
+                ),
+                ("error", models.TextField(null=True, verbose_name="error")),
+                (
+                    "parent",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="children",
+                        to="holdpoint.instance",
+                        verbose_name="parent",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        to="holdpoint.workspace",
+                        verbose_name="workspace",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'instance',
-                'verbose_name_plural': 'instances',
-                'db_table': 'holdpoint_instance',
-                'ordering': ['-id'],
-                'permissions': [('cancel_instance', 'Can cancel instances'), ('retry_instance', 'Can retry failed instances')],
-                'default_permissions': ('view',),
+                "verbose_name": "instance",
+                "verbose_name_plural": "instances",
+                "db_table": "holdpoint_instance",
+                "ordering": ["-id"],
+                "permissions": [
+                    ("cancel_instance", "Can cancel instances"),
+                    ("retry_instance", "Can retry failed instances"),
+                ],
+                "default_permissions": ("view",),
             },
         ),
         migrations.CreateModel(
-            name='Signal',
+            name="Signal",
             fields=[
-                ('pk', models.CompositePrimaryKey('instance_id', 'n', blank=True, editable=False, primary_key=True, serialize=False)),
-                ('received_at', models.DateTimeField(verbose_name='received at')),
-                ('consumed_at', models.DateTimeField(null=True, verbose_name='consumed at')),
-                ('n', models.IntegerField(verbose_name='number')),
-                ('consumed_by', models.IntegerField(null=True)),
-                ('name', models.TextField(verbose_name='name')),
-                ('dedup_key', models.TextField(null=True, verbose_name='dedup key')),
-                ('source', models.TextField(blank=True, default='', verbose_name='source')),
-                ('payload', models.JSONField(encoder=django.core.serializers.json.DjangoJSONEncoder, null=True, verbose_name='payload')),
-                ('instance', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='signals', to='holdpoint.instance')),
-                ('workspace', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, to='holdpoint.workspace')),
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "instance_id", "n", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("received_at", models.DateTimeField(verbose_name="received at")),
+                ("consumed_at", models.DateTimeField(null=True, verbose_name="consumed at")),
+                ("n", models.IntegerField(verbose_name="number")),
+                ("consumed_by", models.IntegerField(null=True)),
+                ("name", models.TextField(verbose_name="name")),
+                ("dedup_key", models.TextField(null=True, verbose_name="dedup key")),
+                ("source", models.TextField(blank=True, default="", verbose_name="source")),
+                (
+                    "payload",
+                    models.JSONField(
+                        encoder=django.core.serializers.json.DjangoJSONEncoder,
+                        null=True,
+                        verbose_name="payload",
+                    ),
+                ),
+                (
+                    "instance",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="signals",
+                        to="holdpoint.instance",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        to="holdpoint.workspace",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'signal',
-                'verbose_name_plural': 'signals',
-                'db_table': 'holdpoint_signal',
-                'ordering': ['instance_id', 'n'],
-                'default_permissions': ('view',),
-                'indexes': [models.Index(condition=models.Q(('consumed_at__isnull', True)), fields=['instance', 'n'], name='holdpoint_signal_open')],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('dedup_key__isnull', False)), fields=('instance', 'dedup_key'), name='holdpoint_signal_dedup'), models.CheckConstraint(condition=models.Q(models.Q(('consumed_at__isnull', True), ('consumed_by__isnull', True)), models.Q(('consumed_at__isnull', False), ('consumed_by__isnull', False)), _connector='OR'), name='holdpoint_signal_consumed')],
+                "verbose_name": "signal",
+                "verbose_name_plural": "signals",
+                "db_table": "holdpoint_signal",
+                "ordering": ["instance_id", "n"],
+                "default_permissions": ("view",),
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("consumed_at__isnull", True)),
+                        fields=["instance", "n"],
+                        name="holdpoint_signal_open",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("dedup_key__isnull", False)),
+                        fields=("instance", "dedup_key"),
+                        name="holdpoint_signal_dedup",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("consumed_at__isnull", True), ("consumed_by__isnull", True)),
+                            models.Q(("consumed_at__isnull", False), ("consumed_by__isnull", False)),
+                            _connector="OR",
+                        ),
+                        name="holdpoint_signal_consumed",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='LedgerEvent',
+            name="LedgerEvent",
             fields=[
-                ('pk', models.CompositePrimaryKey('instance_id', 'seq', blank=True, editable=False, primary_key=True, serialize=False)),
-                ('at', models.DateTimeField(verbose_name='at')),
-                ('due_at', models.DateTimeField(null=True, verbose_name='due at')),
-                ('seq', models.IntegerField(verbose_name='number')),
-                ('kind', workflows.fields.EventField(verbose_name='kind')),
-                ('status', workflows.fields.StatusField(verbose_name='status')),
-                ('actor', models.TextField(blank=True, default='', verbose_name='actor')),
-                ('name', models.TextField(null=True, verbose_name='name')),
-                ('data', models.JSONField(encoder=django.core.serializers.json.DjangoJSONEncoder, null=True, verbose_name='data')),
-                ('instance', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='events', to='holdpoint.instance')),
-                ('workspace', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, to='holdpoint.workspace')),
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "instance_id", "seq", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("at", models.DateTimeField(verbose_name="at")),
+                ("due_at", models.DateTimeField(null=True, verbose_name="due at")),
+                ("seq", models.IntegerField(verbose_name="number")),
+                ("kind", workflows.fields.EventField(verbose_name="kind")),
+                ("status", workflows.fields.StatusField(verbose_name="status")),
+                ("actor", models.TextField(blank=True, default="", verbose_name="actor")),
+                ("name", models.TextField(null=True, verbose_name="name")),
+                (
+                    "data",
+                    models.JSONField(
+                        encoder=django.core.serializers.json.DjangoJSONEncoder, null=True, verbose_name="data"
+                    ),
+                ),
+                (
+                    "instance",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="events",
+                        to="holdpoint.instance",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        to="holdpoint.workspace",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'ledger event',
-                'verbose_name_plural': 'ledger',
-                'db_table': 'holdpoint_ledger',
-                'ordering': ['instance_id', 'seq'],
-                'default_permissions': ('view',),
-                'indexes': [django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['at'], name='holdpoint_ledger_at', pages_per_range=32)],
+                "verbose_name": "ledger event",
+                "verbose_name_plural": "ledger",
+                "db_table": "holdpoint_ledger",
+                "ordering": ["instance_id", "seq"],
+                "default_permissions": ("view",),
+                "indexes": [
+                    django.contrib.postgres.indexes.BrinIndex(
+                        autosummarize=True, fields=["at"], name="holdpoint_ledger_at", pages_per_range=32
+                    )
+                ],
             },
         ),
         migrations.AddIndex(
-            model_name='instance',
-            index=models.Index(condition=models.Q(('status', 'runnable')), fields=['due_at'], name='holdpoint_runnable'),
+            model_name="instance",
+            index=models.Index(
+                condition=models.Q(("status", "runnable")), fields=["due_at"], name="holdpoint_runnable"
+            ),
         ),
         migrations.AddIndex(
-            model_name='instance',
-            index=models.Index(condition=models.Q(('status', 'running')), fields=['due_at'], name='holdpoint_lease'),
+            model_name="instance",
+            index=models.Index(
+                condition=models.Q(("status", "running")), fields=["due_at"], name="holdpoint_lease"
+            ),
         ),
         migrations.AddIndex(
-            model_name='instance',
-            index=models.Index(condition=models.Q(('due_at__isnull', False), ('status__in', ['awaiting', 'sleeping', 'awaiting_children'])), fields=['due_at'], name='holdpoint_deadline'),
+            model_name="instance",
+            index=models.Index(
+                condition=models.Q(
+                    ("due_at__isnull", False), ("status__in", ["awaiting", "sleeping", "awaiting_children"])
+                ),
+                fields=["due_at"],
+                name="holdpoint_deadline",
+            ),
         ),
         migrations.AddIndex(
-            model_name='instance',
-            index=models.Index(condition=models.Q(('parent__isnull', False)), fields=['parent'], name='holdpoint_children'),
+            model_name="instance",
+            index=models.Index(
+                condition=models.Q(("parent__isnull", False)), fields=["parent"], name="holdpoint_children"
+            ),
         ),
         migrations.AddIndex(
-            model_name='instance',
-            index=models.Index(condition=models.Q(('finished_at__isnull', False)), fields=['finished_at'], name='holdpoint_finished'),
+            model_name="instance",
+            index=models.Index(
+                condition=models.Q(("finished_at__isnull", False)),
+                fields=["finished_at"],
+                name="holdpoint_finished",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.UniqueConstraint(condition=models.Q(('key__isnull', False), ('status__lt', 'done')), fields=('workspace', 'key'), name='holdpoint_instance_key'),
+            model_name="instance",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("key__isnull", False), ("status__lt", "done")),
+                fields=("workspace", "key"),
+                name="holdpoint_instance_key",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['runnable', 'running', 'awaiting', 'sleeping', 'awaiting_children', 'done', 'failed', 'cancelled'])), name='holdpoint_instance_status'),
+            model_name="instance",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    (
+                        "status__in",
+                        [
+                            "runnable",
+                            "running",
+                            "awaiting",
+                            "sleeping",
+                            "awaiting_children",
+                            "done",
+                            "failed",
+                            "cancelled",
+                        ],
+                    )
+                ),
+                name="holdpoint_instance_status",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('due_at__isnull', True), ('finished_at__isnull', False), ('status__gte', 'done')), models.Q(('finished_at__isnull', True), ('status__lt', 'done')), _connector='OR'), name='holdpoint_instance_end'),
+            model_name="instance",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("due_at__isnull", True), ("finished_at__isnull", False), ("status__gte", "done")
+                    ),
+                    models.Q(("finished_at__isnull", True), ("status__lt", "done")),
+                    _connector="OR",
+                ),
+                name="holdpoint_instance_end",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(('due_at__isnull', False), models.Q(('status__in', ['runnable', 'running', 'sleeping']), _negated=True), _connector='OR'), name='holdpoint_instance_due'),
+            model_name="instance",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("due_at__isnull", False),
+                    models.Q(("status__in", ["runnable", "running", "sleeping"]), _negated=True),
+                    _connector="OR",
+                ),
+                name="holdpoint_instance_due",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(('names__isnull', False), models.Q(('status', 'awaiting'), _negated=True), _connector='OR'), name='holdpoint_instance_awaits'),
+            model_name="instance",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("names__isnull", False), models.Q(("status", "awaiting"), _negated=True), _connector="OR"
+                ),
+                name="holdpoint_instance_awaits",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(('pending__gt', 0), models.Q(('status', 'awaiting_children'), _negated=True), _connector='OR'), name='holdpoint_instance_children'),
+            model_name="instance",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("pending__gt", 0),
+                    models.Q(("status", "awaiting_children"), _negated=True),
+                    _connector="OR",
+                ),
+                name="holdpoint_instance_children",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(('result__isnull', True), ('status', 'done'), _connector='OR'), name='holdpoint_instance_result'),
+            model_name="instance",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("result__isnull", True), ("status", "done"), _connector="OR"),
+                name="holdpoint_instance_result",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(('error__isnull', False), models.Q(('status', 'failed'), _negated=True), _connector='OR'), name='holdpoint_instance_error'),
+            model_name="instance",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("error__isnull", False), models.Q(("status", "failed"), _negated=True), _connector="OR"
+                ),
+                name="holdpoint_instance_error",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(('fence__gte', 0), ('inbox__gte', 0), ('pending__gte', 0), ('seq__gte', 0), ('attempt__gte', 0), ('inbox__lte', models.F('seq')), ('runs__gte', 0)), name='holdpoint_instance_counters'),
+            model_name="instance",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("fence__gte", 0),
+                    ("inbox__gte", 0),
+                    ("pending__gte", 0),
+                    ("seq__gte", 0),
+                    ("attempt__gte", 0),
+                    ("inbox__lte", models.F("seq")),
+                    ("runs__gte", 0),
+                ),
+                name="holdpoint_instance_counters",
+            ),
         ),
     ]

@@ -35,11 +35,15 @@ from workflows.store.sql import retrying as retrying
 from workflows.store.start import NewInstance as NewInstance
 from workflows.store.start import find_holder as find_holder
 from workflows.store.start import insert_instances as insert_instances
+from workflows.store.state import State as State
+from workflows.store.state import read_state as read_state
 from workflows.store.tree import cancel_tree as cancel_tree
 from workflows.store.tree import find_instance as find_instance
 from workflows.store.tree import reopen as reopen
+from workflows.store.workers import ask as ask
 from workflows.store.workers import beat as beat
 from workflows.store.workers import forget_silent as forget_silent
+from workflows.store.workers import is_void as is_void
 from workflows.store.workers import leave as leave
 from workflows.store.workers import list_alive as list_alive
 from workflows.store.workers import silence as silence

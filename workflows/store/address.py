@@ -47,7 +47,9 @@ def target_sql(form: tuple[str, str]) -> str:
     by, workspace = form
     scope = f"i.workspace_id = {workspace_sql(workspace)}"
     # A key is unique among the live only, and so can be indexed only together with that condition.
-    return f"i.id = %(target)s::uuid AND {scope}" if by == "id" else f"{scope} AND i.key = %(target)s::text AND i.{LIVE}"
+    return (
+        f"i.id = %(target)s::uuid AND {scope}" if by == "id" else f"{scope} AND i.key = %(target)s::text AND i.{LIVE}"
+    )
 
 
 FORMS = [(by, workspace) for by in ("id", "key") for workspace in ("id", "slug")]

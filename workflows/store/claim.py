@@ -113,7 +113,7 @@ _RECLAIM = compact(f"""
 def claim(db: BaseDatabaseWrapper, limit: int, lease: float = LEASE_SECONDS) -> list[Claim]:
     """Take up to `limit` due instances, each with its unconsumed signals, in one statement."""
     rows = fetch(db, _CLAIM, {"limit": limit, "lease": lease})
-    claims = [Claim(*row[:-1], json.loads(row[-1]) if row[-1] else []) for row in rows]
+    claims = [Claim(*(*columns, json.loads(signals) if signals else [])) for *columns, signals in rows]
     for one in claims:
         if one.inbox != len(one.signals):
             # Delivered between our snapshot and our lock; possible only when the clock stepped back.
@@ -143,9 +143,7 @@ def reclaim(db: BaseDatabaseWrapper, limit: int = 500) -> int:
     return int(fetch(db, _RECLAIM, {"limit": limit})[0][0])
 
 
-def _touch(
-    db: BaseDatabaseWrapper, statement: str, claims: Sequence[Claim], params: dict[str, Any]
-) -> set[str]:
+def _touch(db: BaseDatabaseWrapper, statement: str, claims: Sequence[Claim], params: dict[str, Any]) -> set[str]:
     if not claims:
         return set()
     params |= {"ids": [one.id for one in claims], "fences": [one.fence for one in claims]}

@@ -9,6 +9,11 @@ Invariants owned:
   the old snapshot. So a park carries the inbox counter of its claim; where the counter has moved the
   park is not applied, and `commit_locked` repeats it in a transaction that holds the lock first.
 * Children and parents are locked in one pass in id order, like everywhere else.
+
+Shape: no part joins another part. Their sizes are unknown when the plan is cached, PostgreSQL assumes
+ten rows and takes a nested loop, and a batch of 500 would compare 250,000 pairs for each such join. So
+the rows that only want locking (parents) travel in the same arrays, and each row brings its own list of
+signal numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from enum import IntEnum
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.lifecycle import Event
+from workflows.lifecycle import FIRST_TERMINAL, Event
 from workflows.store.claim import Claim
 from workflows.store.sql import (
     AWAITING,
@@ -27,7 +32,6 @@ from workflows.store.sql import (
     CLOCK,
     DONE,
     FAILED,
-    FIRST_TERMINAL,
     LEDGER,
     NOTIFY_IDLE,
     RUNNABLE,
@@ -38,6 +42,8 @@ from workflows.store.sql import (
     compact,
     fetch,
     kind,
+    write_numbers,
+    write_texts,
 )
 
 
@@ -81,46 +87,43 @@ _PROGRESS = f"{Kind.NEXT:d}, {Kind.AWAIT:d}, {Kind.DONE:d}, {Kind.SPAWN:d}"
 _STATUS = f"""CASE
   WHEN ok.kind = {Kind.DONE:d} THEN {DONE}
   WHEN ok.kind = {Kind.STOP:d} THEN {FAILED}
-  WHEN ok.kind = {Kind.SPAWN:d} THEN {AWAITING_CHILDREN}
+  WHEN ok.kind = {Kind.SPAWN:d} AND ok.children > 0 THEN {AWAITING_CHILDREN}
   WHEN ok.kind = {Kind.AWAIT:d} AND NOT ok.woken THEN {AWAITING}
   WHEN ok.kind <> {Kind.AWAIT:d} AND ok.delay > 0 THEN {SLEEPING}
   ELSE {RUNNABLE} END"""
 
 _DUE = f"""CASE
-  WHEN ok.kind IN ({Kind.DONE:d}, {Kind.STOP:d}, {Kind.SPAWN:d}) THEN NULL
-  WHEN ok.kind = {Kind.AWAIT:d} AND NOT ok.woken THEN {CLOCK} + ok.delay * interval '1 s'
-  WHEN ok.kind = {Kind.AWAIT:d} THEN {CLOCK}
-  ELSE {CLOCK} + coalesce(ok.delay, 0) * interval '1 s' END"""
+  WHEN ok.goes IN ({AWAITING}, {SLEEPING}) THEN {CLOCK} + ok.delay * interval '1 s'
+  WHEN ok.goes = {RUNNABLE} THEN {CLOCK} END"""
 
 _PARENT_WAKES = f"i.status = {AWAITING_CHILDREN} AND i.pending = d.n"
 
+#: Kind 0 marks a parent: locked in its turn, changed only by what its children do.
 #: A woken park stamps its ledger row with the names it waited for all the same: the fold reads them.
 _COMMIT = compact(f"""
     WITH v AS (
       SELECT * FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(kinds)s::int[], %(steps)s::text[],
         %(states)s::text[], %(results)s::text[], %(errors)s::text[], %(names)s::text[], %(delays)s::float8[],
-        %(inboxes)s::int[], %(handed)s::int[], %(solos)s::bool[], %(children)s::int[])
-        v(id, fence, kind, step, state, result, error, names, delay, inbox, handed, solo, children)
-    ), k AS (
-      SELECT i.id, i.fence, i.status, i.inbox, i.parent_id, i.spawn_no FROM holdpoint_instance i
-      WHERE i.id = ANY(%(lock)s::uuid[]) ORDER BY i.id FOR NO KEY UPDATE
-    ), q AS (
-      SELECT * FROM unnest(%(signal_instances)s::uuid[], %(signal_numbers)s::int[]) q(instance, n)
+        %(inboxes)s::int[], %(signals)s::text[], %(solos)s::bool[], %(children)s::int[])
+        v(id, fence, kind, step, state, result, error, names, delay, inbox, signals, solo, children)
+    ), k AS MATERIALIZED (
+      SELECT v.*, v.names::text[] AS wanted, v.signals::int[] AS numbers, i.status AS was, i.fence AS now_fence,
+        i.inbox AS now_inbox, i.parent_id, i.spawn_no
+      FROM v JOIN holdpoint_instance i ON i.id = v.id ORDER BY i.id FOR NO KEY UPDATE OF i
     ), ok AS MATERIALIZED (
-      SELECT v.*, k.parent_id, k.spawn_no, v.names::text[] AS wanted,
-        CASE WHEN v.kind = {Kind.AWAIT:d} AND k.inbox > v.handed THEN EXISTS (
+      SELECT ok.*, {_STATUS} AS goes FROM (SELECT k.*, CASE WHEN k.kind = {
+    Kind.AWAIT:d} AND k.now_inbox > cardinality(k.numbers) THEN EXISTS (
           SELECT 1 FROM holdpoint_signal s
-          WHERE s.instance_id = k.id AND s.consumed_at IS NULL AND s.name = ANY(v.names::text[])
-            AND NOT EXISTS (SELECT 1 FROM q WHERE q.instance = s.instance_id AND q.n = s.n)
+          WHERE s.instance_id = k.id AND s.consumed_at IS NULL AND s.name = ANY(k.wanted) AND s.n <> ALL(k.numbers)
         ) ELSE false END AS woken
-      FROM v JOIN k ON k.id = v.id AND k.fence = v.fence AND k.status = {RUNNING}
-        AND (k.inbox = v.inbox OR v.kind <> {Kind.AWAIT:d})
+      FROM k WHERE k.kind > 0 AND k.now_fence = k.fence AND k.was = {RUNNING}
+        AND (k.now_inbox = k.inbox OR k.kind <> {Kind.AWAIT:d})) ok
     ), x AS (
-      UPDATE holdpoint_signal s SET consumed_at = {CLOCK}, consumed_by = ok.fence
-      FROM q JOIN ok ON ok.id = q.instance AND ok.kind IN ({_CONSUMING})
-      WHERE s.instance_id = q.instance AND s.n = q.n AND s.consumed_at IS NULL
+      UPDATE holdpoint_signal s SET consumed_at = {CLOCK}, consumed_by = q.fence
+      FROM (SELECT ok.id, ok.fence, unnest(ok.numbers) AS n FROM ok WHERE ok.kind IN ({_CONSUMING})) q
+      WHERE s.instance_id = q.id AND s.n = q.n AND s.consumed_at IS NULL
     ), u AS (
-      UPDATE holdpoint_instance i SET {becoming(_STATUS, _DUE)},
+      UPDATE holdpoint_instance i SET {becoming("ok.goes", _DUE)},
         step = coalesce(ok.step, i.step), state = coalesce(ok.state::jsonb, i.state), result = ok.result::jsonb,
         error = ok.error, seq = i.seq + 1, solo = ok.solo,
         names = CASE WHEN ok.kind = {Kind.AWAIT:d} THEN ok.wanted WHEN ok.kind IN ({_KEEPING}) THEN i.names END,
@@ -129,7 +132,7 @@ _COMMIT = compact(f"""
           WHEN ok.kind IN ({_PROGRESS}) THEN 0 ELSE i.attempt END,
         runs = CASE ok.kind WHEN {Kind.PUT_BACK:d} THEN i.runs - 1
           WHEN {Kind.RUN_FAILED:d} THEN i.runs WHEN {Kind.STOP:d} THEN i.runs ELSE 0 END,
-        inbox = i.inbox - CASE WHEN ok.kind IN ({_CONSUMING}) THEN ok.handed ELSE 0 END,
+        inbox = i.inbox - CASE WHEN ok.kind IN ({_CONSUMING}) THEN cardinality(ok.numbers) ELSE 0 END,
         pending = CASE WHEN ok.kind = {Kind.SPAWN:d} THEN ok.children ELSE i.pending END,
         spawns = i.spawns + CASE WHEN ok.kind = {Kind.SPAWN:d} THEN 1 ELSE 0 END
       FROM ok WHERE i.id = ok.id
@@ -142,10 +145,12 @@ _COMMIT = compact(f"""
         coalesce(to_jsonb(u.wanted), to_jsonb(u.error), CASE WHEN u.children > 0 THEN to_jsonb(u.children) END) FROM u
     ), p AS (
       UPDATE holdpoint_instance i SET pending = i.pending - d.n, seq = i.seq + 1,
-        {becoming(
-            f"CASE WHEN {_PARENT_WAKES} THEN {RUNNABLE} ELSE i.status END",
-            f"CASE WHEN {_PARENT_WAKES} THEN {CLOCK} ELSE i.due_at END",
-        )}
+        {
+    becoming(
+        f"CASE WHEN {_PARENT_WAKES} THEN {RUNNABLE} ELSE i.status END",
+        f"CASE WHEN {_PARENT_WAKES} THEN {CLOCK} ELSE i.due_at END",
+    )
+}
       FROM (
         SELECT u.parent_id, count(*)::int AS n FROM u
         WHERE u.spawn_no IS NOT NULL AND u.status >= {FIRST_TERMINAL} GROUP BY 1
@@ -173,36 +178,33 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
     A missing id was either lost to another worker, or a park whose inbox has changed since the claim:
     `commit_locked` tells them apart.
     """
-    numbers = [n for one in commits for n in one.signals]
-    rows = fetch(
-        db,
-        _COMMIT,
-        {
-            "ids": [one.claim.id for one in commits],
-            "fences": [one.claim.fence for one in commits],
-            "kinds": [int(one.kind) for one in commits],
-            "steps": [one.step for one in commits],
-            "states": [one.state for one in commits],
-            "results": [one.result for one in commits],
-            "errors": [one.error for one in commits],
-            "names": [_array_text(one.names) for one in commits],
-            "delays": [one.delay for one in commits],
-            "inboxes": [one.claim.inbox for one in commits],
-            "handed": [len(one.signals) for one in commits],
-            "solos": [one.solo for one in commits],
-            "children": [one.children for one in commits],
-            "signal_instances": [one.claim.id for one in commits for _ in one.signals],
-            "signal_numbers": numbers,
-            "lock": _lock_order(commits),
-        },
-    )
-    return {row[0] for row in rows}
+    parents = _parents(commits)
+    padding: list[None] = [None] * len(parents)
+    params = {
+        "ids": [one.claim.id for one in commits] + parents,
+        "fences": [one.claim.fence for one in commits] + [0] * len(parents),
+        "kinds": [one.kind.value for one in commits] + [0] * len(parents),
+        "steps": [one.step for one in commits] + padding,
+        "states": [one.state for one in commits] + padding,
+        "results": [one.result for one in commits] + padding,
+        "errors": [one.error for one in commits] + padding,
+        "names": [None if one.names is None else write_texts(one.names) for one in commits] + padding,
+        "delays": [one.delay for one in commits] + padding,
+        "inboxes": [one.claim.inbox for one in commits] + padding,
+        "signals": [write_numbers(one.signals) for one in commits] + padding,
+        "solos": [one.solo for one in commits] + padding,
+        "children": [one.children for one in commits] + padding,
+    }
+    return {row[0] for row in fetch(db, _COMMIT, params)}
 
 
 def commit_locked(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
     """Apply outcomes under locks taken first, so that the inbox is read as it now is."""
     with atomic(db):
-        inboxes = {row[0]: row[3] for row in fetch(db, _LOCK, {"lock": _lock_order(commits)})}
+        inboxes = {
+            row[0]: row[3]
+            for row in fetch(db, _LOCK, {"lock": sorted({one.claim.id for one in commits} | set(_parents(commits)))})
+        }
         for one in commits:
             one.claim.inbox = inboxes.get(one.claim.id, one.claim.inbox)
         return commit(db, commits)
@@ -219,17 +221,8 @@ def wake_idle_worker(db: BaseDatabaseWrapper) -> None:
     fetch(db, _NOTIFY, {})
 
 
-def _lock_order(commits: Sequence[Commit]) -> list[str]:
-    ids = {one.claim.id for one in commits}
-    ids.update(
-        one.claim.parent for one in commits if one.claim.parent and one.kind in (Kind.DONE, Kind.STOP)
-    )
-    return sorted(ids)
-
-
-def _array_text(names: tuple[str, ...] | None) -> str | None:
-    """A text[] literal: unnest would flatten an array of arrays."""
-    if names is None:
-        return None
-    quoted = ('"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"' for name in names)
-    return "{" + ",".join(quoted) + "}"
+def _parents(commits: Sequence[Commit]) -> list[str]:
+    """Parents that an ending child will count down, and that are not themselves in the batch."""
+    own = {one.claim.id for one in commits}
+    ending = (one.claim.parent for one in commits if one.kind in (Kind.DONE, Kind.STOP))
+    return sorted({parent for parent in ending if parent is not None} - own)

@@ -83,36 +83,41 @@ _FIRST = {
 }
 
 #: Lines of one instance are numbered in the caller's order; rows are locked in id order, as everywhere.
+#: Two things keep the plan right whatever PostgreSQL believes. The cross join yields one row but counts
+#: as a hundred: a cached plan then expects a thousand lines, not ten, and does not compare every line
+#: with every other. And locking inside LATERAL means one index look-up per line, never a scan.
 _DELIVER_MANY = {
     by: compact(f"""
     WITH v AS (
-      SELECT *, row_number() OVER (PARTITION BY id ORDER BY ord) AS rn
+      SELECT v.*, row_number() OVER (PARTITION BY v.id ORDER BY v.ord) AS rn
       FROM unnest(%(ids)s::uuid[], %(names)s::text[], %(dedups)s::text[], %(payloads)s::text[])
-        WITH ORDINALITY v(id, name, dedup, payload, ord)
+        WITH ORDINALITY v(id, name, dedup, payload, ord) CROSS JOIN jsonb_array_elements('[0]') expected
     ), t AS (
-      SELECT i.id, i.status, i.names, i.seq, i.workspace_id FROM holdpoint_instance i
-      WHERE i.id = ANY(%(ids)s::uuid[]) AND i.workspace_id = {workspace_sql(by)} AND i.{LIVE}
-      ORDER BY i.id FOR NO KEY UPDATE
+      SELECT v.id, v.ord, v.name, v.dedup, v.payload, i.seq + v.rn AS n, i.status, i.workspace_id,
+        i.status = {AWAITING} AND v.name = ANY(i.names) AS hits
+      FROM (SELECT * FROM v ORDER BY id, ord) v CROSS JOIN LATERAL (
+        SELECT i.seq, i.status, i.workspace_id, i.names FROM holdpoint_instance i
+        WHERE i.id = v.id AND i.workspace_id = {workspace_sql(by)} AND i.{LIVE} FOR NO KEY UPDATE
+      ) i
     ), s AS (
       INSERT INTO holdpoint_signal(instance_id, received_at, n, workspace_id, name, dedup_key, source, payload)
-      SELECT t.id, {CLOCK}, t.seq + v.rn, t.workspace_id, v.name, v.dedup, %(source)s::text, v.payload::jsonb
-      FROM v JOIN t ON t.id = v.id
-      ON CONFLICT (instance_id, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING RETURNING instance_id, n, name
-    ), g AS (
-      SELECT s.instance_id, count(*)::int AS n, max(s.n) AS top,
-        min(s.n) FILTER (WHERE t.status = {AWAITING} AND s.name = ANY(t.names)) AS waker
-      FROM s JOIN t ON t.id = s.instance_id GROUP BY 1
+      SELECT t.id, {CLOCK}, t.n, t.workspace_id, t.name, t.dedup, %(source)s::text, t.payload::jsonb FROM t
+      ON CONFLICT (instance_id, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING RETURNING instance_id, n
+    ), got AS MATERIALIZED (
+      SELECT t.ord, t.id, t.n, t.name, t.status, t.workspace_id,
+        min(t.n) FILTER (WHERE t.hits) OVER (PARTITION BY t.id) AS waker
+      FROM s JOIN t ON t.id = s.instance_id AND t.n = s.n
     ), u AS (
-      UPDATE holdpoint_instance i SET inbox = i.inbox + g.n, seq = g.top,
+      UPDATE holdpoint_instance i SET inbox = i.inbox + g.count, seq = g.top,
         {becoming(_WAKES.format(wakes="g.waker IS NOT NULL"), _WAKES_DUE.format(wakes="g.waker IS NOT NULL"))}
-      FROM g WHERE i.id = g.instance_id RETURNING i.id, i.workspace_id, i.status, g.waker
+      FROM (SELECT id, count(*)::int AS count, max(n) AS top, min(waker) AS waker FROM got GROUP BY id) g
+      WHERE i.id = g.id
     ), l AS (
       {LEDGER}
-      SELECT s.instance_id, {CLOCK}, NULL, s.n, u.workspace_id, {kind(Event.SIGNALLED)}, u.status,
-        %(source)s::text, s.name, NULL FROM s JOIN u ON u.id = s.instance_id
+      SELECT got.id, {CLOCK}, NULL, got.n, got.workspace_id, {kind(Event.SIGNALLED)},
+        CASE WHEN got.waker IS NULL THEN got.status ELSE {RUNNABLE} END, %(source)s::text, got.name, NULL FROM got
     )
-    SELECT v.ord, s.n, s.n = u.waker FROM s JOIN u ON u.id = s.instance_id JOIN t ON t.id = s.instance_id
-    JOIN v ON v.id = s.instance_id AND t.seq + v.rn = s.n
+    SELECT got.ord, got.n, got.n = got.waker FROM got
     """)
     for by in ("id", "slug")
 }

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -60,10 +60,7 @@ def kind(event: Event) -> int:
 
 def becoming(status: object, due: str) -> str:
     """The SET fragment that gives a row its new status; nothing else in the project assigns one."""
-    return (
-        f"status = {status}, due_at = {due}, "
-        f"finished_at = CASE WHEN {status} >= {FIRST_TERMINAL} THEN {CLOCK} END"
-    )
+    return f"status = {status}, due_at = {due}, finished_at = CASE WHEN {status} >= {FIRST_TERMINAL} THEN {CLOCK} END"
 
 
 def compact(text: str) -> str:
@@ -127,3 +124,14 @@ def atomic(db: BaseDatabaseWrapper) -> Iterator[None]:
         raise
     finally:
         db.set_autocommit(True)
+
+
+def write_numbers(numbers: Iterable[int]) -> str:
+    """An int[] literal; many of these travel in one text[], because unnest flattens nested arrays."""
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def write_texts(texts: Iterable[str]) -> str:
+    """A text[] literal."""
+    quoted = ('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts)
+    return "{" + ",".join(quoted) + "}"

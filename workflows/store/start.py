@@ -101,4 +101,3 @@ def find_holder(db: BaseDatabaseWrapper, key: str, workspace: str | int) -> UUID
     """The live instance that holds the key now."""
     rows = fetch(db, _HOLDER[address_kind(workspace)], {"ws": workspace, "key": key})
     return rows[0][0] if rows else None
-

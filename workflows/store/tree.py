@@ -30,9 +30,7 @@ from workflows.store.sql import (
     retrying,
 )
 
-_FIND = {
-    form: f"SELECT i.id, i.parent_id FROM holdpoint_instance i WHERE {target_sql(form)}" for form in FORMS
-}
+_FIND = {form: f"SELECT i.id, i.parent_id FROM holdpoint_instance i WHERE {target_sql(form)}" for form in FORMS}
 
 _LOCK = "SELECT id, status FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
 
@@ -58,10 +56,12 @@ _CANCEL = compact(f"""
         to_jsonb(nullif(%(reason)s::text, '')) FROM u
     ), p AS (
       UPDATE holdpoint_instance i SET pending = i.pending - 1, seq = i.seq + 1,
-        {becoming(
-            f"CASE WHEN i.status = {AWAITING_CHILDREN} AND i.pending = 1 THEN {RUNNABLE} ELSE i.status END",
-            f"CASE WHEN i.status = {AWAITING_CHILDREN} AND i.pending = 1 THEN {CLOCK} ELSE i.due_at END",
-        )}
+        {
+    becoming(
+        f"CASE WHEN i.status = {AWAITING_CHILDREN} AND i.pending = 1 THEN {RUNNABLE} ELSE i.status END",
+        f"CASE WHEN i.status = {AWAITING_CHILDREN} AND i.pending = 1 THEN {CLOCK} ELSE i.due_at END",
+    )
+}
       FROM u WHERE u.id = %(root)s::uuid AND u.spawn_no IS NOT NULL AND i.id = u.parent_id AND i.{LIVE}
       RETURNING i.id, i.seq, i.workspace_id, i.status
     ), pl AS (

@@ -1,7 +1,8 @@
 """Heartbeats: which pumps are alive, which of them listen, and who plays a role that only one should.
 
 Invariant owned: a role (the cluster's one lingering pump) is held by whoever beat last; a holder that
-is stopped, killed or cut off loses it by silence alone.
+is stopped, killed or cut off loses it by silence alone. Of many requests for a pump only the latest
+counts, so however many were queued, one goes round.
 """
 
 from __future__ import annotations
@@ -40,8 +41,19 @@ _SUSPECT = compact(f"""
     ON CONFLICT (name) DO UPDATE SET asked_at = {CLOCK}
     WHERE w.beat_at < {CLOCK} - %(silence)s * interval '1 s'
       AND (w.asked_at IS NULL OR w.asked_at < {CLOCK} - %(silence)s * interval '1 s')
-    RETURNING w.name
+    RETURNING extract(epoch FROM w.asked_at)::text
 """)
+
+#: The moment of asking is the ticket of the pump asked for: a later one makes it void.
+_ASK = compact(f"""
+    INSERT INTO holdpoint_worker AS w (name, kind, holder, beat_at, started_at, asked_at, idle)
+    VALUES (%(name)s, %(kind)s, '', 'epoch', {CLOCK}, {CLOCK}, false)
+    ON CONFLICT (name) DO UPDATE SET asked_at = {CLOCK} RETURNING extract(epoch FROM w.asked_at)::text
+""")
+
+_VOID = """
+    SELECT 1 FROM holdpoint_worker w WHERE w.name = %(name)s AND extract(epoch FROM w.asked_at)::text <> %(ticket)s
+"""
 
 _SILENCE = compact(f"""
     SELECT extract(epoch FROM {CLOCK} - greatest(w.beat_at, w.started_at))::float8,
@@ -70,9 +82,21 @@ def leave(db: BaseDatabaseWrapper, name: str, holder: str) -> None:
     fetch(db, _LEAVE, {"name": name, "holder": holder})
 
 
-def suspect(db: BaseDatabaseWrapper, name: str, kind: str, *, silence: float = 3.0) -> bool:
-    """Whether the caller is the one to ask for a pump, because nobody beat and nobody asked lately."""
-    return bool(fetch(db, _SUSPECT, {"name": name, "kind": kind, "silence": silence}))
+def suspect(db: BaseDatabaseWrapper, name: str, kind: str, *, silence: float = 3.0) -> str | None:
+    """A ticket if the caller is the one to ask for a pump, because nobody beat and nobody asked lately."""
+    rows = fetch(db, _SUSPECT, {"name": name, "kind": kind, "silence": silence})
+    return rows[0][0] if rows else None
+
+
+def ask(db: BaseDatabaseWrapper, name: str, kind: str) -> str:
+    """Ask for a pump in any case; its ticket, which makes all earlier ones void."""
+    ticket: str = fetch(db, _ASK, {"name": name, "kind": kind})[0][0]
+    return ticket
+
+
+def is_void(db: BaseDatabaseWrapper, name: str, ticket: str) -> bool:
+    """Whether another pump was asked for after this ticket was given out."""
+    return bool(fetch(db, _VOID, {"name": name, "ticket": ticket}))
 
 
 def silence(db: BaseDatabaseWrapper, name: str) -> tuple[float | None, float | None]:

@@ -22,7 +22,14 @@ from typing import Any, ClassVar, TypeVar, overload
 from workflows import registry
 from workflows.context import Context
 from workflows.durations import parse_timeout
-from workflows.exceptions import InvalidDefinition, InvalidDuration, InvalidOutcome, UnknownStep, WorkflowError
+from workflows.exceptions import (
+    InvalidDefinition,
+    InvalidDuration,
+    InvalidOutcome,
+    UnknownStep,
+    WorkflowError,
+    show,
+)
 from workflows.jsontext import check_text
 from workflows.outcomes import Await, Next, Outcome, Spawn, Stop
 from workflows.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
@@ -36,9 +43,7 @@ _MARK = "__holdpoint_step__"
 def step(method: Method) -> Method: ...
 @overload
 def step(*, atomic: bool = False, step_timeout: object = None) -> Callable[[Method], Method]: ...
-def step(
-    method: Any = None, *, atomic: bool = False, step_timeout: object = None
-) -> Any:
+def step(method: Any = None, *, atomic: bool = False, step_timeout: object = None) -> Any:
     """Make a method a step.
 
     `atomic=True` commits the method's own database writes together with its outcome.
@@ -48,12 +53,8 @@ def step(
 
     def mark(function: Any) -> Any:
         if not callable(function):
-            raise InvalidDefinition(f"@step marks methods, not {function!r}")
-        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            raise InvalidDefinition(
-                f"step {function.__name__!r} is async: steps run in worker processes, one at a time. Write it "
-                "as an ordinary method and call async code through asgiref.sync.async_to_sync."
-            )
+            raise InvalidDefinition(f"@step marks methods, not {show(function)}")
+        _check_method(function, function.__name__)
         setattr(function, _MARK, options)
         return function
 
@@ -96,6 +97,16 @@ def describe_error(error: BaseException) -> str:
     return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()[:100_000]
 
 
+def _check_method(method: object, name: str) -> None:
+    if not callable(method):
+        raise InvalidDefinition(f"{name!r} must be a method, not {show(method)}")
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        raise InvalidDefinition(
+            f"{name!r} is async: steps run in worker processes, one at a time. Write it as an ordinary method "
+            "and call async code through asgiref.sync.async_to_sync."
+        )
+
+
 def _collect_steps(cls: type[Workflow]) -> dict[str, StepOptions]:
     """Name -> options in order of declaration, inherited ones first; an override stays a step."""
     steps: dict[str, StepOptions] = {}
@@ -117,6 +128,8 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
         value = getattr(cls, option)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 32_767:
             raise InvalidDefinition(f"workflow {source}: {option} must be a whole number from 1, not {value!r}")
+    for method in (*steps, "handle"):
+        _check_method(getattr(cls, method), method)
     initial = getattr(cls, "initial", next(iter(steps)))
     if initial not in steps:
         raise InvalidDefinition(f"workflow {source}: initial = {initial!r} is none of its steps ({', '.join(steps)})")
@@ -130,7 +143,7 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
     def accept(outcome: object, place: str) -> Outcome:
         if not isinstance(outcome, Outcome):
             raise InvalidOutcome(
-                f"{place!r} of workflow {name!r} returned {outcome!r:.80}; return Next, Await, Retry, Spawn, "
+                f"{place!r} of workflow {name!r} returned {show(outcome)}; return Next, Await, Retry, Spawn, "
                 "Done or Stop"
             )
         target = outcome.step if isinstance(outcome, Next) else getattr(outcome, "then", None)

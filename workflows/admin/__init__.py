@@ -1,0 +1,12 @@
+"""The engine in Django's admin: read everything, change nothing but through the engine's own calls.
+
+Lives here: registration only. Invariants owned by the package: no page writes an engine table (cancel and
+retry go through `workflows.cancel` and `workflows.retry`); no page issues a statement per row, counts a
+whole table or loads a whole payload into a list; and whatever a stored value holds is shown as text.
+"""
+
+from workflows.admin.instances import InstanceAdmin
+from workflows.admin.workers import WorkerAdmin
+from workflows.admin.workspaces import WorkspaceAdmin
+
+__all__ = ["InstanceAdmin", "WorkerAdmin", "WorkspaceAdmin"]

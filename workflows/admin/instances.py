@@ -1,0 +1,257 @@
+"""Instances in the admin: a list that stays fast, and a page that tells everything about one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, path, re_path, reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from workflows.admin.actions import OperatorActions
+from workflows.admin.history import locate_value, read_history
+from workflows.admin.listing import (
+    CappedPaginator,
+    CreatedFilter,
+    InstanceList,
+    StatusFilter,
+    WorkflowFilter,
+    WorkspaceFilter,
+    search_instances,
+)
+from workflows.admin.markup import (
+    NOTHING,
+    dump_json,
+    show_block,
+    show_due,
+    show_id,
+    show_moment,
+    show_names,
+    show_relative,
+    show_status,
+    show_text,
+)
+from workflows.lifecycle import Status
+from workflows.models import Instance
+
+#: Characters of an instance's own values on its page.
+VALUE = 20_000
+INTERNALS = ("id", "fence", "seq", "inbox", "pending", "runs", "spawns", "spawn_no", "timed_out", "solo")
+
+
+@admin.register(Instance)
+class InstanceAdmin(OperatorActions):
+    """Reads; what it changes, `OperatorActions` does."""
+
+    class Media:
+        css = {"all": ["workflows/admin.css"]}
+
+    # No column is a plain field: those could be sorted by, and a million rows have one good order.
+    list_display = ("short_id", "of_workflow", "of_key", "badge", "at_step", "awaits", "due", "tries", "created")
+    list_filter = (StatusFilter, WorkflowFilter, WorkspaceFilter, CreatedFilter)
+    list_select_related = ("workspace",)
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    paginator = CappedPaginator
+    ordering = ("-id",)
+    search_fields = ("key",)
+    search_help_text = _("A whole id, or the beginning of a key or of a workflow’s name")
+
+    fieldsets = (
+        (
+            None,
+            {
+                "fields": (
+                    "badge",
+                    "of_workflow",
+                    "full_key",
+                    "workspace",
+                    "at_step",
+                    "awaits",
+                    "due",
+                    "tries",
+                    "failure",
+                )
+            },
+        ),
+        (_("Origin"), {"fields": ("of_parent", "starter", "created_exactly", "finished")}),
+        (_("Values"), {"fields": ("input_json", "state_json", "result_json")}),
+        (_("Engine"), {"classes": ("collapse",), "fields": INTERNALS}),
+    )
+    readonly_fields = (
+        *("badge", "of_workflow", "full_key", "workspace", "at_step", "awaits", "due", "tries", "failure"),
+        *("of_parent", "starter", "created_exactly", "finished"),
+        *("input_json", "state_json", "result_json"),
+        *INTERNALS,
+    )
+
+    # --- what is allowed ----------------------------------------------------------------------------
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never: `workflows.start` makes instances."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never, for superusers neither: the page is read through the view permission."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never: retention removes what has ended."""
+        return False
+
+    # --- the list -----------------------------------------------------------------------------------
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[InstanceList]:
+        """The list without the values."""
+        return InstanceList
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """See `search_instances`; never a duplicate, because nothing is joined."""
+        term = search_term.strip()
+        return (search_instances(queryset, term) if term else queryset), False
+
+    @admin.display(description=_("id"))
+    def short_id(self, instance: Instance) -> SafeString:
+        return show_id(instance.pk)
+
+    @admin.display(description=_("workflow"))
+    def of_workflow(self, instance: Instance) -> SafeString:
+        name = show_text(instance.workflow, 40)
+        return format_html('{} <span class="hp-quiet">v{}</span>', name, instance.version)
+
+    @admin.display(description=_("key"))
+    def of_key(self, instance: Instance) -> SafeString:
+        """The key; outside the default workspace with that in front, because keys are unique within one."""
+        slug = instance.workspace.slug
+        key = show_text(instance.key, 40)
+        return key if slug == "default" else format_html('<span class="hp-quiet">{}/</span>{}', slug, key)
+
+    @admin.display(description=_("status"))
+    def badge(self, instance: Instance) -> SafeString:
+        return show_status(instance.status)
+
+    @admin.display(description=_("step"))
+    def at_step(self, instance: Instance) -> SafeString:
+        return show_text(instance.step, 40)
+
+    @admin.display(description=_("awaits"))
+    def awaits(self, instance: Instance) -> SafeString:
+        if instance.status == Status.AWAITING:
+            return show_names(instance.names)
+        if instance.status == Status.AWAITING_CHILDREN:
+            return format_html("{}", _("%(count)d children") % {"count": instance.pending})
+        return NOTHING
+
+    @admin.display(description=_("due"))
+    def due(self, instance: Instance) -> SafeString:
+        return show_due(instance, timezone.now())
+
+    @admin.display(description=_("attempt"))
+    def tries(self, instance: Instance) -> str:
+        """Both counts, because either explains a delay: retries the step asked for, and runs that were lost."""
+        if instance.runs > 1 and not instance.ended:
+            return f"{instance.attempt} (+{instance.runs - 1})"
+        return str(instance.attempt)
+
+    @admin.display(description=_("created"))
+    def created(self, instance: Instance) -> SafeString:
+        return show_relative(instance.created_at, timezone.now())
+
+    # --- the page of one ----------------------------------------------------------------------------
+
+    @admin.display(description=_("key"))
+    def full_key(self, instance: Instance) -> SafeString:
+        return show_text(instance.key, 200)
+
+    @admin.display(description=_("error"))
+    def failure(self, instance: Instance) -> SafeString:
+        return self.show_own(instance, "error", instance.error) if instance.error else NOTHING
+
+    @admin.display(description=_("parent"))
+    def of_parent(self, instance: Instance) -> SafeString:
+        """Its id only: reading the parent would cost a statement, and retention may have removed it."""
+        if instance.parent_id is None:
+            return NOTHING
+        url = reverse("admin:holdpoint_instance_change", args=[instance.parent_id], current_app=self.admin_site.name)
+        return format_html('<a href="{}">{}</a>', url, show_id(instance.parent_id))
+
+    @admin.display(description=_("started by"))
+    def starter(self, instance: Instance) -> SafeString:
+        shown: SafeString = getattr(instance, "shown_starter", NOTHING)  # with the login name, see `read_history`
+        return shown
+
+    @admin.display(description=_("created"))
+    def created_exactly(self, instance: Instance) -> SafeString:
+        return show_moment(instance.created_at)
+
+    @admin.display(description=_("finished"))
+    def finished(self, instance: Instance) -> SafeString:
+        return show_moment(instance.finished_at)
+
+    @admin.display(description=_("input"))
+    def input_json(self, instance: Instance) -> SafeString:
+        return self.show_own(instance, "input", dump_json(instance.input))
+
+    @admin.display(description=_("state"))
+    def state_json(self, instance: Instance) -> SafeString:
+        return self.show_own(instance, "state", dump_json(instance.state))
+
+    @admin.display(description=_("result"))
+    def result_json(self, instance: Instance) -> SafeString:
+        if instance.status != Status.DONE:
+            return NOTHING
+        return self.show_own(instance, "result", dump_json(instance.result))
+
+    def show_own(self, instance: Instance, what: str, text: str) -> SafeString:
+        """A value of the instance itself, with a way to all of it."""
+        return show_block(text, locate_value(instance, what, self.admin_site.name), VALUE)
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        """The page, with the tables below and the buttons that this user may press now."""
+        instance: Instance = context["original"]
+        context.update(read_history(instance, request, self.admin_site.name))
+        context["may_cancel"] = not instance.ended and self.has_cancel_permission(request)
+        context["may_retry"] = (
+            instance.status == Status.FAILED and instance.spawn_no is None and self.has_retry_permission(request)
+        )
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def get_urls(self) -> list[URLPattern]:
+        """The buttons, and values in full."""
+        wrap = self.admin_site.admin_view
+        return [
+            path("<uuid:object_id>/cancel/", wrap(self.cancel_view), name="holdpoint_instance_cancel"),
+            path("<uuid:object_id>/retry/", wrap(self.retry_view), name="holdpoint_instance_retry"),
+            re_path(
+                r"^(?P<object_id>[0-9a-f-]{36})/value/(?P<what>(?:input|state|result|error|(?:signal|event)-\d{1,9}))/$",
+                wrap(self.value_view),
+                name="holdpoint_instance_value",
+            ),
+            *super().get_urls(),
+        ]
+
+    def value_view(self, request: HttpRequest, object_id: str, what: str) -> HttpResponse:
+        """A whole value as plain text, which no browser may take for anything else."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        instance = self.find_instance(request, object_id)
+        table, _dash, number = what.partition("-")
+        if table == "signal":
+            found = list(instance.signals.filter(n=number).values_list("payload", flat=True))
+        elif table == "event":
+            found = list(instance.events.filter(seq=number).values_list("data", flat=True))
+        else:
+            found = [getattr(instance, what)]
+        if not found:
+            raise Http404
+        text = found[0] if what == "error" else dump_json(found[0])
+        headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
+        return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)

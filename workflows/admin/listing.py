@@ -1,0 +1,179 @@
+"""The list of instances at any size: a bounded count, and filters that are cheap to offer.
+
+Invariant owned: the work of a page does not grow with the table as long as its rows are common; a count
+ends at `CappedPaginator.cap`, the choices of a filter come from a bounded number of rows.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.contrib.admin import SimpleListFilter
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from workflows import registry
+from workflows.admin.markup import STATUSES, to_local
+from workflows.lifecycle import LIVE, TERMINAL, Status
+from workflows.models import Instance, Workspace
+
+if TYPE_CHECKING:
+    _Paginator = Paginator[Any]
+else:
+    _Paginator = Paginator
+
+#: Newest rows that are looked at for names of workflows that this process does not have.
+SAMPLE = 1_000
+#: Workspaces that the filter offers; any other can be had by its address (`?workspace=slug`).
+CHOICES = 100
+#: How far the clock of a machine that made ids may be off.
+SKEW = timedelta(days=1)
+
+
+class CappedPaginator(_Paginator):
+    """Counts up to a limit and then stops; nobody turns ten thousand rows' worth of pages."""
+
+    cap = 10_000
+
+    @cached_property
+    def counted(self) -> int:
+        """The number of rows, or one more than the cap."""
+        rows: Any = self.object_list
+        return int(rows.order_by()[: self.cap + 1].count())
+
+    @cached_property
+    def count(self) -> int:
+        """How many rows can be paged through."""
+        return min(self.counted, self.cap)
+
+    @property
+    def capped(self) -> bool:
+        """Whether there are more rows than pages."""
+        return self.counted > self.cap
+
+
+class InstanceList(ChangeList):
+    """Rows without their values, which may be a megabyte each."""
+
+    def get_queryset(self, *args: Any, **kwargs: Any) -> QuerySet[Any]:
+        """The filtered rows of the list."""
+        return super().get_queryset(*args, **kwargs).defer("input", "stored_state", "result", "error")
+
+
+class StatusFilter(SimpleListFilter):
+    """By status, or by whether it has ended."""
+
+    title = _("status")
+    parameter_name = "status"
+    groups = {"live": LIVE, "ended": TERMINAL}
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        words = [(status.value, STATUSES[status][0]) for status in Status if status in STATUSES]
+        return [("live", _("not ended")), ("ended", _("ended")), *words]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if value is None:
+            return queryset
+        try:
+            return queryset.filter(status__in=self.groups[value] if value in self.groups else [Status(value)])
+        except ValueError as error:
+            raise IncorrectLookupParameters(error) from error
+
+
+class WorkflowFilter(SimpleListFilter):
+    """By workflow: the registered ones, and those of the newest rows (another site may have started them)."""
+
+    title = _("workflow")
+    parameter_name = "workflow"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        stored = Instance.objects.order_by("-id").values_list("workflow", flat=True)[:SAMPLE]
+        names = {definition.name for definition in registry.list_definitions()} | set(stored)
+        return [(name, name) for name in sorted(names | chosen(self))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        return queryset if value is None else queryset.filter(workflow=value)
+
+
+class WorkspaceFilter(SimpleListFilter):
+    """By workspace; not offered where there is only one."""
+
+    title = _("workspace")
+    parameter_name = "workspace"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        slugs = set(Workspace.objects.order_by("slug").values_list("slug", flat=True)[:CHOICES])
+        return [(slug, slug) for slug in sorted(slugs | chosen(self))] if len(slugs) > 1 else []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        return queryset if value is None else queryset.filter(workspace__slug=value)
+
+
+class CreatedFilter(SimpleListFilter):
+    """By age, through the primary key: ids begin with the time they were made, `created_at` has no index."""
+
+    title = _("created")
+    parameter_name = "created"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [
+            ("hour", _("in the past hour")),
+            ("today", _("today")),
+            ("week", _("in the past 7 days")),
+            ("month", _("in the past 30 days")),
+            ("older", _("more than 30 days ago")),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value, now = self.value(), timezone.now()
+        if value == "hour":
+            return since(queryset, now - timedelta(hours=1))
+        if value == "today":
+            return since(queryset, to_local(now).replace(hour=0, minute=0, second=0, microsecond=0))
+        if value == "week":
+            return since(queryset, now - timedelta(days=7))
+        if value == "month":
+            return since(queryset, now - timedelta(days=30))
+        if value == "older":
+            moment = now - timedelta(days=30)
+            return queryset.filter(id__lt=first_id(moment + SKEW), created_at__lt=moment)
+        return queryset
+
+
+def search_instances(queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+    """One instance by its whole id; else those whose key or workflow begins with the term."""
+    try:
+        found = queryset.filter(pk=UUID(term))
+    except ValueError:
+        pass
+    else:
+        if found.exists():
+            return found
+    return queryset.filter(Q(key__startswith=term) | Q(workflow__startswith=term))
+
+
+def chosen(filter: SimpleListFilter) -> set[str]:
+    """What the address asks for, so that it stays visible even where it is not among the choices."""
+    value = filter.value()
+    return {value} if value else set()
+
+
+def since(queryset: QuerySet[Any], moment: datetime) -> QuerySet[Any]:
+    """Rows created since a moment; the bound on the id only makes it fast."""
+    return queryset.filter(id__gte=first_id(moment - SKEW), created_at__gte=moment)
+
+
+def first_id(moment: datetime) -> UUID:
+    """The smallest id that could have been made at a moment."""
+    return UUID(int=int(moment.timestamp() * 1000) << 80)

@@ -1,0 +1,174 @@
+"""Pieces of HTML: badges, moments, values. Nothing here queries.
+
+Invariant owned: every text that came from outside leaves through `format_html`, so it is escaped; and
+through `<bdi>`, so that a key full of direction marks cannot reorder what stands beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince, timeuntil
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, pgettext_lazy
+
+from workflows.lifecycle import Event, Status
+from workflows.models import Instance
+
+#: Characters of a value that a page holds; the rest is one link away.
+EXCERPT = 2_000
+#: Characters that stand in a row before a value is folded.
+SUMMARY = 60
+#: A moment that passed this long ago should have been acted on: deadlines fire within two seconds.
+LATE = timedelta(minutes=1)
+
+#: Word and tone of each status. The word carries the meaning; the colour only repeats it.
+STATUSES: Mapping[Status, tuple[Any, str]] = {
+    Status.RUNNABLE: (pgettext_lazy("status", "runnable"), "go"),
+    Status.RUNNING: (pgettext_lazy("status", "running"), "go"),
+    Status.AWAITING: (pgettext_lazy("status", "awaiting"), "wait"),
+    Status.SLEEPING: (pgettext_lazy("status", "sleeping"), "wait"),
+    Status.AWAITING_CHILDREN: (pgettext_lazy("status", "awaiting children"), "wait"),
+    Status.DONE: (pgettext_lazy("status", "done"), "good"),
+    Status.FAILED: (pgettext_lazy("status", "failed"), "bad"),
+    Status.CANCELLED: (pgettext_lazy("status", "cancelled"), "quiet"),
+}
+
+EVENTS: Mapping[Event, Any] = {
+    Event.STARTED: gettext_lazy("started"),
+    Event.SIGNALLED: gettext_lazy("signal received"),
+    Event.TIMED_OUT: gettext_lazy("timed out"),
+    Event.WOKE: gettext_lazy("woke"),
+    Event.RECLAIMED: gettext_lazy("taken from a lost worker"),
+    Event.CHILD_ENDED: gettext_lazy("child ended"),
+    Event.ADVANCED: gettext_lazy("advanced"),
+    Event.PARKED: gettext_lazy("parked"),
+    Event.RETRIED: gettext_lazy("step asked to run again"),
+    Event.DONE: gettext_lazy("done"),
+    Event.FAILED: gettext_lazy("failed"),
+    Event.CANCELLED: gettext_lazy("cancelled"),
+    Event.SPAWNED: gettext_lazy("children started"),
+    Event.RUN_FAILED: gettext_lazy("run ended with an error"),
+    Event.PUT_BACK: gettext_lazy("put back"),
+    Event.REOPENED: gettext_lazy("reopened by retry"),
+}
+
+NOTHING = format_html('<span class="hp-quiet">{}</span>', "–")
+
+
+def show_badge(word: Any, tone: str) -> SafeString:
+    """A word on a tinted ground."""
+    return format_html('<span class="hp-badge hp-{}">{}</span>', tone, word)
+
+
+def show_status(status: Status) -> SafeString:
+    """A status as a badge."""
+    word, tone = STATUSES.get(status, (status.value.replace("_", " "), "quiet"))
+    return show_badge(word, tone)
+
+
+def show_kind(kind: Event) -> str:
+    """What a ledger row tells, in words."""
+    return str(EVENTS.get(kind, kind.value.replace("_", " ")))
+
+
+def show_text(text: str | None, limit: int = SUMMARY) -> SafeString:
+    """A name, key or actor: escaped, isolated, and clipped with the whole of it on hover."""
+    if not text:
+        return NOTHING
+    if len(text) <= limit:
+        return format_html("<bdi>{}</bdi>", text)
+    return format_html('<bdi title="{}">{}…</bdi>', text[:EXCERPT], text[:limit])
+
+
+def show_names(names: list[str] | None, limit: int = 3) -> SafeString:
+    """The first few names, and how many more there are."""
+    if not names:
+        return NOTHING
+    shown = format_html_join(", ", "{}", ((show_text(name, 30),) for name in names[:limit]))
+    return shown if len(names) <= limit else format_html("{} +{}", shown, len(names) - limit)
+
+
+def show_id(id: UUID) -> SafeString:
+    """The random end of an id; its beginning is the time and the same for neighbours."""
+    return format_html('<code title="{}">…{}</code>', id, id.hex[-8:])
+
+
+def to_local(value: datetime) -> datetime:
+    """A moment in the time zone that is active for the user; as it is where the site uses none."""
+    return timezone.localtime(value) if timezone.is_aware(value) else value
+
+
+def show_moment(value: datetime | None) -> SafeString:
+    """A moment to the second."""
+    if value is None:
+        return NOTHING
+    local = to_local(value)
+    return format_html('<time datetime="{}">{}</time>', local.isoformat(), date_format(local, "Y-m-d H:i:s"))
+
+
+def show_relative(value: datetime | None, now: datetime) -> SafeString:
+    """How far away a moment is; the moment itself on hover."""
+    if value is None:
+        return NOTHING
+    if abs(value - now) < timedelta(minutes=1):
+        words = _("in less than a minute") if value > now else _("just now")
+    elif value > now:
+        words = _("in %(time)s") % {"time": timeuntil(value, now, depth=1)}
+    else:
+        words = _("%(time)s ago") % {"time": timesince(value, now, depth=1)}
+    local = to_local(value)
+    title = date_format(local, "Y-m-d H:i:s T")
+    return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), title, words)
+
+
+def show_due(instance: Instance, now: datetime) -> SafeString:
+    """When something happens by itself: a run, the end of a lease, or a deadline."""
+    if instance.due_at is None:
+        return NOTHING if instance.ended else format_html('<span class="hp-quiet">{}</span>', _("no deadline"))
+    if instance.due_at < now - LATE:
+        late = _("%(time)s late") % {"time": timesince(instance.due_at, now, depth=1)}
+        title = date_format(to_local(instance.due_at), "Y-m-d H:i:s T")
+        return format_html('<span title="{}">{}</span>', title, show_badge(late, "bad"))
+    return show_relative(instance.due_at, now)
+
+
+def show_json(text: str | None, whole: str) -> SafeString:
+    """A value's JSON text, or the beginning of it: short in the row, else folded, else behind the link."""
+    if text is None:
+        return NOTHING
+    if len(text) <= SUMMARY:
+        return format_html('<code class="hp-value">{}</code>', text)
+    return format_html(
+        "<details><summary><code>{}…</code></summary>{}</details>", text[:SUMMARY], show_block(text, whole)
+    )
+
+
+def show_block(text: str, whole: str, limit: int = EXCERPT) -> SafeString:
+    """A text in full, or its beginning with a link to all of it."""
+    if len(text) <= limit:
+        return format_html('<pre class="hp-value" tabindex="0">{}</pre>', indent_json(text))
+    link = _("The beginning only: open the whole value")
+    return format_html('<pre class="hp-value" tabindex="0">{}…</pre><a href="{}">{}</a>', text[:limit], whole, link)
+
+
+def dump_json(value: Any) -> str:
+    """A value as people read JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder)
+
+
+def indent_json(text: str) -> str:
+    """The same JSON, indented; or the text as it is where it is no JSON that Python reads."""
+    try:
+        return dump_json(json.loads(text))
+    except (ValueError, RecursionError):
+        return text

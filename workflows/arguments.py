@@ -1,0 +1,75 @@
+"""Reading what callers pass: targets, actors, moments, signals.
+
+Invariant owned: what leaves here can be stored; a bad argument has raised, and nothing has been written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+
+from workflows.conf import conf
+from workflows.exceptions import InvalidCall, InvalidTarget, show
+from workflows.jsontext import check_text, dump_value
+from workflows.models import Instance
+from workflows.scope import current_workspace
+from workflows.store import Address
+
+
+def read_address(target: Any, workspace: str | None) -> Address:
+    """By id for an Instance or UUID, by key for a str; within one workspace."""
+    if isinstance(target, Instance):
+        # The row itself says where it lives, unless the caller insists on a workspace.
+        scope = target.workspace_id if workspace is None else current_workspace(workspace)
+        return Address("id", target.pk, scope)
+    if isinstance(target, UUID):
+        return Address("id", target, current_workspace(workspace))
+    if isinstance(target, str):
+        return Address("key", check_text(target, "a correlation key"), current_workspace(workspace))
+    raise InvalidTarget(target)
+
+
+def read_signal(name: str, payload: Any, dedup_key: str | None) -> str:
+    """The payload as JSON text, when the whole signal is in order."""
+    check_text(name, "a signal's name")
+    if dedup_key is not None:
+        check_text(dedup_key, "a dedup key")
+    return dump_value(payload, f"the payload of signal {name!r}", conf.max_body)
+
+
+def read_line(row: Any, position: int) -> tuple[Any, str, Any, str | None]:
+    """One line of `signal_many`, its optional parts filled in."""
+    if isinstance(row, str | bytes) or not isinstance(row, Sequence) or not 2 <= len(row) <= 4:
+        raise InvalidCall(f"line {position} is not (target, name[, payload[, dedup_key]]): {show(row)}")
+    target, name, payload, dedup_key = (*row, None, None)[:4]
+    return target, name, payload, dedup_key
+
+
+def read_actor(actor: object) -> str:
+    """A text, or a user as `user:<primary key>`: a name may change, its account stays."""
+    if isinstance(actor, str):
+        return check_text(actor, "actor", limit=255, blank=True)
+    if actor is None:
+        return ""
+    pk = getattr(actor, "pk", None)
+    if pk is None:
+        raise InvalidCall(f"actor must be text or a saved user, not {show(actor)}")
+    return f"user:{pk}"
+
+
+def read_moment(run_at: object) -> datetime | None:
+    """A moment with a time zone, or None."""
+    if run_at is None:
+        return None
+    if not isinstance(run_at, datetime):
+        raise InvalidCall(f"run_at must be a datetime, not {type(run_at).__name__} ({show(run_at)})")
+    if timezone.is_naive(run_at):
+        if settings.USE_TZ:
+            raise InvalidCall("run_at has no time zone; use django.utils.timezone.now() or make_aware()")
+        return timezone.make_aware(run_at)
+    return run_at

@@ -1,0 +1,97 @@
+"""Delivering many signals: grouping lines, finding key holders, batches in lock order, one answer per line.
+
+Invariant owned: whatever way its line is addressed, a signal of a bulk call meets the same promises as one
+delivered alone, and the lines of one instance arrive in the caller's order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows import store
+from workflows.store import Address, Delivered, Line
+
+#: Rows per statement of the bulk calls: beyond a few hundred nothing is gained, and locks are held longer.
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of a signal. `refused` is "no_target" in a bulk call where a single one would raise."""
+
+    id: str | None
+    duplicate: bool = False
+    woke: bool = False
+    refused: str | None = None
+
+
+def group_by_workspace(
+    db: BaseDatabaseWrapper, lines: list[tuple[int, Address, Line]]
+) -> dict[str | int, list[tuple[int, Address, Line]]]:
+    """The lines of each workspace, in order; one that is named both by slug and by id comes once."""
+    scopes = {to.workspace for _, to, _ in lines}
+    ids = store.resolve_workspaces(db, scopes) if len(scopes) > 1 else {}
+    grouped: dict[str | int, list[tuple[int, Address, Line]]] = {}
+    for line in lines:
+        scope = line[1].workspace
+        grouped.setdefault(ids.get(scope, scope), []).append(line)
+    return grouped
+
+
+def deliver_lines(
+    db: BaseDatabaseWrapper,
+    lines: list[tuple[int, Address, Line]],
+    scope: str | int,
+    source: str,
+    answers: list[Delivery],
+) -> None:
+    sendable = [(position, line) for position, to, line in lines if to.by == "id"]
+    keyed = {position: line for position, to, line in lines if to.by == "key"}
+    held = _find_held(db, keyed, scope)
+    sendable += held.items()
+    _send(db, sendable, scope, source, answers)
+    # A holder may have ended between being looked up and being locked: its lines are refused, or are
+    # duplicates of what only it had. Whoever holds the key by now gets them, once.
+    unsure = {at: line for at, line in keyed.items() if answers[at].refused or answers[at].duplicate}
+    if at_risk := {at: line for at, line in unsure.items() if at in held}:
+        now = _find_held(db, at_risk, scope)
+        for at in at_risk:
+            if at not in now:
+                answers[at] = Delivery(None, refused="no_target")
+        _send(db, [(at, line) for at, line in now.items() if line.id != held[at].id], scope, source, answers)
+
+
+def tell_delivery(delivered: Delivered) -> Delivery:
+    """What the caller is told."""
+    return Delivery(f"{delivered.instance}:{delivered.n}", delivered.duplicate, delivered.woke)
+
+
+def _find_held(db: BaseDatabaseWrapper, keyed: dict[int, Line], scope: str | int) -> dict[int, Line]:
+    """The lines addressed by key, with the live holder's id in place of the key."""
+    if not keyed:
+        return {}
+    holders = store.find_holders(db, sorted({line.id for line in keyed.values()}), scope)
+    return {at: replace(line, id=holders[line.id]) for at, line in keyed.items() if line.id in holders}
+
+
+def _send(
+    db: BaseDatabaseWrapper,
+    sendable: list[tuple[int, Line]],
+    scope: str | int,
+    source: str,
+    answers: list[Delivery],
+) -> None:
+    # Locks in id order, across the statements too where one transaction holds them all.
+    sendable.sort(key=lambda one: (one[1].id, one[0]))
+    for begin in range(0, len(sendable), BATCH):
+        batch = sendable[begin : begin + BATCH]
+        told = _deliver_batch(db, [line for _, line in batch], scope, source)
+        for (position, _), delivered in zip(batch, told, strict=True):
+            if delivered is not None:
+                answers[position] = tell_delivery(delivered)
+
+
+def _deliver_batch(db: BaseDatabaseWrapper, lines: list[Line], scope: str | int, source: str) -> list[Delivered | None]:
+    return store.retrying(db, lambda: store.deliver_many(db, lines, workspace=scope, source=source))
