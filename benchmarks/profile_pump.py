@@ -142,9 +142,7 @@ def drain() -> float:
     def is_done() -> bool:
         nonlocal left
         # Asked between batches: one look into a partial index that holds only what is runnable.
-        left = observer.read(
-            "SELECT count(*) FROM (SELECT FROM holdpoint_instance WHERE status = 1 LIMIT 1) s"
-        )
+        left = observer.read("SELECT count(*) FROM (SELECT FROM holdpoint_instance WHERE status = 1 LIMIT 1) s")
         return not left
 
     pump = Pump(should_stop=is_done)

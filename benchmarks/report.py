@@ -53,8 +53,7 @@ def render_table(rows: Sequence[Row]) -> str:
     ]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEAD))]
     lines = [
-        "| " + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) + " |"
-        for line in cells
+        "| " + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) + " |" for line in cells
     ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)

@@ -35,6 +35,8 @@ class Row:
     others: tuple[float, ...] = ()
     bars: tuple[Bar, ...] = ()
     note: str = ""
+    #: The measure ended with an error, which `note` tells.
+    broken: bool = False
 
     @property
     def result(self) -> float | None:
@@ -48,14 +50,14 @@ class Row:
     @property
     def verdict(self) -> str:
         """Say met or missed; "open" where a bar's figure is missing, nothing where there is no bar."""
+        if self.broken:
+            return "broke off"
         if not self.bars:
             return ""
         values = {"result": self.results, "ratio": self.ratios}
         if not all(values[bar.of] for bar in self.bars):
             return "open"
-        return (
-            "met" if all(bar.is_met_by(statistics.median(values[bar.of])) for bar in self.bars) else "missed"
-        )
+        return "met" if all(bar.is_met_by(statistics.median(values[bar.of])) for bar in self.bars) else "missed"
 
     def as_json(self) -> dict[str, Any]:
         """Return the row with what follows from it, for results.json."""

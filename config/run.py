@@ -49,16 +49,11 @@ class Site:
         return Child(name, python("manage.py", *arguments), self.environment)
 
     def list_servers(self) -> list[Child]:
-        granian = ["granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(self.port)]
-        granian += ["--workers", "2", "--blocking-threads", "8", "--no-ws", "--log-level", "error"]
-        granian += [
-            "--respawn-failed-workers",
-            "--respawn-interval",
-            "0.5",
-            "--workers-kill-timeout",
-            "5",
-            "config.wsgi:application",
-        ]
+        granian = ["granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(self.port), "--no-ws"]
+        # More threads than cores, because a long poll holds one for up to half a minute.
+        granian += ["--workers", "2", "--blocking-threads", "8", "--log-level", "error"]
+        granian += ["--respawn-failed-workers", "--respawn-interval", "0.5", "--workers-kill-timeout", "3"]
+        granian += ["config.wsgi:application"]
         return [
             Child("web", python("-m", "config.child", *granian), self.environment),
             Child("queue", python("-m", "config.child", "django", "qcluster"), self.django_environment),
@@ -119,9 +114,7 @@ def refuse_taken_port(port: int) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            sys.exit(
-                f"Port {port} cannot be used ({error.strerror}). Choose another one: PORT={port + 1} make run"
-            )
+            sys.exit(f"Port {port} cannot be used ({error.strerror}). Choose another one: PORT={port + 1} make run")
 
 
 def main() -> int:
@@ -140,10 +133,7 @@ def main() -> int:
         for command in (("migrate", "--verbosity", "0"), ("demo",)):
             if supervisor.stopping:
                 break
-            if (
-                not supervisor.run_once(site.describe_command(command[0], *command))
-                and not supervisor.stopping
-            ):
+            if not supervisor.run_once(site.describe_command(command[0], *command)) and not supervisor.stopping:
                 say("run", f"`manage.py {command[0]}` failed; see above")
                 return 1
         if not supervisor.stopping:

@@ -122,9 +122,7 @@ class Supervisor:
             returncode = child.process.returncode
             child.kill_group()  # its workers, if it was killed over their heads
             child.process = None
-            child.pause = (
-                0.5 if now - child.started > CALM_SECONDS else min(LONGEST_PAUSE, 2 * child.pause or 0.5)
-            )
+            child.pause = 0.5 if now - child.started > CALM_SECONDS else min(LONGEST_PAUSE, 2 * child.pause or 0.5)
             child.due = now + child.pause
             how = signal.Signals(-returncode).name if returncode < 0 else f"exit code {returncode}"
             say("run", f"{child.name} ended ({how}); starting it again in {child.pause:g} s")

@@ -1,6 +1,6 @@
 """Two workflows in the step style: one that waits for a payment, one that paces itself.
 
-workflows.start("Ship", {"order": 7}, key="order-7")
+workflows.start("demo.ship", {"order": 7}, key="order-7")
 workflows.signal("order-7", "payment_confirmed", {"amount": 120})
 """
 
@@ -9,8 +9,10 @@ from typing import Any
 from workflows import Await, Done, Next, Stop, Workflow, step
 
 
-class Ship(Workflow):
+class ShipOrder(Workflow):
     """Ship an order when it is paid, and give up after a day."""
+
+    name = "demo.ship"
 
     @step
     def ask(self, ctx: Any) -> Await:
@@ -23,12 +25,14 @@ class Ship(Workflow):
         return Done({"paid": ctx.awaited[0].payload})
 
 
-class Reminder(Workflow):
+class RemindUntilDone(Workflow):
     """Remind a person until they say that it is done, at most so many times.
 
     Every reminder is a step of its own, so a crash between two of them repeats none that was sent
     and committed. A `done` that arrives early is kept until the wait looks for it.
     """
+
+    name = "demo.remind"
 
     @step
     def remind(self, ctx: Any) -> Await:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections, transaction
 
 import workflows
 from workflows import Await, Child, Done, Next, Retry, Spawn, StepTimedOut, Stop, Workflow, engine, step, store
@@ -75,6 +75,45 @@ class Counted(Workflow):
     def handle(self, error, ctx):
         Counted.handled.append(error)
         return Stop("handled")
+
+
+# --- the one guarantee ------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_outcome_is_committed_before_anything_proceeds(rival: Any) -> None:
+    class AttemptCommitFirst(Workflow):
+        @step
+        def a(self, ctx):
+            return Next("b", {"from": "a"})
+
+        @step
+        def b(self, ctx):
+            row = "SELECT step, state, seq FROM holdpoint_instance WHERE id = %(id)s"
+            return Done(store.fetch(rival, row, {"id": ctx.id})[0])
+
+    instance = workflows.start(AttemptCommitFirst)
+    drain()
+    assert_done(instance, ["b", '{"from": "a"}', 2])
+
+
+def test_a_crash_before_the_commit_runs_the_whole_step_again() -> None:
+    ran = []
+
+    class AttemptTwice(Workflow):
+        @step
+        def a(self, ctx):
+            ran.append((ctx.attempt, dict(ctx.state)))
+            ctx.state["changed"] = True
+            return Done()
+
+    instance = workflows.start(AttemptTwice)
+    [claim] = store.claim(db(), 1, lease=0.0)
+    assert engine.run(claim, host()) is not None  # and now the worker dies, before it commits
+    store.reclaim(db())
+    drain()
+    assert_done(instance)
+    assert ran == [(0, {}), (0, {})]
 
 
 # --- claims -------------------------------------------------------------------------------------
@@ -466,6 +505,44 @@ def test_a_parent_is_counted_down_when_its_childs_worker_keeps_dying() -> None:
     assert_done(parent, [["failed", True]])
 
 
+def raise_counters(instance: Instance, **values: int) -> None:
+    assigned = ", ".join(f"{name} = {value}" for name, value in values.items())
+    store.fetch(db(), f"UPDATE holdpoint_instance SET {assigned} WHERE id = %(id)s RETURNING 1", {"id": instance.pk})
+
+
+@pytest.mark.parametrize("delay", [None, 0, "1h"])
+def test_the_attempt_stops_counting_where_its_column_ends_and_the_retries_go_on(delay: Any) -> None:
+    class AttemptEndless(Workflow):
+        @step
+        def a(self, ctx):
+            return Done() if ctx.state.get("again") else Retry({"again": True}, delay=delay)
+
+    instance = workflows.start(AttemptEndless)
+    raise_counters(instance, attempt=32_767)
+    drain()
+    if delay != 0:
+        instance.refresh_from_db()
+        assert (instance.status, instance.attempt) == (Status.SLEEPING, 32_767)
+        make_sleepers_due(db())
+        drain()
+    assert_done(instance)
+
+
+def test_as_many_dead_runs_as_the_column_holds_fail_one_instance_and_stop_no_other() -> None:
+    class AttemptMost(Workflow):
+        max_attempts = 32_767
+
+        @step
+        def a(self, ctx):
+            return Done()
+
+    instance, other = workflows.start(AttemptMost), workflows.start(Counted)
+    raise_counters(instance, runs=32_767)
+    drain()
+    assert_failed(instance, "max_attempts=32767")
+    assert_done(other)
+
+
 # --- alone ------------------------------------------------------------------------------------------
 
 
@@ -645,17 +722,18 @@ def lock_row(rival: Any, id: Any) -> None:
     store.fetch(rival, "SELECT 1 FROM holdpoint_instance WHERE id = %(id)s::uuid FOR UPDATE", {"id": id})
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_deadlock_in_the_engines_own_transaction_is_retried_without_spending_an_attempt(rival: Any) -> None:
+@pytest.fixture
+def crossed(rival: Any) -> Iterator[list[Any]]:
+    """Outcomes of two instances whose rows a rival locks in the order that the engine never uses."""
     first, second = sorted(workflows.start(Patient).pk for _ in range(2))
     claims = store.claim(db(), 2)
     [(pid,)] = store.fetch(db(), "SELECT pg_backend_pid()", {})
     with db().cursor() as cursor:
         cursor.execute("SET deadlock_timeout = '50ms'")
     outcomes = [engine.run(one, host()) for one in claims]
+    ready = threading.Event()
 
     def cross() -> None:
-        """Lock the rows in the order that the engine never uses."""
         with rival.cursor() as cursor:
             cursor.execute("SET deadlock_timeout = '60s'")
             cursor.execute("BEGIN")
@@ -666,17 +744,26 @@ def test_a_deadlock_in_the_engines_own_transaction_is_retried_without_spending_a
         with rival.cursor() as cursor:
             cursor.execute("COMMIT")
 
-    ready = threading.Event()
     thread = threading.Thread(target=cross)
     rival.inc_thread_sharing()
     thread.start()
     assert ready.wait(10)
-    try:
-        assert engine.settle(db(), outcomes) == {str(first), str(second)}
-    finally:
-        thread.join(20)
-        rival.dec_thread_sharing()
-        db().close()
-    for id in (first, second):
-        row = assert_awaiting(id, "go")
-        assert (row.fence, row.runs) == (1, 0)
+    yield outcomes
+    thread.join(20)
+    rival.dec_thread_sharing()
+    db().close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_deadlock_in_the_engines_own_transaction_is_retried_without_spending_an_attempt(crossed: list[Any]) -> None:
+    assert len(engine.settle(db(), crossed)) == 2
+    for instance in Instance.objects.all():
+        assert_awaiting(instance, "go")
+        assert (instance.fence, instance.runs) == (1, 0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_deadlock_in_a_callers_transaction_surfaces(crossed: list[Any]) -> None:
+    with pytest.raises(OperationalError, match="deadlock"), transaction.atomic():
+        engine.settle(db(), crossed)
+    assert {one.status for one in Instance.objects.all()} == {Status.RUNNING}

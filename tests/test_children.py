@@ -111,14 +111,15 @@ def test_children_are_ordinary_instances_with_a_parent_in_its_workspace() -> Non
 
 
 def test_many_children_are_spawned_and_counted() -> None:
-    parent = boss(*({"n": n} for n in range(1_500)))
-    assert len(assert_done(parent).result) == 1_500
+    parent = boss(*({"n": n} for n in range(600)))
+    assert len(assert_done(parent).result) == 600
 
 
 def test_zero_children_continue_at_once() -> None:
     parent = workflows.start(Boss, {"children": []})
-    assert drain() == {"next": 1, "done": 1}
+    assert sum(drain().values()) == 2
     assert_done(parent, [])
+    assert not Instance.objects.filter(parent=parent).exists()
 
 
 def test_a_child_without_an_input_has_an_empty_one() -> None:
@@ -435,12 +436,30 @@ def test_a_parent_may_spawn_again_and_again() -> None:
             done = [c.result for c in ctx.children]
             if done == [19]:
                 return Done(done)
-            return Spawn([Child(Worker, {"n": ctx.state.get("n", 0)})], then="a", state={"n": ctx.state.get("n", 0) + 1})
+            return Spawn(
+                [Child(Worker, {"n": ctx.state.get("n", 0)})], then="a", state={"n": ctx.state.get("n", 0) + 1}
+            )
 
     parent = workflows.start(ChildRounds)
     drain()
     assert_done(parent, [19])
     assert parent.children.count() == 20
+
+
+def test_a_parent_may_spawn_more_often_than_a_small_number_holds() -> None:
+    class ChildYears(Workflow):
+        @step
+        def a(self, ctx):
+            return Spawn([Child(Worker, {"n": 1})], then="b")
+
+        @step
+        def b(self, ctx):
+            return Done([c.result for c in ctx.children])
+
+    parent = workflows.start(ChildYears)
+    store.fetch(connections["default"], "UPDATE holdpoint_instance SET spawns = 32767 RETURNING 1", {})
+    drain()
+    assert_done(parent, [1])
 
 
 # --- taken keys ---------------------------------------------------------------------------------------

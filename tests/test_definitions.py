@@ -17,13 +17,14 @@ from workflows import (
     Next,
     UnknownWorkflow,
     Workflow,
+    engine,
     registry,
     step,
     store,
 )
 from workflows.lifecycle import Status
 from workflows.models import Instance
-from workflows.testing import advance, assert_awaiting, assert_done, drain
+from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
 pytestmark = pytest.mark.django_db
 
@@ -263,7 +264,7 @@ def test_every_run_gets_an_object_of_its_own() -> None:
 
 
 def test_async_steps_are_refused_with_a_hint() -> None:
-    with pytest.raises(InvalidDefinition, match=r"step 'a' is async: .*async_to_sync"):
+    with pytest.raises(InvalidDefinition, match=r"'a' is async: .*async_to_sync"):
 
         class DefinitionAsync(Workflow):
             @step
@@ -385,6 +386,50 @@ def test_mixins_that_are_no_workflows_may_bring_steps() -> None:
     instance = workflows.start(DefinitionWithMixin)
     drain()
     assert_done(instance, "brought")
+
+
+@pytest.mark.parametrize("name", ["handle", "definition", "name", "version", "max_attempts", "step_timeout", "initial"])
+def test_a_step_cannot_take_a_name_that_means_something_else(name: str) -> None:
+    with pytest.raises(InvalidDefinition):
+        define("DefinitionReserved", **{name: step(lambda self, ctx: Done())})
+
+
+def test_a_class_that_cannot_be_made_fails_its_instances_with_the_reason() -> None:
+    instance = workflows.start(define("DefinitionUnmakeable", __init__=lambda self, argument: None))
+    drain()
+    assert_failed(instance, "argument")
+
+
+def test_a_steps_own_limit_counts_before_its_workflows_and_that_before_the_setting() -> None:
+    class DefinitionLimits(Workflow):
+        step_timeout = 30
+
+        @step(step_timeout=5)
+        def a(self, ctx):
+            return Done()
+
+        @step
+        def b(self, ctx):
+            return Done()
+
+    class DefinitionUnlimited(Workflow):
+        initial = "c"
+
+        @step
+        def c(self, ctx):
+            return Done()
+
+    first = workflows.start(DefinitionLimits)
+    workflows.start(DefinitionUnlimited)
+    limits = {one.workflow: engine.limit_of(one, 50.0) for one in store.claim(connections["default"], 10)}
+    assert limits == {"DefinitionLimits": 5.0, "DefinitionUnlimited": 50.0}
+    store.fetch(
+        connections["default"],
+        "UPDATE holdpoint_instance SET step = 'b', status = 1, due_at = holdpoint_now() WHERE id = %(id)s RETURNING 1",
+        {"id": first.pk},
+    )
+    [again] = store.claim(connections["default"], 1)
+    assert engine.limit_of(again, 50.0) == 30.0
 
 
 # --- unknown definitions in a worker --------------------------------------------------------------------

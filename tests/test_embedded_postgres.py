@@ -78,9 +78,7 @@ def test_a_second_start_joins_the_running_server_and_leaves_it_alone(folder: Pat
     first.stop()
 
 
-@pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="only Linux signals the children of a killed process"
-)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux signals the children of a killed process")
 def test_a_server_does_not_outlive_a_killed_owner(folder: Path) -> None:
     owner, pid = start_in_another_process(folder)
     end(owner)

@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 import pytest
+from django.db import connection
 
 import workflows
 from workflows import (
@@ -412,7 +413,14 @@ def test_a_return_value_that_cannot_even_be_printed_fails_the_instance() -> None
 
 
 @pytest.mark.parametrize(
-    "raised", [RecursionError("deep"), MemoryError("big"), AssertionError("no"), StopIteration(1), ExceptionGroup("g", [ValueError("x")])]
+    "raised",
+    [
+        RecursionError("deep"),
+        MemoryError("big"),
+        AssertionError("no"),
+        StopIteration(1),
+        ExceptionGroup("g", [ValueError("x")]),
+    ],
 )
 def test_every_exception_goes_the_same_way(raised: Exception) -> None:
     class ErrorEvery(Workflow):
@@ -484,6 +492,18 @@ def test_a_keyboard_interrupt_is_the_workers_and_passes_through() -> None:
         drain()
 
 
+def test_a_database_error_in_a_plain_step_is_an_error_like_any_other() -> None:
+    class ErrorDatabase(Workflow):
+        @step
+        def a(self, ctx):
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1 / 0")
+
+    instance = run(ErrorDatabase)
+    assert_failed(instance, "division by zero")
+    assert workflows.start(Waiting).pk
+
+
 # --- one bad instance among good ones -------------------------------------------------------------------
 
 
@@ -509,9 +529,7 @@ def test_the_error_tree_in_the_docstring_is_the_real_one() -> None:
         for name, value in vars(exceptions).items()
         if inspect.isclass(value) and issubclass(value, BaseException)
     }
-    drawn = {
-        line.strip("│├└─ ").split()[0]: line for line in exceptions.__doc__.splitlines() if "─ " in line
-    }
+    drawn = {line.strip("│├└─ ").split()[0]: line for line in exceptions.__doc__.splitlines() if "─ " in line}
     assert set(drawn) == {name for name, value in classes.items() if issubclass(value, exceptions.WorkflowError)} - {
         "WorkflowError"
     }

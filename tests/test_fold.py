@@ -58,7 +58,7 @@ def fold(events: Iterable[LedgerEvent]) -> Folded:
         if kind == "timed_out":
             folded.timed_out = True
         if kind == "spawned":
-            folded.pending = event.data
+            folded.pending = event.data["children"] if isinstance(event.data, dict) else event.data or 0
         if kind in ("failed", "cancelled"):
             folded.error = event.data or ""
         if kind == "reopened":

@@ -7,7 +7,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 import workflows
-from workflows import Await, Child, Done, Next, NotRetryable, NoTarget, Retry, Spawn, Stop, Workflow, step
+from workflows import Await, Child, Done, Next, NoTarget, NotRetryable, Retry, Spawn, Stop, Workflow, step
 from workflows.exceptions import NotCancellable
 from workflows.lifecycle import CODES, EDGES, EVENT_CODES, FIRST_TERMINAL, INITIAL, LIVE, TERMINAL, Event, Status
 from workflows.models import Instance, Workspace
@@ -456,6 +456,38 @@ def test_retry_refuses_what_has_not_failed(how: str) -> None:
         assert_awaiting(instance)
     with pytest.raises(NotRetryable, match=how):
         workflows.retry(instance)
+
+
+def test_retry_finds_the_children_that_have_ended_again() -> None:
+    class LifecycleOnce(Workflow):
+        @step
+        def a(self, ctx):
+            return Done(7)
+
+    class LifecycleFamily(Workflow):
+        @step
+        def a(self, ctx):
+            return Spawn([Child(LifecycleOnce)], then="b")
+
+        @step
+        def b(self, ctx):
+            return Stop(f"children: {[one.result for one in ctx.children]}")
+
+    parent = workflows.start(LifecycleFamily)
+    drain()
+    workflows.retry(parent)
+    drain()
+    assert_failed(parent, "children: [7]")
+    assert parent.children.count() == 1
+
+
+def test_a_cancellation_that_is_rolled_back_never_happened() -> None:
+    instance = workflows.start(Parked, key="k")
+    drain()
+    with transaction.atomic():
+        workflows.cancel("k")
+        transaction.set_rollback(True)
+    assert_awaiting(instance, "go")
 
 
 def test_retry_may_be_repeated_after_each_failure(failed: Instance) -> None:

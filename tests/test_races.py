@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 
 import workflows
 from tests.two_connections import (
@@ -78,7 +78,6 @@ class Puppet(Workflow):
             "park": lambda: Await("go", then="tell", timeout="1h"),
             "park-overdue": lambda: Await("go", then="tell", timeout=0.000_001),
             "retry": lambda: Retry(delay=0),
-            "sleep": lambda: Retry(delay="1h"),
             "nap": lambda: Retry(delay=0.000_001),
             "next": lambda: Next("tell", consume="go"),
             "done": lambda: Done("done"),
@@ -729,6 +728,85 @@ def test_random_bulk_deliveries_over_the_same_instances_never_deadlock_and_every
         assert instance.inbox == len(numbers)
         assert instance.seq == max(numbers, default=instance.seq)
         assert LedgerEvent.objects.filter(instance=instance, kind="signalled").count() == len(numbers)
+
+
+@pytest.mark.parametrize("on_duplicate", ["return", "raise"])
+def test_a_start_many_that_lost_a_deadlock_over_its_keys_is_repeated(on_duplicate):
+    with transaction.atomic():
+        let_the_other_lose()
+        held = workflows.start(Leaf, key="b")
+        other = Other(lambda: workflows.start_many(Leaf, [{}, {}], keys=["a", "b"], on_duplicate=on_duplicate))
+        other.wait_until_blocked()
+        also = workflows.start(Leaf, key="a")  # it waits for "b" and holds "a"
+    answer = other.join()
+    assert answer == ([also, held] if on_duplicate == "return" else Refused(DuplicateKey))
+    assert Instance.objects.count() == 2
+
+
+def test_a_bulk_delivery_that_lost_a_deadlock_is_repeated():
+    low, high = sorted((parked_as(key) for key in ("k1", "k2")), key=lambda one: one.id)
+    with transaction.atomic():
+        let_the_other_lose()
+        workflows.signal(high, "go", "caller")  # against the order in which everybody locks
+        bulk = Other(lambda: workflows.signal_many([(high, "go", "bulk"), (low, "go", "bulk")]))
+        bulk.wait_until_blocked()
+        workflows.signal(low, "go", "caller")
+    assert [answer.refused for answer in bulk.join()] == [None, None]
+    for instance in (low, high):
+        assert [signal.payload for signal in instance.signals.all()] == ["caller", "bulk"]
+        assert fresh(instance).inbox == 2
+
+
+def test_a_batch_of_outcomes_that_lost_a_deadlock_is_repeated_without_spending_an_attempt():
+    low, high = workflows.start_many(Puppet, [{"do": "next"}] * 2)
+    outcomes = [play(claim) for claim in take(2)]
+    with transaction.atomic():
+        let_the_other_lose()
+        workflows.signal(high, "go")
+        worker = Other(lambda: settle(*outcomes))
+        worker.wait_until_blocked()
+        workflows.signal(low, "go")
+    assert worker.join() is True
+    assert [(fresh(one).step, fresh(one).runs, fresh(one).attempt) for one in (low, high)] == [("tell", 0, 0)] * 2
+
+
+def test_a_cancel_that_lost_a_deadlock_is_repeated():
+    mother, one, two, _ = family()
+    with transaction.atomic():
+        let_the_other_lose()
+        workflows.signal(two, "go")
+        canceller = Other(lambda: workflows.cancel(mother))
+        canceller.wait_until_blocked()
+        workflows.signal(one, "go")
+    assert canceller.join().status == "cancelled"
+    assert {fresh(i).status for i in (mother, one, two)} == {"cancelled"}
+
+
+def let_the_other_lose() -> None:
+    """Of two that wait for each other the one whose patience ends first is the victim."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+        if not cursor.fetchone()[0]:
+            pytest.skip("choosing a deadlock's victim needs a superuser of PostgreSQL")
+        cursor.execute("SET LOCAL deadlock_timeout = '60s'")
+
+
+def test_in_a_callers_transaction_a_lost_deadlock_surfaces_there_and_nothing_of_it_stays():
+    low, high = sorted((parked_as(key) for key in ("k1", "k2")), key=lambda one: one.id)
+
+    def against_the_order() -> None:
+        with transaction.atomic():
+            workflows.signal(high, "go")
+            workflows.signal(low, "go")
+
+    with transaction.atomic():
+        let_the_other_lose()
+        workflows.signal(low, "go", "winner")
+        caller = Other(against_the_order)
+        caller.wait_until_blocked()
+        workflows.signal(high, "go", "winner")
+    assert caller.join() == Refused(OperationalError)
+    assert [signal.payload for one in (low, high) for signal in one.signals.all()] == ["winner"] * 2
 
 
 def test_many_children_ended_by_two_workers_wake_their_parent_exactly_once():

@@ -41,9 +41,7 @@ class Site:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def find_main(self, command: str) -> psutil.Process:
-        (main,) = (
-            child for child in psutil.Process(self.process.pid).children() if command in child.cmdline()
-        )
+        (main,) = (child for child in psutil.Process(self.process.pid).children() if command in child.cmdline())
         return main
 
 
@@ -91,9 +89,7 @@ def test_a_stop_ends_every_process(site: Site, signum: signal.Signals) -> None:
     assert list_survivors(tree) == []
 
 
-@pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="only Linux signals the children of a killed process"
-)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux signals the children of a killed process")
 def test_a_killed_supervisor_leaves_nothing_behind(site: Site) -> None:
     tree = site.list_tree()
     site.process.kill()

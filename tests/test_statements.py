@@ -164,7 +164,9 @@ class Various(Workflow):
         return Done()
 
 
-@pytest.mark.parametrize("kinds", [*([one] for one in OUTCOMES), list(OUTCOMES) * 20], ids=lambda kinds: "+".join(kinds)[:9])
+@pytest.mark.parametrize(
+    "kinds", [*([one] for one in OUTCOMES), list(OUTCOMES) * 20], ids=lambda kinds: "+".join(kinds)[:9]
+)
 def test_a_batch_of_outcomes_is_committed_with_one_statement_and_run_with_none(kinds: list[str]) -> None:
     instances = workflows.start_many(Various, kinds)
     drain()
@@ -277,7 +279,9 @@ def test_every_statement_reads_the_time_through_the_two_functions_that_tests_can
     workspace()
     for name, prepare in CALLS.items():
         for sql, _ in listen(prepare()):
-            raw = re.search(r"(statement|clock|transaction)_timestamp\(|\bnow\(\)|current_timestamp", sql, re.IGNORECASE)
+            raw = re.search(
+                r"(statement|clock|transaction)_timestamp\(|\bnow\(\)|current_timestamp", sql, re.IGNORECASE
+            )
             assert raw is None, f"{name}: {sql}"
 
 
@@ -366,8 +370,9 @@ CALLS: dict[str, Callable[[], Callable[[], object]]] = {
     "start": lambda: lambda: workflows.start_many(Parked, [{}] * 3, keys=["new", None, "own5"], on_duplicate="return"),
     "deliver": lambda: prepare_target(3, lambda one: workflows.signal(one, "go", 1)),
     "deliver by key": lambda: lambda: workflows.signal("own4", "go", 1),
-    "deliver again": lambda: lambda: workflows.signal("own6", "go", 1, dedup_key="d")
-    and workflows.signal("own6", "go", 1, dedup_key="d"),
+    "deliver again": lambda: (
+        lambda: workflows.signal("own6", "go", 1, dedup_key="d") and workflows.signal("own6", "go", 1, dedup_key="d")
+    ),
     "deliver many": lambda: prepare_target(7, lambda one: workflows.signal_many([(one, "go")] * 20)),
     "deliver many by key": lambda: lambda: workflows.signal_many([(f"own{n}", "x", n, "d") for n in range(8, 14)] * 2),
     "cancel": lambda: prepare_target(14, workflows.cancel),
@@ -400,10 +405,27 @@ INDEXES: dict[str, set[str]] = {
     "retry": {"holdpoint_instance_pkey"},
 }
 
-MODES = ["pump, custom", "pump, generic", "web, custom", "web, generic", "pump, planned while new", "pump, planned while small"]
+MODES = [
+    "pump, custom",
+    "pump, generic",
+    "web, custom",
+    "web, generic",
+    "pump, planned while new",
+    "pump, planned while small",
+]
 SMALL_MODES = MODES[4:]
 #: What only the pump executes, on its connection without sequential scans.
-PUMP_ONLY = {"claim", "renew", "release", "reclaim", "commit", "commit locked", "end of a child", "expire", "next deadline"}
+PUMP_ONLY = {
+    "claim",
+    "renew",
+    "release",
+    "reclaim",
+    "commit",
+    "commit locked",
+    "end of a child",
+    "expire",
+    "next deadline",
+}
 
 
 def fill_tables() -> None:
@@ -459,7 +481,7 @@ def explain(mode: str, sql: str, params: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def plans(django_db_setup: None, django_db_blocker: Any) -> Iterator[dict[tuple[str, str], list[str]]]:
+def plans(django_db_setup: None, django_db_blocker: Any) -> dict[tuple[str, str], list[str]]:
     """(call, mode) -> the plans of its statements. Filled once, in one transaction that is rolled back."""
     found: dict[tuple[str, str], list[str]] = {}
     with django_db_blocker.unblock(), transaction.atomic():
@@ -481,7 +503,7 @@ def plans(django_db_setup: None, django_db_blocker: Any) -> Iterator[dict[tuple[
             for mode in MODES[:4]:
                 found[name, mode] = [explain(mode, *one) for one in heard]
         transaction.set_rollback(True)
-    yield found
+    return found
 
 
 def looked_at(modes: list[str]) -> Any:
@@ -501,9 +523,7 @@ SMALL = {"holdpoint_runnable", "holdpoint_lease"}
 
 
 @looked_at(MODES)
-def test_no_statement_reads_a_whole_index_either(
-    plans: dict[tuple[str, str], list[str]], call: str, mode: str
-) -> None:
+def test_no_statement_reads_a_whole_index_either(plans: dict[tuple[str, str], list[str]], call: str, mode: str) -> None:
     for plan in plans[call, mode]:
         for node in re.split(r"\n *(?=->|CTE|InitPlan|SubPlan)", plan):
             scan = re.search(r"Index (?:Only )?Scan (?:Backward )?(?:using|on) (holdpoint_\w+)", node)

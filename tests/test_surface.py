@@ -1,6 +1,9 @@
 """What other code may rely on: names, models that only read, ids, `ctx`, `result`."""
 
+import copy
 import inspect
+import json
+import pickle
 import subprocess
 import sys
 import threading
@@ -9,12 +12,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.core import serializers
 from django.core.exceptions import ValidationError
-from django.db import connections
+from django.db import connections, transaction
 from django.utils import timezone
 
 import workflows
-from workflows import Await, Child, Done, EngineOwned, InvalidCall, Next, Spawn, Stop, Workflow, step, store
+from workflows import Await, Child, Done, EngineOwned, InvalidCall, Next, Retry, Spawn, Stop, Workflow, step, store
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent, Signal, Workspace
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
@@ -175,6 +179,41 @@ def test_related_managers_refuse_to_write_too(instance: Instance, related: str) 
     for call in (lambda: rows.create(), lambda: rows.all().update(workspace=None), lambda: rows.all().delete()):
         with pytest.raises(EngineOwned):
             call()
+
+
+def test_related_managers_cannot_move_rows_either(instance: Instance) -> None:
+    other = workflows.start(Plain)
+    for call in (
+        lambda: instance.children.add(other),
+        lambda: instance.children.set([other]),
+        lambda: instance.children.add(other, bulk=False),
+        lambda: instance.children.clear(),
+        lambda: instance.children.remove(other),
+    ):
+        with pytest.raises((EngineOwned, Instance.DoesNotExist)), transaction.atomic():
+            call()
+    assert not instance.children.exists()
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_copied_or_pickled_instance_reads_the_same(instance: Instance, stored: bool) -> None:
+    if stored:
+        instance.refresh_from_db()
+    for copied in (copy.deepcopy(instance), copy.copy(instance), pickle.loads(pickle.dumps(instance))):
+        assert copied == instance
+        assert copied.state == instance.state == {"n": 1}
+
+
+@pytest.mark.parametrize("outcome", [Next("a"), Retry(), Spawn([], then="a"), Await("x", then="a")], ids=repr)
+def test_a_copied_or_pickled_outcome_means_the_same(outcome: Any) -> None:
+    for copied in (copy.deepcopy(outcome), pickle.loads(pickle.dumps(outcome))):
+        assert copied == outcome
+        assert copied.state is outcome.state
+
+
+@pytest.mark.parametrize("model", [Instance, Signal, LedgerEvent, Workspace])
+def test_rows_can_be_dumped_as_fixtures(instance: Instance, model: Any) -> None:
+    assert json.loads(serializers.serialize("json", model.objects.all()))
 
 
 @pytest.mark.parametrize("call", ["asave", "adelete"])
@@ -545,9 +584,7 @@ def test_advance_fires_deadlines_in_their_order_and_what_they_arm() -> None:
 def test_time_moved_by_advance_is_moved_for_the_databases_clock_only() -> None:
     instance = workflows.start(Plain)
     advance("12h")
-    [(ahead,)] = store.fetch(
-        connections["default"], "SELECT extract(epoch FROM holdpoint_now() - now())::float8", {}
-    )
+    [(ahead,)] = store.fetch(connections["default"], "SELECT extract(epoch FROM holdpoint_now() - now())::float8", {})
     assert ahead == pytest.approx(43_200, abs=5)
     assert_awaiting(instance)
     advance("12h")

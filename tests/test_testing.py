@@ -94,7 +94,7 @@ def test_drain_runs_everything_due_and_counts_by_outcome():
         (lambda: Await("x", then="second"), "await"),
         (lambda: Stop("no"), "stop"),
         (lambda: Spawn([Child("testing.waiter")], then="second"), "spawn"),
-        (lambda: Spawn([], then="second"), "next"),
+        (lambda: Spawn([], then="second"), "spawn"),
         (lambda: Retry(delay="1h"), "retry"),
     ],
 )

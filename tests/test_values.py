@@ -155,8 +155,8 @@ def test_a_childs_input_and_result_make_the_round_trip(given: Any, back: Any) ->
 
 SAME = [
     None, True, False, 0, -1, 2**53 + 1, 10**30, 10**4299, -(10**4299), 0.1, 1e-300, 5e-324, 1e16,
-    1e22, -0.5, "", " ", "ünïcödé 🦊", "\\u0000", "\\\\u0000", "\x01\x1f\x7f", "\u2028", "\ufeff", "\uffff", "'\"\\%s{}$1",
-    [], {}, [[]], {"": ""}, {"a": {"b": [1, None, {"c": False}]}}, "x" * 10_000,
+    1e22, -0.5, "", " ", "x" * 10_000, "ünïcödé 🦊", "\\u0000", "\\\\u0000", "\x01\x1f\x7f", "\u2028", "\ufeff",
+    "\uffff", "'\"\\%s{}$1", [], {}, [[]], {"": ""}, {"a": {"b": [1, None, {"c": False}]}},
 ]  # fmt: skip
 
 
@@ -402,7 +402,20 @@ def test_sizes_are_bytes_and_not_characters() -> None:
 # --- texts ------------------------------------------------------------------------------------------
 
 BAD_TEXT = ["", "   ", "a\0b", "\ud800", "\udc80x", "x" * 201, 5, b"k", ["k"], {"k": 1}, object(), 10**5000]
-TEXT_IDS = ["empty", "blank", "NUL", "surrogate", "surrogate 2", "long", "int", "bytes", "list", "dict", "object", "huge"]
+TEXT_IDS = [
+    "empty",
+    "blank",
+    "NUL",
+    "surrogate",
+    "surrogate 2",
+    "long",
+    "int",
+    "bytes",
+    "list",
+    "dict",
+    "object",
+    "huge",
+]
 
 
 def refused(call: Any) -> None:

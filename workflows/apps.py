@@ -1,6 +1,6 @@
 """How Django knows the engine."""
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
@@ -15,11 +15,13 @@ class WorkflowsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Find every app's workflows.py; make the default workspace after each migrate."""
-        from django_q.signals import post_spawn
-
-        from workflows import provision, watch
+        """Find every app's workflows.py; check the settings; provide rows after each migrate."""
+        from workflows import checks, provision, watch
 
         autodiscover_modules("workflows")
-        post_spawn.connect(watch.start_watching, dispatch_uid="holdpoint.watch")
+        checks.register_checks()
         post_migrate.connect(provision.provide_defaults, sender=self, dispatch_uid="holdpoint.provision")
+        if apps.is_installed("django_q"):  # a check says so when it is not
+            from django_q.signals import post_spawn
+
+            post_spawn.connect(watch.start_watching, dispatch_uid="holdpoint.watch")

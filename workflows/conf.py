@@ -1,21 +1,41 @@
 """The WORKFLOWS setting, read in one place with types and defaults.
 
-Values are looked up at every access, so `override_settings` works; system checks validate them.
+Values are looked up at every access, so `override_settings` works; `find_problems` says what system
+checks report. Names that later parts of the package read are known here already, so that a site can set them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import hashlib
+import hmac
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
 from workflows.durations import parse_timeout
+from workflows.exceptions import InvalidDuration
 
 DEFAULTS: Mapping[str, Any] = {
+    "BASE_URL": None,
+    "TOKEN_KEYS": None,
     "STEP_TIMEOUT": 50,
     "MAX_BODY": 512 * 1024,
+    "MAX_BULK_BODY": 16 * 1024 * 1024,
+    "AWAIT_AGGREGATE_MAX_INPUT_ITEMS": 10_000,
+    "AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS": 10_000,
+    "RETENTION": None,
+    "EVENT_LOOKBACK": "1h",
+    "POLICY": None,
+    "WORKSPACES_FOR": None,
+    "METRICS_PUBLIC": False,
 }
+
+LOCAL_URL = "http://localhost:8000"
 
 
 class Conf:
@@ -40,5 +60,110 @@ class Conf:
         """The largest payload of one signal, in bytes of JSON."""
         return int(self._read("MAX_BODY"))
 
+    @property
+    def base_url(self) -> str:
+        """The address of this site as users and partners see it, without a slash at its end."""
+        if given := self._read("BASE_URL"):
+            return str(given).rstrip("/")
+        if settings.DEBUG:
+            return LOCAL_URL
+        raise ImproperlyConfigured('Set WORKFLOWS["BASE_URL"], such as "https://holdpoint.example", to make links.')
+
+    @property
+    def token_keys(self) -> dict[str, str]:
+        """Key id -> secret of the keys that sign links, the newest first."""
+        if given := self._read("TOKEN_KEYS"):
+            return {str(name): str(secret) for name, secret in given.items()}
+        if settings.DEBUG:
+            # The same in every process of a developer's site, and of no use elsewhere.
+            key = hmac.new(settings.SECRET_KEY.encode(), b"holdpoint development token key", hashlib.sha256)
+            return {"debug": key.hexdigest()}
+        raise ImproperlyConfigured('Set WORKFLOWS["TOKEN_KEYS"] to {"some id": "a long secret"} to make links.')
+
 
 conf = Conf()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something about the setting that cannot be right, and what to write instead."""
+
+    name: str
+    what: str
+    fix: str
+
+
+def find_problems() -> Iterator[Problem]:
+    """Unknown names and unreadable values."""
+    value = getattr(settings, "WORKFLOWS", {})
+    if not isinstance(value, Mapping):
+        yield Problem("", f"WORKFLOWS is {value!r:.60} and not a dictionary.", "Write WORKFLOWS = {…}.")
+        return
+    for name, given in value.items():
+        if name not in DEFAULTS:
+            close = difflib.get_close_matches(str(name).upper(), DEFAULTS, n=1)
+            known = f"Did you mean {close[0]}?" if close else f"There are {', '.join(sorted(DEFAULTS))}."
+            yield Problem(name, f"WORKFLOWS has no setting {name!r}; it changes nothing.", known)
+        elif (given is not None or DEFAULTS[name] is not None) and (fix := _READERS[name](given)):
+            shown = "" if name == "TOKEN_KEYS" else f" = {given!r:.80}"  # a check's message may be logged
+            yield Problem(name, f'WORKFLOWS["{name}"]{shown} cannot be read.', fix)
+
+
+def _want_duration(value: Any) -> str | None:
+    try:
+        parse_timeout(value)
+    except InvalidDuration as error:
+        return f'{error}. Write seconds, "90s", "24h" or a timedelta.'
+    return None
+
+
+def _want_count(value: Any) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return None
+    return "Write a whole number above zero."
+
+
+def _want_flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "Write True or False."
+
+
+def _want_function(value: Any) -> str | None:
+    dotted = isinstance(value, str) and all(part.isidentifier() for part in value.split(".")) and "." in value
+    return None if callable(value) or dotted else 'Write a function or its path, such as "shop.rules.may_start".'
+
+
+def _want_url(value: Any) -> str | None:
+    fix = 'Write the scheme and host that users see, such as "https://holdpoint.example".'
+    try:
+        parts = urlsplit(value) if isinstance(value, str) else None
+    except ValueError:
+        return fix
+    good = parts is not None and parts.scheme in {"http", "https"} and parts.hostname and not parts.query
+    return None if good else fix
+
+
+def _want_keys(value: Any) -> str | None:
+    if not isinstance(value, Mapping) or not value:
+        return 'Write {"2026-11": "a long secret"}, the newest first.'
+    for name, secret in value.items():
+        if not isinstance(name, str) or not name or not name.replace("-", "").replace("_", "").isalnum():
+            return "A key's id is made of letters, digits, hyphens and underscores."
+        if not isinstance(secret, str) or len(secret) < 16:
+            return "A secret is a text of at least 16 characters, better of 50 random ones."
+    return None
+
+
+_READERS: Mapping[str, Callable[[Any], str | None]] = {
+    "BASE_URL": _want_url,
+    "TOKEN_KEYS": _want_keys,
+    "STEP_TIMEOUT": _want_duration,
+    "MAX_BODY": _want_count,
+    "MAX_BULK_BODY": _want_count,
+    "AWAIT_AGGREGATE_MAX_INPUT_ITEMS": _want_count,
+    "AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS": _want_count,
+    "RETENTION": _want_duration,
+    "EVENT_LOOKBACK": _want_duration,
+    "POLICY": _want_function,
+    "WORKSPACES_FOR": _want_function,
+    "METRICS_PUBLIC": _want_flag,
+}

@@ -1,5 +1,10 @@
-"""Probes. The views follow with the hosts."""
+"""Probes: /healthz and /readyz."""
 
-from typing import Any
+from django.urls import path
 
-urlpatterns: list[Any] = []
+from workflows import health
+
+urlpatterns = [
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+]

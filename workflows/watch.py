@@ -60,15 +60,17 @@ class _Watcher(threading.Thread):
         super().__init__(name="holdpoint-watch", daemon=True)
         self._pump_first = pump_first
         self._pump: Pump | None = None
-        self._leaving = False
+        self._leaving = threading.Event()
         # A daemon thread would die with its process in the middle of a step.
-        util.Finalize(self, _Watcher._leave, args=(self,), exitpriority=10)
+        util.Finalize(None, self._leave, exitpriority=10)
 
     def run(self) -> None:
         """Until the process ends, or another watcher took this one's place."""
         from workflows import tasks
 
-        while not self._leaving:
+        if self._pump_first:
+            time.sleep(HANDOVER)
+        while not self._leaving.is_set():
             pause = LOOK_EVERY
             try:
                 pause = self._look(tasks.role_name())
@@ -77,7 +79,7 @@ class _Watcher(threading.Thread):
                 tasks.reach_database().close()
             except (Exception, StepTimedOut):  # an interruption that came too late for its step
                 logger.exception("the watcher failed; it goes on")
-            if not self._leaving and _handed_over.wait(pause):
+            if not self._leaving.is_set() and _handed_over.wait(pause):
                 _handed_over.clear()
                 time.sleep(HANDOVER)
                 self._pump_first = True
@@ -92,25 +94,26 @@ class _Watcher(threading.Thread):
         if self._pump_first:
             self._pump_first = False
             if silence is not None and silence > HANDOVER:
-                self._pump_here(role, "every worker is busy")
+                logger.info("every worker is busy: pumping in a watch thread")
+                self._pump_here(role)
             return LOOK_EVERY
         if silence is not None and silence < SILENCE:
-            return min(LOOK_EVERY, SILENCE - silence)
+            return min(LOOK_EVERY, SILENCE - silence + 0.01)
         if asked is None or silence is None or silence < asked:
             if ticket := store.suspect(db, role, "cluster", silence=SILENCE):
                 tasks.push_pump(ticket)
         elif asked > SILENCE:
-            self._pump_here(role, "the queue is stuck, or every worker is busy")
+            logger.warning("a pump was asked for and none has begun: pumping in a watch thread")
+            self._pump_here(role)
         else:
             return min(LOOK_EVERY, SILENCE - asked + 0.01)
         return LOOK_EVERY
 
-    def _pump_here(self, role: str, why: str) -> None:
-        """No pump task began although one was asked for: do its work in this thread until one does."""
+    def _pump_here(self, role: str) -> None:
+        """Do a pump task's work in this thread until one begins."""
         from workflows import tasks
 
-        logger.warning("no pump task has begun (%s): pumping in the watch thread", why)
-        while not self._leaving and self._pump_a_turn(role):
+        while not self._leaving.is_set() and self._pump_a_turn(role):
             try:
                 tasks.push_pump(store.ask(tasks.reach_database(), role, "cluster"))
             except Exception:
@@ -123,7 +126,7 @@ class _Watcher(threading.Thread):
             name=role,
             kind="watch",
             on_long_step=self._make_way,
-            should_stop=lambda: self._leaving or time.monotonic() > until,
+            should_stop=lambda: self._leaving.is_set() or time.monotonic() > until,
         )
         try:
             return self._pump.run()
@@ -132,12 +135,12 @@ class _Watcher(threading.Thread):
 
     def _make_way(self) -> None:
         """A long step has begun in this thread: a fresh one pumps on, this one ends with its step."""
-        self._leaving = True
+        self._leaving.set()
         _Watcher(pump_first=True).start()
 
     def _leave(self) -> None:
         """The process ends: finish the running step, give the rest back."""
-        self._leaving = True
+        self._leaving.set()
         if (pump := self._pump) is not None:
             pump.stop()
             self.join(LAST_STEP_SECONDS)

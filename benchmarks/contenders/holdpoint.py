@@ -47,9 +47,7 @@ class Holdpoint:
         with connections[self.alias].cursor() as cursor:
             cursor.execute(f"VACUUM ANALYZE {', '.join(TABLES)}")
 
-    def park(
-        self, count: int, *, workflow: Any = Wait, keyed: bool = False, vacuum_every: int = 0
-    ) -> list[UUID]:
+    def park(self, count: int, *, workflow: Any = Wait, keyed: bool = False, vacuum_every: int = 0) -> list[UUID]:
         """Start instances and run each to its wait; with a vacuum now and then, as a living system has."""
         ids: list[UUID] = []
         since = 0

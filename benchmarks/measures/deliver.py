@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from benchmarks.contenders.holdpoint import Holdpoint
 from benchmarks.contenders.raw import Raw
@@ -55,17 +56,13 @@ def measure_bulk_deliver(plan: Plan) -> Iterable[Row]:
             deliver(batch, 1000), raw.deliver_many(1000, batch)
             rates = plan.interleave(
                 {
-                    f"Holdpoint, {batch} a call": lambda batch=batch: deliver(batch),
-                    f"raw, {batch} a statement": lambda batch=batch: raw.deliver_many(IN_BATCHES, batch),
-                    "raw, payloads in one JSON": lambda batch=batch: raw.deliver_many(
-                        IN_BATCHES, batch, json_array=True
-                    ),
+                    f"Holdpoint, {batch} a call": partial(deliver, batch),
+                    f"raw, {batch} a statement": partial(raw.deliver_many, IN_BATCHES, batch),
+                    "raw, payloads in one JSON": partial(raw.deliver_many, IN_BATCHES, batch, json_array=True),
                 }
             )
             mine, limit, fastest = rates.values()
-            yield Row(
-                f"`signal_many` alone, batches of {batch}", "/s", mine, "raw", limit, (times_at_least(bar),)
-            )
+            yield Row(f"`signal_many` alone, batches of {batch}", "/s", mine, "raw", limit, (times_at_least(bar),))
             yield Row("… against raw with all payloads in one JSON array", "/s", mine, "raw", fastest)
     finally:
         raw.close()

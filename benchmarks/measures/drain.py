@@ -6,7 +6,8 @@ just before that commit, while the workers are idle and listen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -28,12 +29,10 @@ WORDS = {1: "one worker", 2: "two workers"}
 def measure_drain(plan: Plan) -> Iterable[Row]:
     """Instances of one step, and chains of ten, with one worker process and with two."""
     raw, holdpoint = Raw(plan.raw_url), Holdpoint()
-    contenders = {"raw, one client": lambda: raw.drain(STEPS)}
+    contenders: dict[str, Callable[[], float]] = {"raw, one client": partial(raw.drain, STEPS)}
     for count in BARS:
-        contenders[f"single steps, {WORDS[count]}"] = lambda count=count: drain(holdpoint, count, Noop, {}, 1)
-        contenders[f"chains of {HOPS}, {WORDS[count]}"] = lambda count=count: drain(
-            holdpoint, count, Chain, {"left": HOPS}, HOPS
-        )
+        contenders[f"single steps, {WORDS[count]}"] = partial(drain, holdpoint, count, Noop, {}, 1)
+        contenders[f"chains of {HOPS}, {WORDS[count]}"] = partial(drain, holdpoint, count, Chain, {"left": HOPS}, HOPS)
     try:
         rates = plan.interleave(contenders)
     finally:

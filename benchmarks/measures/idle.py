@@ -78,9 +78,7 @@ def measure_qcluster(plan: Plan) -> Iterable[Row]:
         holdpoint.reset()
         with run_qcluster(holdpoint):
             time_idle(holdpoint, plan.url, 5)
-            times = plan.interleave(
-                {"qcluster only": lambda: time_idle(holdpoint, plan.url, QCLUSTER_SAMPLES)}, "ms"
-            )
+            times = plan.interleave({"qcluster only": lambda: time_idle(holdpoint, plan.url, QCLUSTER_SAMPLES)}, "ms")
         results, note = times["qcluster only"], ""
     except (TimeoutError, RuntimeError) as error:
         results, note = (), str(error)
@@ -100,18 +98,16 @@ def time_idle(holdpoint: Holdpoint, url: str, count: int) -> float:
     holdpoint.reset()
     ids = holdpoint.park(count)
     with psycopg.connect(url, autocommit=True, prepare_threshold=0) as observer:
-        return find_median(
-            [time_one(observer, id, gap) for id, gap in zip(ids, make_gaps(count), strict=True)]
-        )
+        return find_median([time_one(observer, id, gap) for id, gap in zip(ids, make_gaps(count), strict=True)])
 
 
 def time_one(observer: psycopg.Connection[Sequence[bool]], id: UUID, gap: float) -> float:
     time.sleep(gap)
     begun = time.perf_counter()
     workflows.signal(id, SIGNAL, workload.PAYLOAD)
-    while not observer.execute(
-        "SELECT finished_at IS NOT NULL FROM holdpoint_instance WHERE id = %s", [id]
-    ).fetchone()[0]:  # type: ignore[index]
+    while not observer.execute("SELECT finished_at IS NOT NULL FROM holdpoint_instance WHERE id = %s", [id]).fetchone()[
+        0
+    ]:  # type: ignore[index]
         time.sleep(LOOK_EVERY)
     return (time.perf_counter() - begun) * 1000
 

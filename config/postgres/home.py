@@ -92,9 +92,7 @@ def make_private(folder: Path, account: pwd.struct_passwd | None) -> None:
             os.chown(folder, account.pw_uid, account.pw_gid)
     state = folder.lstat()
     if state.st_uid != owner or state.st_mode & 0o077:
-        raise PostgresError(
-            f"{folder} exists and is not private to user id {owner}: remove it or fix its owner."
-        )
+        raise PostgresError(f"{folder} exists and is not private to user id {owner}: remove it or fix its owner.")
 
 
 def take_lock(home: Home) -> IO[str] | None:

@@ -77,9 +77,7 @@ def start(folder: Path = HOME, *, durable: bool = True, detached: bool = False) 
         if read_status(home) == "ready":
             return Server(home)
         if time.monotonic() > deadline:
-            raise PostgresError(
-                f"The PostgreSQL in {home.path} belongs to another process and never got ready."
-            )
+            raise PostgresError(f"The PostgreSQL in {home.path} belongs to another process and never got ready.")
         time.sleep(0.05)
     with contextlib.ExitStack() as unless_owned:
         unless_owned.callback(lock.close)
@@ -146,9 +144,7 @@ def create_cluster(home: Home, binaries: Path, *, durable: bool) -> None:
     settings = ["--auth=trust", f"--username={ROLE}", "--encoding=UTF8", "--locale=C"]
     run_program(home, [binaries / "initdb", "-D", scratch, *settings, *([] if durable else ["--no-sync"])])
     # Single-user mode needs no running server, so the database is part of the same publication.
-    run_program(
-        home, [binaries / "postgres", "--single", "-D", scratch, "postgres"], f"CREATE DATABASE {DATABASE}\n"
-    )
+    run_program(home, [binaries / "postgres", "--single", "-D", scratch, "postgres"], f"CREATE DATABASE {DATABASE}\n")
     scratch.rename(home.data)
 
 

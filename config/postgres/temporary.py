@@ -31,9 +31,8 @@ def temporary_server(*, durable: bool = False) -> Iterator[Server]:
             yield server
         finally:
             server.stop()
-            shutil.rmtree(
-                server.home.path, ignore_errors=True
-            )  # elsewhere, if the account could not come here
+            # The home is elsewhere if the account could not enter the folder.
+            shutil.rmtree(server.home.path, ignore_errors=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

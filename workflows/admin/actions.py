@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -70,10 +71,11 @@ class OperatorActions(_Admin):
             raise PermissionDenied
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """The list; a forged action is refused here, where Django itself would only ignore it."""
+        """The list; a forged action is refused here, where Django would ignore it (and choke on a forged id)."""
         for action in ("cancel", "retry"):
             if request.method == "POST" and action in request.POST.getlist("action"):
                 self.check_permission(request, action)
+        check_ids(request.POST.getlist(ACTION_CHECKBOX_NAME))
         return super().changelist_view(request, extra_context)
 
     @admin.action(description=_("Cancel selected instances…"), permissions=["cancel"])
@@ -178,14 +180,8 @@ class OperatorActions(_Admin):
                 told.append((str(refusal), messages.ERROR))
             else:
                 self.log_change(request, instance, note)
-                told.append(
-                    (
-                        format_html(
-                            str(success).replace("%(instance)s", "{}"), link_instance(instance, self.admin_site.name)
-                        ),
-                        messages.SUCCESS,
-                    )
-                )
+                link = link_instance(instance, self.admin_site.name)
+                told.append((format_html(str(success), instance=link), messages.SUCCESS))
         # Refusals first: they are what the operator has to act on.
         told.sort(key=lambda one: one[1] != messages.ERROR)
         for text, level in islice(told, MESSAGES):
@@ -195,6 +191,15 @@ class OperatorActions(_Admin):
             total = gettext("%(done)d of %(all)d succeeded, %(failed)d were refused.")
             counts = {"all": len(told), "done": len(told) - failed, "failed": failed}
             self.message_user(request, total % counts, messages.WARNING if failed else messages.SUCCESS)
+
+
+def check_ids(ids: Sequence[str]) -> None:
+    """Refuse with 400 what no checkbox of ours sends."""
+    try:
+        for text in ids:
+            UUID(text)
+    except ValueError as error:
+        raise BadRequest("not the id of an instance") from error
 
 
 def link_instance(instance: Instance, site: str) -> str:

@@ -37,12 +37,17 @@ from workflows.admin.markup import (
     show_status,
     show_text,
 )
+from workflows.fields import INHERITED
 from workflows.lifecycle import Status
-from workflows.models import Instance
+from workflows.models import DEFAULT_WORKSPACE, Instance
 
 #: Characters of an instance's own values on its page.
 VALUE = 20_000
-INTERNALS = ("id", "fence", "seq", "inbox", "pending", "runs", "spawns", "spawn_no", "timed_out", "solo")
+INTERNALS = (
+    ("fence", "seq", "inbox", "pending"),
+    ("attempt", "runs", "spawns", "spawn_no"),
+    ("timed_out", "solo"),
+)
 
 
 @admin.register(Instance)
@@ -53,7 +58,7 @@ class InstanceAdmin(OperatorActions):
         css = {"all": ["workflows/admin.css"]}
 
     # No column is a plain field: those could be sorted by, and a million rows have one good order.
-    list_display = ("short_id", "of_workflow", "of_key", "badge", "at_step", "awaits", "due", "tries", "created")
+    list_display = ("short_id", "badge", "what", "where", "due", "tries", "created")
     list_filter = (StatusFilter, WorkflowFilter, WorkspaceFilter, CreatedFilter)
     list_select_related = ("workspace",)
     show_full_result_count = False
@@ -68,27 +73,23 @@ class InstanceAdmin(OperatorActions):
             None,
             {
                 "fields": (
-                    "badge",
-                    "of_workflow",
+                    ("badge", "due_exactly"),
+                    ("of_workflow", "workspace"),
                     "full_key",
-                    "workspace",
-                    "at_step",
-                    "awaits",
-                    "due",
-                    "tries",
+                    ("at_step", "awaits"),
                     "failure",
                 )
             },
         ),
-        (_("Origin"), {"fields": ("of_parent", "starter", "created_exactly", "finished")}),
         (_("Values"), {"fields": ("input_json", "state_json", "result_json")}),
-        (_("Engine"), {"classes": ("collapse",), "fields": INTERNALS}),
+        (_("Origin"), {"fields": (("created_exactly", "finished"), ("starter", "of_parent"))}),
+        (_("Engine"), {"classes": ("collapse",), "fields": ("id", *INTERNALS)}),
     )
     readonly_fields = (
-        *("badge", "of_workflow", "full_key", "workspace", "at_step", "awaits", "due", "tries", "failure"),
-        *("of_parent", "starter", "created_exactly", "finished"),
-        *("input_json", "state_json", "result_json"),
-        *INTERNALS,
+        *("badge", "due_exactly", "of_workflow", "workspace", "full_key", "at_step", "awaits"),
+        *("failure", "input_json", "state_json", "result_json"),
+        *("created_exactly", "finished", "starter", "of_parent"),
+        *("id", *(name for line in INTERNALS for name in line)),
     )
 
     # --- what is allowed ----------------------------------------------------------------------------
@@ -122,21 +123,30 @@ class InstanceAdmin(OperatorActions):
     def short_id(self, instance: Instance) -> SafeString:
         return show_id(instance.pk)
 
+    @admin.display(description=_("workflow and key"))
+    def what(self, instance: Instance) -> SafeString:
+        """The key below; outside the default workspace with that in front, because keys are unique within one."""
+        slug = instance.workspace.slug
+        if slug == DEFAULT_WORKSPACE and not instance.key:
+            return self.of_workflow(instance)
+        place = "" if slug == DEFAULT_WORKSPACE else format_html('<span class="hp-quiet">{}/</span>', slug)
+        key = show_text(instance.key, 40) if instance.key else ""
+        return format_html('{}<div class="hp-key">{}{}</div>', self.of_workflow(instance), place, key)
+
     @admin.display(description=_("workflow"))
     def of_workflow(self, instance: Instance) -> SafeString:
         name = show_text(instance.workflow, 40)
         return format_html('{} <span class="hp-quiet">v{}</span>', name, instance.version)
 
-    @admin.display(description=_("key"))
-    def of_key(self, instance: Instance) -> SafeString:
-        """The key; outside the default workspace with that in front, because keys are unique within one."""
-        slug = instance.workspace.slug
-        key = show_text(instance.key, 40)
-        return key if slug == "default" else format_html('<span class="hp-quiet">{}/</span>{}', slug, key)
-
     @admin.display(description=_("status"))
     def badge(self, instance: Instance) -> SafeString:
         return show_status(instance.status)
+
+    @admin.display(description=_("step and what it awaits"))
+    def where(self, instance: Instance) -> SafeString:
+        if instance.status not in (Status.AWAITING, Status.AWAITING_CHILDREN):
+            return self.at_step(instance)
+        return format_html('{}<div class="hp-quiet">{}</div>', self.at_step(instance), self.awaits(instance))
 
     @admin.display(description=_("step"))
     def at_step(self, instance: Instance) -> SafeString:
@@ -166,6 +176,11 @@ class InstanceAdmin(OperatorActions):
         return show_relative(instance.created_at, timezone.now())
 
     # --- the page of one ----------------------------------------------------------------------------
+
+    @admin.display(description=_("due"))
+    def due_exactly(self, instance: Instance) -> SafeString:
+        shown = show_due(instance, timezone.now())
+        return format_html("{} · {}", shown, show_moment(instance.due_at)) if instance.due_at else shown
 
     @admin.display(description=_("key"))
     def full_key(self, instance: Instance) -> SafeString:
@@ -202,6 +217,8 @@ class InstanceAdmin(OperatorActions):
 
     @admin.display(description=_("state"))
     def state_json(self, instance: Instance) -> SafeString:
+        if instance.stored_state is INHERITED:
+            return format_html('<span class="hp-quiet">{}</span>', _("the same as the input"))
         return self.show_own(instance, "state", dump_json(instance.state))
 
     @admin.display(description=_("result"))

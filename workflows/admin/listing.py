@@ -77,7 +77,7 @@ class StatusFilter(SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         words = [(status.value, STATUSES[status][0]) for status in Status if status in STATUSES]
-        return [("live", _("not ended")), ("ended", _("ended")), *words]
+        return [("live", _("Not ended")), ("ended", _("Ended")), *words]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         value = self.value()
@@ -128,11 +128,11 @@ class CreatedFilter(SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         return [
-            ("hour", _("in the past hour")),
-            ("today", _("today")),
-            ("week", _("in the past 7 days")),
-            ("month", _("in the past 30 days")),
-            ("older", _("more than 30 days ago")),
+            ("hour", _("In the past hour")),
+            ("today", _("Today")),
+            ("week", _("In the past 7 days")),
+            ("month", _("In the past 30 days")),
+            ("older", _("More than 30 days ago")),
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:

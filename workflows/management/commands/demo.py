@@ -18,9 +18,9 @@ LOGIN = "demo"
 
 # (workflow, key, input): the key makes a second run find what the first one started.
 INSTANCES: list[tuple[str, str, dict[str, Any]]] = [
-    ("Ship", "demo-order-1", {"order": 1, "article": "lamp"}),
-    ("Ship", "demo-order-2", {"order": 2, "article": "desk"}),
-    ("Reminder", "demo-reminder-1", {"text": "Water the plants", "times": 3}),
+    ("demo.ship", "demo-order-1", {"order": 1, "article": "lamp"}),
+    ("demo.ship", "demo-order-2", {"order": 2, "article": "desk"}),
+    ("demo.remind", "demo-reminder-1", {"text": "Water the plants", "times": 3}),
 ]
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
 from workflows.pump import Pump
+
+#: EX_SOFTWARE: a supervisor sees a failure and starts a fresh process.
+STUCK = 70
 
 
 class Command(BaseCommand):
@@ -23,9 +27,16 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Pump until told to stop."""
-        pump = Pump(kind="worker")
+        pump = Pump(kind="worker", on_stuck=self.give_up)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: pump.stop())
         self.stdout.write(f"worker {pump.holder} is ready; SIGTERM or Ctrl-C stops it")
+        self.stdout.flush()
         pump.run()
         self.stdout.write(f"worker {pump.holder} stopped after {pump.steps} steps")
+
+    def give_up(self) -> None:
+        """A step ignores its interruption, so nothing in this process will ever move again."""
+        self.stderr.write("a step does not end when it is interrupted: ending this process for a fresh one")
+        self.stderr.flush()
+        os._exit(STUCK)

@@ -1,0 +1,196 @@
+"""Probes for load balancers and supervisors: is this process alive, and can it serve.
+
+Lives here: what is asked and what the answers mean. Invariants owned: liveness touches nothing but this
+process; readiness answers in bounded time even when the database hangs, and at most one probe of a
+process waits for it; nobody learns a name, an address or an error's text here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from django.apps import apps
+from django.db import DatabaseError, InterfaceError, connections, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.models import Count, Min, Q
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_safe
+
+from workflows import store
+from workflows.models import Instance
+
+logger = logging.getLogger("workflows")
+
+View = TypeVar("View", bound=Callable[..., HttpResponse])
+Answer = TypeVar("Answer")
+
+ANSWER_SECONDS = 3.0
+
+_migrated = False
+
+
+@dataclass(slots=True)
+class Report:
+    """What a readiness probe found; `problem` is why this site cannot serve."""
+
+    problem: str = ""
+    database: str = "ok"
+    migrations: str = "ok"
+    pumps: list[dict[str, Any]] = field(default_factory=list)
+    pump_lag: float | None = None
+    deadline_lag: float | None = None
+    queue: dict[str, Any] | None = None
+
+
+def probe(view: View) -> View:
+    """A view for machines: GET and HEAD, nobody logged in, never cached, never in a transaction."""
+    view = never_cache(csrf_exempt(require_safe(transaction.non_atomic_requests(view))))
+    view.login_required = False  # type: ignore[attr-defined]  # what login_not_required sets
+    return view
+
+
+@probe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """This process answers."""
+    return JsonResponse({"status": "ok"})
+
+
+@probe
+def readyz(request: HttpRequest) -> HttpResponse:
+    """This site can serve; with `?require=cluster` also: somebody runs its workflows."""
+    required = request.GET.get("require", "")
+    if required not in {"", "cluster"}:
+        return _problem(400, "Bad request", f"require={required:.40} is unknown; there is require=cluster.", {})
+    report = call_within(ANSWER_SECONDS, _examine_on_own_connection)
+    if report is None:
+        report = Report("The database does not answer.", database="silent", migrations="unknown")
+    problem = report.problem
+    if not problem and required and not report.pumps:
+        problem = "No worker has shown a sign of life: start qcluster or workflow_worker."
+    body = {
+        "ready": not problem,
+        "database": report.database,
+        "migrations": report.migrations,
+        "cluster": {
+            "pumps": report.pumps,
+            "pump_lag": report.pump_lag,
+            "deadline_lag": report.deadline_lag,
+        },
+        "queue": report.queue,
+    }
+    return _problem(503, "Not ready", problem, body) if problem else JsonResponse(body)
+
+
+def examine(db: BaseDatabaseWrapper) -> Report:
+    """Ask the database, in three statements at most."""
+    report = Report()
+    try:
+        missing = list_unapplied(db)
+        if missing:
+            report.problem = "Migrations have to be applied: run manage.py migrate."
+            report.migrations = f"{len(missing)} to apply"
+            return report
+        state = store.read_state(db)
+        report.pumps = [{"kind": kind, "seconds": round(seconds, 1)} for kind, seconds in state.pumps]
+        report.pump_lag, report.deadline_lag = round(state.pump_lag, 3), round(state.deadline_lag, 3)
+        report.queue = read_queue()
+    except (DatabaseError, InterfaceError) as error:
+        logger.info("not ready: %s", error)
+        report.problem, report.database = "The database cannot be used.", "failed"
+    return report
+
+
+def list_unapplied(db: BaseDatabaseWrapper) -> list[tuple[str, str]]:
+    """Our apps' latest migrations that the database does not have; asked until there are none."""
+    global _migrated
+    if _migrated:
+        return []
+    ours = [one.label for one in apps.get_app_configs() if one.label.startswith("holdpoint")]
+    graph = MigrationLoader(None).graph
+    leaves = [leaf for label in ours for leaf in graph.leaf_nodes(label)]
+    try:
+        rows = MigrationRecorder.Migration.objects.using(db.alias).filter(app__in=ours)
+        applied = set(rows.values_list("app", "name"))
+    except DatabaseError as error:
+        if "django_migrations" not in str(error):
+            raise
+        applied = set()  # an empty database
+    missing = [leaf for leaf in leaves if leaf not in applied]
+    _migrated = not missing
+    return missing
+
+
+def read_queue() -> dict[str, Any] | None:
+    """django-q's queue: tasks that wait, how long the oldest has, and tasks handed to a cluster."""
+    if not apps.is_installed("django_q"):
+        return None
+    from django_q.conf import Conf
+    from django_q.models import OrmQ
+
+    if not Conf.ORM:
+        return None
+    now = timezone.now()  # django-q stamps its rows with the clock of the process that queues
+    found = (
+        OrmQ.objects.using(Conf.ORM)
+        .filter(key=Conf.CLUSTER_NAME)
+        .aggregate(
+            waiting=Count("pk", filter=Q(lock__lte=now)),
+            taken=Count("pk", filter=Q(lock__gt=now)),
+            oldest=Min("lock", filter=Q(lock__lte=now)),
+        )
+    )
+    oldest = found["oldest"]
+    waited = 0.0 if oldest is None else max(0.0, (now - oldest).total_seconds())
+    return {"waiting": found["waiting"], "taken": found["taken"], "oldest_seconds": round(waited, 1)}
+
+
+class _OneAtATime:
+    """Calls that may hang, in a thread of their own, so that whoever waits does so for bounded time."""
+
+    def __init__(self) -> None:
+        self._free = threading.Lock()
+        self._since = 0.0
+
+    def __call__(self, seconds: float, work: Callable[[], Answer]) -> Answer | None:
+        """What `work` returns; None if it takes longer, or if an earlier call still hangs."""
+        until = time.monotonic() + seconds
+        hangs = self._free.locked() and time.monotonic() - self._since > seconds
+        if hangs or not self._free.acquire(timeout=seconds):
+            return None
+        self._since = time.monotonic()
+        answers: list[Answer] = []
+        thread = threading.Thread(target=self._run, args=(work, answers), name="holdpoint-probe", daemon=True)
+        thread.start()
+        thread.join(max(0.0, until - time.monotonic()))
+        return answers[0] if answers else None
+
+    def _run(self, work: Callable[[], Answer], answers: list[Answer]) -> None:
+        try:
+            answers.append(work())
+        except Exception:
+            logger.exception("a probe failed")
+        finally:
+            connections.close_all()
+            self._free.release()
+
+
+call_within = _OneAtATime()
+
+
+def _examine_on_own_connection() -> Report:
+    return examine(connections[router.db_for_write(Instance)])
+
+
+def _problem(status: int, title: str, detail: str, body: dict[str, Any]) -> HttpResponse:
+    content = {"type": "about:blank", "title": title, "status": status, "detail": detail, **body}
+    return JsonResponse(content, status=status, content_type="application/problem+json")
