@@ -47,7 +47,7 @@ UNREADABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("written", UNREADABLE, ids=ascii)
+@pytest.mark.parametrize("written", UNREADABLE, ids=lambda value: ascii(value)[:16])
 def test_what_is_unreadable_is_refused(written: Any) -> None:
     for parse in (parse_timeout, parse_delay):
         with pytest.raises(InvalidDuration, match="not a usable duration"):

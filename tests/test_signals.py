@@ -416,6 +416,20 @@ def test_reawaiting_with_unconsumed_input_parks_cleanly_without_spinning():
     assert drain(max_steps=5) == {}
 
 
+def test_reawaiting_does_not_spin_either_with_other_signals_beside_the_handed_ones():
+    instance = parked(workflow=Collector)
+    workflows.signal(instance, "noise")
+    workflows.signal(instance, "vote", 1)
+    workflows.signal(instance, "noise")
+    assert drain(max_steps=5) == {"await": 1}
+    assert_awaiting(instance, "vote")
+    assert workflows.signal(instance, "vote", 2).woke
+    claim = take_one()
+    workflows.signal(instance, "noise")
+    assert settle(play(claim))
+    assert_awaiting(instance, "vote")
+
+
 def test_reawaiting_wakes_for_what_came_while_the_step_ran():
     instance = parked(workflow=Collector)
     workflows.signal(instance, "vote", 1)

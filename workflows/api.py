@@ -75,6 +75,7 @@ def start_many(
     >>> len(start_many("Ship", [{"order": n} for n in range(3)]))
     3
     """
+    registry.resolve(workflow)
     listed = list(inputs)
     named = [None] * len(listed) if keys is None else list(keys)
     if len(named) != len(listed):

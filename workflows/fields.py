@@ -80,6 +80,9 @@ class InheritedJSON:
     def __repr__(self) -> str:
         return "INHERITED"
 
+    def __reduce__(self) -> str:
+        return "INHERITED"  # copies and pickles are the one value: it is compared by identity
+
 
 #: What a state column holding SQL NULL reads as: "never changed, still equal to the input".
 INHERITED = InheritedJSON()
@@ -90,3 +93,8 @@ class StateField(models.JSONField):
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
         return INHERITED if value is None else super().from_db_value(value, expression, connection)
+
+    def value_from_object(self, obj: models.Model) -> Any:
+        """For fixtures and forms: nothing stored is nothing."""
+        value = super().value_from_object(obj)
+        return None if value is INHERITED else value

@@ -114,8 +114,8 @@ class Instance(EngineModel):
     #: Consecutive runs that ended without a committed outcome; bounded by `max_attempts`.
     runs = models.SmallIntegerField(default=0)
     #: How often this instance has spawned, and for a child: by which spawn of its parent it was born.
-    spawns = models.SmallIntegerField(default=0)
-    spawn_no = models.SmallIntegerField(null=True)
+    spawns = models.IntegerField(default=0)
+    spawn_no = models.IntegerField(null=True)
     timed_out = models.BooleanField(default=False)
     #: Claimed without neighbours: its last worker died, or it may run only once.
     solo = models.BooleanField(default=False)
@@ -135,6 +135,7 @@ class Instance(EngineModel):
 
     class Meta:
         db_table = "holdpoint_instance"
+        base_manager_name = "objects"
         ordering: ClassVar = ["-id"]
         verbose_name = _("instance")
         verbose_name_plural = _("instances")
@@ -234,6 +235,7 @@ class Signal(EngineModel):
 
     class Meta:
         db_table = "holdpoint_signal"
+        base_manager_name = "objects"
         ordering: ClassVar = ["instance_id", "n"]
         verbose_name = _("signal")
         verbose_name_plural = _("signals")
@@ -286,6 +288,7 @@ class LedgerEvent(EngineModel):
 
     class Meta:
         db_table = "holdpoint_ledger"
+        base_manager_name = "objects"
         ordering: ClassVar = ["instance_id", "seq"]
         verbose_name = _("ledger event")
         verbose_name_plural = _("ledger")
@@ -318,6 +321,7 @@ class Worker(EngineModel):
 
     class Meta:
         db_table = "holdpoint_worker"
+        base_manager_name = "objects"
         verbose_name = _("worker")
         verbose_name_plural = _("workers")
         default_permissions: ClassVar = ("view",)

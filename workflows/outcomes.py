@@ -22,6 +22,9 @@ class _Unset:
     def __repr__(self) -> str:
         return "UNSET"
 
+    def __reduce__(self) -> str:
+        return "UNSET"  # copies and pickles are the one value: it is compared by identity
+
 
 UNSET: Final = _Unset()
 

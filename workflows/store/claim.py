@@ -66,7 +66,7 @@ _CLAIM = compact(f"""
     ), f AS (SELECT id, solo FROM c LIMIT 1
     ), p AS (SELECT c.id FROM c, f WHERE CASE WHEN f.solo THEN c.id = f.id ELSE NOT c.solo END
     ), u AS (
-      UPDATE holdpoint_instance i SET fence = i.fence + 1, runs = i.runs + 1,
+      UPDATE holdpoint_instance i SET fence = i.fence + 1, runs = least(i.runs + 1, 32767),
         {becoming(RUNNING, f"{CLOCK} + %(lease)s * interval '1 s'")}
       FROM p WHERE i.id = p.id
       RETURNING i.id, i.fence, i.workflow, i.version, i.step, i.attempt, i.runs, i.timed_out, i.inbox, i.names,
@@ -82,7 +82,8 @@ _REREAD = compact(f"SELECT m.signals FROM (SELECT %(id)s::uuid AS id) u, LATERAL
 _RENEW = compact(f"""
     UPDATE holdpoint_instance i SET due_at = {CLOCK} + %(lease)s * interval '1 s'
     FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) v(id, fence)
-    WHERE i.id = v.id AND i.fence = v.fence AND i.status = {RUNNING} RETURNING i.id::text
+    WHERE i.id = ANY(%(ids)s::uuid[]) AND i.id = v.id AND i.fence = v.fence AND i.status = {RUNNING}
+    RETURNING i.id::text
 """)
 
 #: Given back untouched: the run that was counted at the claim is taken off again.
@@ -90,7 +91,8 @@ _RELEASE = compact(f"""
     UPDATE holdpoint_instance i SET runs = i.runs - 1, solo = i.solo OR %(solo)s::bool,
       {becoming(RUNNABLE, CLOCK)}
     FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) v(id, fence)
-    WHERE i.id = v.id AND i.fence = v.fence AND i.status = {RUNNING} RETURNING i.id::text
+    WHERE i.id = ANY(%(ids)s::uuid[]) AND i.id = v.id AND i.fence = v.fence AND i.status = {RUNNING}
+    RETURNING i.id::text
 """)
 
 #: Whether its runs are used up is decided by the next claimer, who knows the definition.

@@ -13,7 +13,8 @@ Invariants owned:
 Shape: no part joins another part. Their sizes are unknown when the plan is cached, PostgreSQL assumes
 ten rows and takes a nested loop, and a batch of 500 would compare 250,000 pairs for each such join. So
 the rows that only want locking (parents) travel in the same arrays, and each row brings its own list of
-signal numbers.
+signal numbers. The signals of the batch are named by a condition of their own, because a join planned while
+the table was small would read its whole index.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ _COMMIT = compact(f"""
     ), x AS (
       UPDATE holdpoint_signal s SET consumed_at = {CLOCK}, consumed_by = q.fence
       FROM (SELECT ok.id, ok.fence, unnest(ok.numbers) AS n FROM ok WHERE ok.kind IN ({_CONSUMING})) q
-      WHERE s.instance_id = q.id AND s.n = q.n AND s.consumed_at IS NULL
+      WHERE s.instance_id = q.id AND s.n = q.n AND s.consumed_at IS NULL AND s.instance_id = ANY(%(ids)s::uuid[])
     ), u AS (
       UPDATE holdpoint_instance i SET {becoming("ok.goes", _DUE)},
         step = coalesce(ok.step, i.step), state = coalesce(ok.state::jsonb, i.state), result = ok.result::jsonb,

@@ -37,6 +37,7 @@ from workflows.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 _MARK = "__holdpoint_step__"
+_RESERVED = frozenset({"handle", "definition", "name", "version", "max_attempts", "step_timeout", "initial"})
 
 
 @overload
@@ -126,8 +127,12 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
         raise InvalidDefinition(f"workflow {source}: {error}") from error
     for option in ("version", "max_attempts"):
         value = getattr(cls, option)
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 32_767:
-            raise InvalidDefinition(f"workflow {source}: {option} must be a whole number from 1, not {value!r}")
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 32_000:
+            raise InvalidDefinition(
+                f"workflow {source}: {option} must be a whole number from 1 to 32000, not {value!r}"
+            )
+    if taken := _RESERVED & steps.keys():
+        raise InvalidDefinition(f"workflow {source}: {', '.join(taken)} cannot be the name of a step; it has a meaning")
     for method in (*steps, "handle"):
         _check_method(getattr(cls, method), method)
     initial = getattr(cls, "initial", next(iter(steps)))

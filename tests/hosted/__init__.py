@@ -1,0 +1,1 @@
+"""A host project of its own for tests on real processes: settings, workflows that misbehave, one task."""
