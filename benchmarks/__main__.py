@@ -26,6 +26,8 @@ def main() -> None:
         plan = prepare(server, options)
         machine = describe_machine(server.url, server.folder, list_versions() if plan.dbos else {})
         print(report.render_machine(machine), flush=True)
+        if not report.is_durable(machine):
+            say("this server does not flush its commits: its figures say nothing about a durable one")
         rows: list[Row] = []
         for name in names:
             measure = measures.load_measure(name)

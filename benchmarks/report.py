@@ -34,8 +34,15 @@ def write_results(rows: Sequence[Row], machine: dict[str, Any], options: dict[st
     told += ", `--full`." if options["full"] else "."
     if machine["load_at_start"][0] > QUIET:
         told += " **Other programs were busy on the machine: do not quote these figures.**"
+    if not is_durable(machine):
+        told += " **The server does not flush its commits: do not quote these figures.**"
     section = "\n\n".join([BEGIN, told, render_table(rows), render_notes(rows), render_machine(machine), END])
     readme.write_text(before + section + after)
+
+
+def is_durable(machine: dict[str, Any]) -> bool:
+    settings = machine["postgresql_settings"]
+    return settings["fsync"] == "on" and settings["synchronous_commit"] != "off"
 
 
 def render_table(rows: Sequence[Row]) -> str:

@@ -132,6 +132,16 @@ def test_a_missed_moment_is_called_late(operator: Client) -> None:
     assert "3 hours late" in row
 
 
+def test_retries_and_lost_runs_are_told_where_there_are_any(operator: Client) -> None:
+    workflows.start("Waits")
+    (row,) = read_rows(operator.get(LIST).text)
+    assert "attempt" not in row
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE holdpoint_instance SET attempt = 2, runs = 3")
+    (row,) = read_rows(operator.get(LIST).text)
+    assert "attempt 2, run 3" in row
+
+
 def test_the_newest_instance_comes_first_whatever_the_address_asks(operator: Client) -> None:
     for key in ("first", "second", "third"):
         workflows.start("Waits", key=key)
@@ -367,6 +377,15 @@ def test_what_is_not_a_value_is_not_found(operator: Client, what: str) -> None:
     assert operator.get(page_of(parked(), f"value/{what}/")).status_code in (302, 404)
 
 
+def test_payloads_made_to_swell_when_indented_do_not(operator: Client) -> None:
+    instance = parked()
+    nested: Any = 1
+    for _ in range(30):
+        nested = [nested]
+    workflows.signal_many([(instance, "other", [nested] * 30) for _ in range(100)])
+    assert len(operator.get(page_of(instance)).content) < 600_000
+
+
 def test_nothing_that_was_stored_runs_as_script(operator: Client) -> None:
     instance = workflows.start("Breaks", {"reason": HOSTILE, HOSTILE: [HOSTILE]}, key=HOSTILE, actor=HOSTILE)
     workflows.signal(instance, HOSTILE, {HOSTILE: HOSTILE * 50}, dedup_key=HOSTILE, actor=HOSTILE)
@@ -509,6 +528,7 @@ def test_a_forged_id_is_a_bad_request(operator: Client) -> None:
 
 
 def test_the_instance_of_an_unknown_id_is_not_found(operator: Client) -> None:
+    assert operator.get(page_of(parked(), "value/error/")).status_code == 404
     for tail in ("cancel/", "retry/", "value/input/"):
         assert operator.post(f"{LIST}{uuid4()}/{tail}").status_code == 404
 

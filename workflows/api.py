@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from django.db import connections, router, transaction
+from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import registry, store
@@ -88,12 +88,15 @@ def start_many(
     if on_duplicate == "return":
         started = _insert(planned, workspace, actor, None)
         return [started.get(one.id) or _holder(str(one.key), workspace) for one in planned]
-    with transaction.atomic(using=_db().alias):
+
+    def write() -> list[Instance]:
         started = _insert(planned, workspace, actor, None)
         for one in planned:
             if one.id not in started:
                 raise _held(str(one.key), workspace)
-    return [started[one.id] for one in planned]
+        return [started[one.id] for one in planned]
+
+    return store.in_transaction(_db(), write)
 
 
 def signal(
@@ -215,11 +218,17 @@ def _insert(
     started: dict[UUID, Instance] = {}
     for begin in range(0, len(planned), BATCH):
         batch = planned[begin : begin + BATCH]
-        rows = store.insert_instances(db, batch, workspace=scope, actor=by, run_at=run_at)
+        rows = _insert_batch(db, batch, scope, by, run_at)
         started.update((one.id, _fresh(one, rows[one.id], by, db)) for one in batch if one.id in rows)
     if planned and not started:
         _check_workspace(scope)
     return started
+
+
+def _insert_batch(
+    db: BaseDatabaseWrapper, batch: Sequence[NewInstance], scope: str | int, by: str, run_at: datetime | None
+) -> dict[UUID, tuple[Any, ...]]:
+    return store.retrying(db, lambda: store.insert_instances(db, batch, workspace=scope, actor=by, run_at=run_at))
 
 
 def _fresh(one: NewInstance, row: tuple[Any, ...], started_by: str, db: BaseDatabaseWrapper) -> Instance:

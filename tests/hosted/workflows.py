@@ -1,5 +1,6 @@
 """Workflows that take their time, kill their worker or will not end."""
 
+import contextlib
 import os
 import signal
 import time
@@ -75,4 +76,9 @@ class HostedStubborn(Workflow):
                         time.sleep(60)
                     except Exception:
                         return Stop("it caught the interruption")
+            case "everything":
+                until = time.monotonic() + 60
+                while time.monotonic() < until:
+                    with contextlib.suppress(BaseException):
+                        time.sleep(60)
         return Done("it was not interrupted")

@@ -12,6 +12,7 @@ from django.urls import URLPattern, path, re_path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from workflows.admin.actions import OperatorActions
@@ -41,6 +42,7 @@ from workflows.fields import INHERITED
 from workflows.lifecycle import Status
 from workflows.models import DEFAULT_WORKSPACE, Instance
 
+WAITING = (Status.AWAITING, Status.AWAITING_CHILDREN)
 #: Characters of an instance's own values on its page.
 VALUE = 20_000
 INTERNALS = (
@@ -58,7 +60,7 @@ class InstanceAdmin(OperatorActions):
         css = {"all": ["workflows/admin.css"]}
 
     # No column is a plain field: those could be sorted by, and a million rows have one good order.
-    list_display = ("short_id", "badge", "what", "where", "due", "tries", "created")
+    list_display = ("short_id", "badge", "what", "where", "due", "created")
     list_filter = (StatusFilter, WorkflowFilter, WorkspaceFilter, CreatedFilter)
     list_select_related = ("workspace",)
     show_full_result_count = False
@@ -123,7 +125,7 @@ class InstanceAdmin(OperatorActions):
     def short_id(self, instance: Instance) -> SafeString:
         return show_id(instance.pk)
 
-    @admin.display(description=_("workflow and key"))
+    @admin.display(description=_("workflow, key"))
     def what(self, instance: Instance) -> SafeString:
         """The key below; outside the default workspace with that in front, because keys are unique within one."""
         slug = instance.workspace.slug
@@ -142,11 +144,11 @@ class InstanceAdmin(OperatorActions):
     def badge(self, instance: Instance) -> SafeString:
         return show_status(instance.status)
 
-    @admin.display(description=_("step and what it awaits"))
+    @admin.display(description=_("step, awaits"))
     def where(self, instance: Instance) -> SafeString:
-        if instance.status not in (Status.AWAITING, Status.AWAITING_CHILDREN):
-            return self.at_step(instance)
-        return format_html('{}<div class="hp-quiet">{}</div>', self.at_step(instance), self.awaits(instance))
+        """The step, with what it waits for or how often it was tried below, where there is something to tell."""
+        below = self.awaits(instance) if instance.status in WAITING else self.count_tries(instance)
+        return format_html('{}<div class="hp-quiet">{}</div>', self.at_step(instance), below)
 
     @admin.display(description=_("step"))
     def at_step(self, instance: Instance) -> SafeString:
@@ -164,16 +166,18 @@ class InstanceAdmin(OperatorActions):
     def due(self, instance: Instance) -> SafeString:
         return show_due(instance, timezone.now())
 
-    @admin.display(description=_("attempt"))
-    def tries(self, instance: Instance) -> str:
-        """Both counts, because either explains a delay: retries the step asked for, and runs that were lost."""
-        if instance.runs > 1 and not instance.ended:
-            return f"{instance.attempt} (+{instance.runs - 1})"
-        return str(instance.attempt)
-
     @admin.display(description=_("created"))
     def created(self, instance: Instance) -> SafeString:
         return show_relative(instance.created_at, timezone.now())
+
+    def count_tries(self, instance: Instance) -> str:
+        """Both counts, because either explains a delay: retries that the step asked for, and runs that were lost."""
+        told = []
+        if instance.attempt:
+            told.append(gettext("attempt %(number)d") % {"number": instance.attempt})
+        if instance.runs > 1 and not instance.ended:
+            told.append(gettext("run %(number)d") % {"number": instance.runs})
+        return ", ".join(told)
 
     # --- the page of one ----------------------------------------------------------------------------
 
@@ -265,6 +269,8 @@ class InstanceAdmin(OperatorActions):
             found = list(instance.signals.filter(n=number).values_list("payload", flat=True))
         elif table == "event":
             found = list(instance.events.filter(seq=number).values_list("data", flat=True))
+        elif what == "error":
+            found = [instance.error] if instance.error else []
         else:
             found = [getattr(instance, what)]
         if not found:

@@ -148,15 +148,14 @@ def show_json(text: str | None, whole: str) -> SafeString:
         return NOTHING
     if len(text) <= SUMMARY:
         return format_html('<code class="hp-value">{}</code>', text)
-    return format_html(
-        "<details><summary><code>{}…</code></summary>{}</details>", text[:SUMMARY], show_block(text, whole)
-    )
+    block = show_block(indent_json(text) if len(text) <= EXCERPT else text, whole, EXCERPT)
+    return format_html("<details><summary><code>{}…</code></summary>{}</details>", text[:SUMMARY], block)
 
 
-def show_block(text: str, whole: str, limit: int = EXCERPT) -> SafeString:
+def show_block(text: str, whole: str, limit: int) -> SafeString:
     """A text in full, or its beginning with a link to all of it."""
     if len(text) <= limit:
-        return format_html('<pre class="hp-value" tabindex="0">{}</pre>', indent_json(text))
+        return format_html('<pre class="hp-value" tabindex="0">{}</pre>', text)
     link = _("The beginning only: open the whole value")
     return format_html('<pre class="hp-value" tabindex="0">{}…</pre><a href="{}">{}</a>', text[:limit], whole, link)
 

@@ -31,6 +31,7 @@ from workflows.store.due import seconds_to_next as seconds_to_next
 from workflows.store.sql import CHANNEL as CHANNEL
 from workflows.store.sql import atomic as atomic
 from workflows.store.sql import fetch as fetch
+from workflows.store.sql import in_transaction as in_transaction
 from workflows.store.sql import retrying as retrying
 from workflows.store.start import NewInstance as NewInstance
 from workflows.store.start import find_holder as find_holder

@@ -13,8 +13,8 @@ Invariants owned:
 Shape: no part joins another part. Their sizes are unknown when the plan is cached, PostgreSQL assumes
 ten rows and takes a nested loop, and a batch of 500 would compare 250,000 pairs for each such join. So
 the rows that only want locking (parents) travel in the same arrays, and each row brings its own list of
-signal numbers. The signals of the batch are named by a condition of their own, because a join planned while
-the table was small would read its whole index.
+signal numbers. Rows and signals of the batch are also named by a condition of their own, because a join
+planned while the table was small would read its whole index.
 """
 
 from __future__ import annotations
@@ -108,20 +108,21 @@ _COMMIT = compact(f"""
         %(inboxes)s::int[], %(signals)s::text[], %(solos)s::bool[], %(children)s::int[])
         v(id, fence, kind, step, state, result, error, names, delay, inbox, signals, solo, children)
     ), k AS MATERIALIZED (
-      SELECT v.*, v.names::text[] AS wanted, v.signals::int[] AS numbers, i.status AS was, i.fence AS now_fence,
-        i.inbox AS now_inbox, i.parent_id, i.spawn_no
-      FROM v JOIN holdpoint_instance i ON i.id = v.id ORDER BY i.id FOR NO KEY UPDATE OF i
+      SELECT v.*, v.names::text[] AS wanted, v.signals::int[] AS took, i.status AS was, i.fence AS held,
+        i.inbox AS box, i.parent_id, i.spawn_no
+      FROM v JOIN holdpoint_instance i ON i.id = v.id AND i.id = ANY(%(ids)s::uuid[])
+      ORDER BY i.id FOR NO KEY UPDATE OF i
     ), ok AS MATERIALIZED (
       SELECT ok.*, {_STATUS} AS goes FROM (SELECT k.*, CASE WHEN k.kind = {
-    Kind.AWAIT:d} AND k.now_inbox > cardinality(k.numbers) THEN EXISTS (
+    Kind.AWAIT:d} AND k.box > cardinality(k.took) THEN EXISTS (
           SELECT 1 FROM holdpoint_signal s
-          WHERE s.instance_id = k.id AND s.consumed_at IS NULL AND s.name = ANY(k.wanted) AND s.n <> ALL(k.numbers)
+          WHERE s.instance_id = k.id AND s.consumed_at IS NULL AND s.name = ANY(k.wanted) AND s.n <> ALL(k.took)
         ) ELSE false END AS woken
-      FROM k WHERE k.kind > 0 AND k.now_fence = k.fence AND k.was = {RUNNING}
-        AND (k.now_inbox = k.inbox OR k.kind <> {Kind.AWAIT:d})) ok
+      FROM k WHERE k.kind > 0 AND k.held = k.fence AND k.was = {RUNNING}
+        AND (k.box = k.inbox OR k.kind <> {Kind.AWAIT:d})) ok
     ), x AS (
       UPDATE holdpoint_signal s SET consumed_at = {CLOCK}, consumed_by = q.fence
-      FROM (SELECT ok.id, ok.fence, unnest(ok.numbers) AS n FROM ok WHERE ok.kind IN ({_CONSUMING})) q
+      FROM (SELECT ok.id, ok.fence, unnest(ok.took) AS n FROM ok WHERE ok.kind IN ({_CONSUMING})) q
       WHERE s.instance_id = q.id AND s.n = q.n AND s.consumed_at IS NULL AND s.instance_id = ANY(%(ids)s::uuid[])
     ), u AS (
       UPDATE holdpoint_instance i SET {becoming("ok.goes", _DUE)},
@@ -133,17 +134,19 @@ _COMMIT = compact(f"""
           WHEN ok.kind IN ({_PROGRESS}) THEN 0 ELSE i.attempt END,
         runs = CASE ok.kind WHEN {Kind.PUT_BACK:d} THEN i.runs - 1
           WHEN {Kind.RUN_FAILED:d} THEN i.runs WHEN {Kind.STOP:d} THEN i.runs ELSE 0 END,
-        inbox = i.inbox - CASE WHEN ok.kind IN ({_CONSUMING}) THEN cardinality(ok.numbers) ELSE 0 END,
+        inbox = i.inbox - CASE WHEN ok.kind IN ({_CONSUMING}) THEN cardinality(ok.took) ELSE 0 END,
         pending = CASE WHEN ok.kind = {Kind.SPAWN:d} THEN ok.children ELSE i.pending END,
         spawns = i.spawns + CASE WHEN ok.kind = {Kind.SPAWN:d} THEN 1 ELSE 0 END
       FROM ok WHERE i.id = ok.id
       RETURNING i.id, i.seq, i.workspace_id, i.status, i.due_at, i.step, ok.kind, ok.wanted, ok.parent_id,
-        ok.spawn_no, ok.error, ok.children
+        ok.spawn_no, ok.error, ok.children, nullif(ok.took, '{{}}') AS took
     ), l AS (
       {LEDGER}
       SELECT u.id, {CLOCK}, CASE WHEN u.status IN ({AWAITING}, {SLEEPING}) THEN u.due_at END, u.seq, u.workspace_id,
         u.kind, u.status, '', CASE WHEN u.status < {FIRST_TERMINAL} THEN u.step END,
-        coalesce(to_jsonb(u.wanted), to_jsonb(u.error), CASE WHEN u.children > 0 THEN to_jsonb(u.children) END) FROM u
+        coalesce(to_jsonb(u.wanted), to_jsonb(u.error), CASE WHEN u.kind IN ({Kind.NEXT:d}, {Kind.DONE:d})
+          THEN to_jsonb(u.took) WHEN u.kind = {Kind.SPAWN:d}
+          THEN jsonb_build_object('children', u.children, 'consumed', u.took) END) FROM u
     ), p AS (
       UPDATE holdpoint_instance i SET pending = i.pending - d.n, seq = i.seq + 1,
         {
