@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -42,14 +42,22 @@ _running: list[Process] = []
 class Process:
     """One command, its log and everything it started."""
 
-    def __init__(self, *arguments: str, **environment: str) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        python: str | Path = sys.executable,
+        folder: Path = ROOT,
+        environment: Mapping[str, str] | None = None,
+        **changes: str,
+    ) -> None:
         descriptor, name = tempfile.mkstemp(prefix="holdpoint-test-", suffix=".log")
         self.log = Path(name)
         self.command = arguments
+        base = {**os.environ, **find_environment()} if environment is None else environment
         self.popen = subprocess.Popen(
-            [sys.executable, *arguments],
-            cwd=ROOT,
-            env={**os.environ, **find_environment(), **environment},
+            [str(python), *arguments],
+            cwd=folder,
+            env={**base, **changes},
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=subprocess.STDOUT,
@@ -179,9 +187,7 @@ def wait_for_status(instance: Instance, *statuses: str, seconds: float = PATIENC
         instance.refresh_from_db()
         return instance
 
-    return wait_until(
-        look, f"{instance} to be {statuses}", seconds=seconds, is_it=lambda one: one.status in statuses
-    )
+    return wait_until(look, f"{instance} to be {statuses}", seconds=seconds, is_it=lambda one: one.status in statuses)
 
 
 def find_db() -> Any:
@@ -196,7 +202,5 @@ def read_pump_kinds() -> set[str]:
 
 
 def describe_failure(problem: str) -> str:
-    parts = [problem]
-    for process in _running:
-        parts.append(f"--- {' '.join(process.command)} ({process.pid})\n{process.read_log()[-6000:]}")
-    return "\n".join(parts)
+    logs = [f"--- {' '.join(one.command)} ({one.pid})\n{one.read_log()[-6000:]}" for one in _running]
+    return "\n".join([problem, *logs])

@@ -6,7 +6,6 @@ What lives here: the promises of a site that runs nothing but `qcluster`. Each t
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -36,10 +35,9 @@ RESUME_SECONDS = 20.0
 
 
 @pytest.fixture(autouse=True)
-def queue() -> Iterator[None]:
-    """django-q's table is not emptied by what we flush before: start without tasks of another test."""
+def queue() -> None:
+    """No task of another test is left in the queue."""
     OrmQ.objects.all().delete()
-    yield
 
 
 @pytest.fixture
@@ -83,8 +81,7 @@ def test_steps_start_within_a_second_and_deadlines_fire_within_two():
             wait_for_status(one, Status.DONE)
     waits = [seconds_between(one, Event.STARTED, Event.DONE) for one in quick]
     late = [
-        (read_moment(one, Event.TIMED_OUT).at - read_moment(one, Event.PARKED).due_at).total_seconds()
-        for one in timers
+        (read_moment(one, Event.TIMED_OUT).at - read_moment(one, Event.PARKED).due_at).total_seconds() for one in timers
     ]
     print(f"start: median {sorted(waits)[len(waits) // 2]:.3f} s, max {max(waits):.3f} s; late: max {max(late):.3f} s")
     assert max(waits) < 1.0
@@ -312,4 +309,3 @@ def test_a_cluster_with_a_lingering_pump_stops_in_bounded_time(file):
     states = {one.status for one in Instance.objects.filter(pk__in=[one.pk for one in rest])}
     assert states <= {Status.RUNNABLE, Status.DONE}
     assert Instance.objects.filter(runs__gt=0).count() == 0
-

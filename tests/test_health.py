@@ -129,22 +129,20 @@ def test_nobody_learns_names_or_addresses(client):
     assert connection.settings_dict["NAME"] not in text
 
 
-@pytest.mark.parametrize("label", ["holdpoint", "holdpoint_approvals"])
-def test_a_missing_migration_makes_the_site_unready(label, django_assert_max_num_queries):
+def test_a_missing_migration_of_either_app_makes_the_site_unready():
+    latest = (
+        "SELECT DISTINCT ON (app) id, app FROM django_migrations WHERE app LIKE 'holdpoint%%' ORDER BY app, id DESC"
+    )
     with connection.cursor() as cursor:
-        cursor.execute("SELECT name FROM django_migrations WHERE app = %s ORDER BY id DESC LIMIT 1", [label])
-        found = cursor.fetchone()
-        if found is None:
-            pytest.skip(f"{label} has no migrations")
-        cursor.execute("DELETE FROM django_migrations WHERE app = %s AND name = %s", [label, found[0]])
-        try:
+        cursor.execute(latest)
+        rows = cursor.fetchall()
+        assert "holdpoint" in [app for _, app in rows]
+        for id, app in rows:
+            cursor.execute("UPDATE django_migrations SET app = 'away' WHERE id = %s", [id])
             report = health.examine(connections["default"])
-        finally:
-            cursor.execute(
-                "INSERT INTO django_migrations (app, name, applied) VALUES (%s, %s, now())", [label, found[0]]
-            )
-    assert "migrate" in report.problem
-    assert report.migrations == "1 to apply"
+            cursor.execute("UPDATE django_migrations SET app = %s WHERE id = %s", [app, id])
+            assert "migrate" in report.problem
+            assert report.migrations == "1 to apply"
     assert health.examine(connections["default"]).problem == ""
 
 

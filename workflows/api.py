@@ -19,6 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import registry, store
 from workflows.arguments import read_actor, read_address, read_line, read_moment, read_signal
 from workflows.bulk import BATCH, Delivery, deliver_lines, group_by_workspace, tell_delivery
+from workflows.conf import conf
 from workflows.durations import parse_delay
 from workflows.engine import plan_instance
 from workflows.exceptions import (
@@ -114,7 +115,7 @@ def signal(
     False
     """
     to = read_address(target, workspace)
-    text = read_signal(name, payload, dedup_key)
+    text = read_signal(name, payload, dedup_key, conf.max_body)
     delivered = store.deliver(_db(), to, name, text, dedup=dedup_key, source=read_actor(actor))
     if delivered is None:
         _check_workspace(to.workspace)
@@ -133,13 +134,13 @@ def signal_many(
     >>> [d.refused for d in signal_many([("order-1", "paid", {}), ("nobody", "paid")])]
     [None, 'no_target']
     """
-    db = _db()
+    db, limit = _db(), conf.max_body
     lines: list[tuple[int, Address, Line]] = []
     for position, row in enumerate(signals):
         target, name, payload, dedup_key = read_line(row, position)
         to = read_address(target, workspace)
-        text = read_signal(name, payload, dedup_key)
-        lines.append((position, to, Line(to.value, name, text, dedup_key)))
+        text = read_signal(name, payload, dedup_key, limit)
+        lines.append((position, to, Line(str(to.value), name, text, dedup_key)))
     answers = [Delivery(None, refused="no_target")] * len(lines)
     for scope, mine in group_by_workspace(db, lines).items():
         deliver_lines(db, mine, scope, read_actor(actor), answers)

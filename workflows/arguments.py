@@ -13,7 +13,6 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from workflows.conf import conf
 from workflows.exceptions import InvalidCall, InvalidTarget, show
 from workflows.jsontext import check_text, dump_value
 from workflows.models import Instance
@@ -34,12 +33,12 @@ def read_address(target: Any, workspace: str | None) -> Address:
     raise InvalidTarget(target)
 
 
-def read_signal(name: str, payload: Any, dedup_key: str | None) -> str:
+def read_signal(name: str, payload: Any, dedup_key: str | None, limit: int) -> str:
     """The payload as JSON text, when the whole signal is in order."""
     check_text(name, "a signal's name")
     if dedup_key is not None:
         check_text(dedup_key, "a dedup key")
-    return dump_value(payload, f"the payload of signal {name!r}", conf.max_body)
+    return dump_value(payload, f"the payload of signal {name!r}", limit)
 
 
 def read_line(row: Any, position: int) -> tuple[Any, str, Any, str | None]:

@@ -73,7 +73,7 @@ def _find_held(db: BaseDatabaseWrapper, keyed: dict[int, Line], scope: str | int
     if not keyed:
         return {}
     holders = store.find_holders(db, sorted({line.id for line in keyed.values()}), scope)
-    return {at: replace(line, id=holders[line.id]) for at, line in keyed.items() if line.id in holders}
+    return {at: replace(line, id=str(holders[line.id])) for at, line in keyed.items() if line.id in holders}
 
 
 def _send(

@@ -8,6 +8,7 @@ said by `check --deploy` alone, so that a fresh project hears nothing.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import PathFinder
@@ -279,6 +280,7 @@ def _list_places(name: str) -> Iterator[Path]:
             yield origin.parent if origin.stem == "__init__" else origin
 
 
+@functools.cache  # apps may be set up again (tests do), and Django knows a check by its identity
 def _as_list(check: Callable[[], Iterator[CheckMessage]]) -> Check:
     def run(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
         return list(check())

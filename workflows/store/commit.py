@@ -13,8 +13,9 @@ Invariants owned:
 Shape: no part joins another part. Their sizes are unknown when the plan is cached, PostgreSQL assumes
 ten rows and takes a nested loop, and a batch of 500 would compare 250,000 pairs for each such join. So
 the rows that only want locking (parents) travel in the same arrays, and each row brings its own list of
-signal numbers. Rows and signals of the batch are also named by a condition of their own, because a join
-planned while the table was small would read its whole index.
+signal numbers. Rows and signals are looked up one by one inside LATERAL, because a join planned while a table
+was small would read its whole index; a signal found so is updated by its place (ctid), which only this
+worker's commit could change.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -43,7 +45,7 @@ from workflows.store.sql import (
     compact,
     fetch,
     kind,
-    write_numbers,
+    write_plain,
     write_texts,
 )
 
@@ -85,12 +87,18 @@ _CONSUMING = f"{Kind.NEXT:d}, {Kind.DONE:d}, {Kind.SPAWN:d}"
 _KEEPING = f"{Kind.RETRY:d}, {Kind.RUN_FAILED:d}, {Kind.PUT_BACK:d}, {Kind.STOP:d}"
 _PROGRESS = f"{Kind.NEXT:d}, {Kind.AWAIT:d}, {Kind.DONE:d}, {Kind.SPAWN:d}"
 
+#: An awaited signal that the parking step was not handed: a difference of sets, never a highest number
+#: seen, because numbers are given in the order of locks and become visible in the order of commits.
+_UNSEEN = """(k.box > cardinality(k.took) AND EXISTS (
+  SELECT 1 FROM holdpoint_signal s
+  WHERE s.instance_id = k.id AND s.consumed_at IS NULL AND s.name = ANY(k.wanted) AND s.n <> ALL(k.took)))"""
+
 _STATUS = f"""CASE
-  WHEN ok.kind = {Kind.DONE:d} THEN {DONE}
-  WHEN ok.kind = {Kind.STOP:d} THEN {FAILED}
-  WHEN ok.kind = {Kind.SPAWN:d} AND ok.children > 0 THEN {AWAITING_CHILDREN}
-  WHEN ok.kind = {Kind.AWAIT:d} AND NOT ok.woken THEN {AWAITING}
-  WHEN ok.kind <> {Kind.AWAIT:d} AND ok.delay > 0 THEN {SLEEPING}
+  WHEN k.kind = {Kind.AWAIT:d} THEN CASE WHEN {_UNSEEN} THEN {RUNNABLE} ELSE {AWAITING} END
+  WHEN k.kind = {Kind.DONE:d} THEN {DONE}
+  WHEN k.kind = {Kind.STOP:d} THEN {FAILED}
+  WHEN k.kind = {Kind.SPAWN:d} AND k.children > 0 THEN {AWAITING_CHILDREN}
+  WHEN k.delay > 0 THEN {SLEEPING}
   ELSE {RUNNABLE} END"""
 
 _DUE = f"""CASE
@@ -110,20 +118,17 @@ _COMMIT = compact(f"""
     ), k AS MATERIALIZED (
       SELECT v.*, v.names::text[] AS wanted, v.signals::int[] AS took, i.status AS was, i.fence AS held,
         i.inbox AS box, i.parent_id, i.spawn_no
-      FROM v JOIN holdpoint_instance i ON i.id = v.id AND i.id = ANY(%(ids)s::uuid[])
-      ORDER BY i.id FOR NO KEY UPDATE OF i
+      FROM (SELECT * FROM v ORDER BY id) v CROSS JOIN LATERAL (
+        SELECT * FROM holdpoint_instance i WHERE i.id = v.id FOR NO KEY UPDATE) i
     ), ok AS MATERIALIZED (
-      SELECT ok.*, {_STATUS} AS goes FROM (SELECT k.*, CASE WHEN k.kind = {
-    Kind.AWAIT:d} AND k.box > cardinality(k.took) THEN EXISTS (
-          SELECT 1 FROM holdpoint_signal s
-          WHERE s.instance_id = k.id AND s.consumed_at IS NULL AND s.name = ANY(k.wanted) AND s.n <> ALL(k.took)
-        ) ELSE false END AS woken
-      FROM k WHERE k.kind > 0 AND k.held = k.fence AND k.was = {RUNNING}
-        AND (k.box = k.inbox OR k.kind <> {Kind.AWAIT:d})) ok
+      SELECT k.*, {_STATUS} AS goes FROM k WHERE k.kind > 0 AND k.held = k.fence AND k.was = {RUNNING}
+        AND (k.box = k.inbox OR k.kind <> {Kind.AWAIT:d})
     ), x AS (
       UPDATE holdpoint_signal s SET consumed_at = {CLOCK}, consumed_by = q.fence
       FROM (SELECT ok.id, ok.fence, unnest(ok.took) AS n FROM ok WHERE ok.kind IN ({_CONSUMING})) q
-      WHERE s.instance_id = q.id AND s.n = q.n AND s.consumed_at IS NULL AND s.instance_id = ANY(%(ids)s::uuid[])
+      CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_signal o
+        WHERE o.instance_id = q.id AND o.n = q.n AND o.consumed_at IS NULL OFFSET 0) o
+      WHERE s.ctid = o.ctid
     ), u AS (
       UPDATE holdpoint_instance i SET {becoming("ok.goes", _DUE)},
         step = coalesce(ok.step, i.step), state = coalesce(ok.state::jsonb, i.state), result = ok.result::jsonb,
@@ -183,21 +188,21 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
     `commit_locked` tells them apart.
     """
     parents = _parents(commits)
-    padding: list[None] = [None] * len(parents)
+    padding: list[Any] = [None] * len(parents)
     params = {
-        "ids": [one.claim.id for one in commits] + parents,
-        "fences": [one.claim.fence for one in commits] + [0] * len(parents),
-        "kinds": [one.kind.value for one in commits] + [0] * len(parents),
-        "steps": [one.step for one in commits] + padding,
-        "states": [one.state for one in commits] + padding,
-        "results": [one.result for one in commits] + padding,
-        "errors": [one.error for one in commits] + padding,
-        "names": [None if one.names is None else write_texts(one.names) for one in commits] + padding,
-        "delays": [one.delay for one in commits] + padding,
-        "inboxes": [one.claim.inbox for one in commits] + padding,
-        "signals": [write_numbers(one.signals) for one in commits] + padding,
-        "solos": [one.solo for one in commits] + padding,
-        "children": [one.children for one in commits] + padding,
+        "ids": write_plain([one.claim.id for one in commits] + parents),
+        "fences": write_plain([one.claim.fence for one in commits] + [0] * len(parents)),
+        "kinds": write_plain([one.kind.value for one in commits] + [0] * len(parents)),
+        "steps": write_texts([one.step for one in commits] + padding),
+        "states": write_texts([one.state for one in commits] + padding),
+        "results": write_texts([one.result for one in commits] + padding),
+        "errors": write_texts([one.error for one in commits] + padding),
+        "names": write_texts([None if one.names is None else write_texts(one.names) for one in commits] + padding),
+        "delays": write_plain([one.delay for one in commits] + padding),
+        "inboxes": write_plain([one.claim.inbox for one in commits] + padding),
+        "signals": write_texts([write_plain(one.signals) for one in commits] + padding),
+        "solos": write_plain([one.solo for one in commits] + padding),
+        "children": write_plain([one.children for one in commits] + padding),
     }
     return {row[0] for row in fetch(db, _COMMIT, params)}
 

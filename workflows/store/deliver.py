@@ -31,10 +31,12 @@ from workflows.store.sql import (
     compact,
     fetch,
     kind,
+    write_plain,
+    write_texts,
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Delivered:
     """What became of one signal: its instance and number there."""
 
@@ -160,11 +162,11 @@ def deliver(
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Line:
-    """One signal of a batch, for an instance whose id is known."""
+    """One signal of a batch, for an instance whose id is known. Not frozen: making a frozen one costs twice as much."""
 
-    id: Any
+    id: str
     name: str
     payload: str
     dedup: str | None
@@ -175,28 +177,27 @@ def deliver_many(
 ) -> list[Delivered | None]:
     """Deliver a batch in one statement; the answers are in the order of the lines."""
     by = address_kind(workspace)
-    ids = [line.id for line in lines]
     dedups = [line.dedup for line in lines]
     params = {
         "ws": workspace,
-        "ids": ids,
-        "names": [line.name for line in lines],
-        "dedups": dedups,
-        "payloads": [line.payload for line in lines],
+        "ids": write_plain([line.id for line in lines]),
+        "names": write_texts([line.name for line in lines]),
+        "dedups": write_texts(dedups),
+        "payloads": write_texts([line.payload for line in lines]),
         "source": source,
     }
     answers: list[Delivered | None] = [None] * len(lines)
     woke_any = False
     for ord_, n, woke in fetch(db, _DELIVER_MANY[by], params):
-        answers[ord_ - 1] = Delivered(ids[ord_ - 1], n, duplicate=False, woke=bool(woke))
+        answers[ord_ - 1] = Delivered(lines[ord_ - 1].id, n, duplicate=False, woke=bool(woke))
         woke_any = woke_any or bool(woke)
     if woke_any:
         fetch(db, _NOTIFY, {})
     if None in answers and any(dedups):
         missed = _FIRST_MANY.format(ws=workspace_sql(by))
-        for ord_, n in fetch(db, missed, {"ws": workspace, "ids": ids, "dedups": dedups}):
+        for ord_, n in fetch(db, missed, {key: params[key] for key in ("ws", "ids", "dedups")}):
             if answers[ord_ - 1] is None:
-                answers[ord_ - 1] = Delivered(ids[ord_ - 1], n, duplicate=True, woke=False)
+                answers[ord_ - 1] = Delivered(lines[ord_ - 1].id, n, duplicate=True, woke=False)
     return answers
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -126,12 +126,22 @@ def atomic(db: BaseDatabaseWrapper) -> Iterator[None]:
         db.set_autocommit(True)
 
 
-def write_numbers(numbers: Iterable[int]) -> str:
-    """An int[] literal; many of these travel in one text[], because unnest flattens nested arrays."""
-    return "{" + ",".join(map(str, numbers)) + "}"
+def write_plain(values: Sequence[object]) -> str:
+    """An array literal of values that need no quotes: numbers, booleans, ids.
+
+    psycopg dumps a list element by element; a batch has thousands of elements, and this is five times as fast.
+    """
+    if None in values:
+        return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
+    return "{" + ",".join(map(str, values)) + "}"
 
 
-def write_texts(texts: Iterable[str]) -> str:
-    """A text[] literal."""
-    quoted = ('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts)
-    return "{" + ",".join(quoted) + "}"
+def write_texts(texts: Sequence[str | None]) -> str:
+    """A text[] literal. Arrays within it are written as texts too, because unnest flattens nested ones."""
+    return "{" + ",".join(["NULL" if text is None else _quote(text) for text in texts]) + "}"
+
+
+def _quote(text: str) -> str:
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    return '"' + text.replace('"', '\\"') + '"'

@@ -17,7 +17,19 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import Event
 from workflows.store.address import address_kind, workspace_sql
-from workflows.store.sql import CLOCK, LEDGER, LIVE, NOTIFY_IDLE, RUNNABLE, SLEEPING, compact, fetch, kind
+from workflows.store.sql import (
+    CLOCK,
+    LEDGER,
+    LIVE,
+    NOTIFY_IDLE,
+    RUNNABLE,
+    SLEEPING,
+    compact,
+    fetch,
+    kind,
+    write_plain,
+    write_texts,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +93,13 @@ def insert_instances(
         _START[address_kind(workspace)],
         {
             "ws": workspace,
-            "ids": [one.id for one in new],
-            "workflows": [one.workflow for one in new],
-            "versions": [one.version for one in new],
-            "steps": [one.step for one in new],
-            "keys": [one.key for one in new],
-            "inputs": [one.input for one in new],
-            "solos": [one.solo for one in new],
+            "ids": write_plain([one.id for one in new]),
+            "workflows": write_texts([one.workflow for one in new]),
+            "versions": write_plain([one.version for one in new]),
+            "steps": write_texts([one.step for one in new]),
+            "keys": write_texts([one.key for one in new]),
+            "inputs": write_texts([one.input for one in new]),
+            "solos": write_plain([one.solo for one in new]),
             "actor": actor,
             "run_at": run_at,
             "parent": parent,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import gc
 import signal
 from typing import Any
 
