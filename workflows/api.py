@@ -17,7 +17,7 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import registry, store
-from workflows.arguments import read_actor, read_address, read_line, read_moment, read_signal
+from workflows.arguments import read_actor, read_address, read_line, read_many, read_moment, read_signal
 from workflows.bulk import BATCH, Delivery, deliver_lines, group_by_workspace, tell_delivery
 from workflows.conf import conf
 from workflows.durations import parse_delay
@@ -77,8 +77,8 @@ def start_many(
     3
     """
     registry.resolve(workflow)
-    listed = list(inputs)
-    named = [None] * len(listed) if keys is None else list(keys)
+    listed = read_many(inputs, "inputs")
+    named = [None] * len(listed) if keys is None else read_many(keys, "keys")
     if len(named) != len(listed):
         raise InvalidCall(f"keys has {len(named)} entries for {len(listed)} inputs; give one per input (or None)")
     if on_duplicate not in ("raise", "return"):
@@ -136,7 +136,7 @@ def signal_many(
     """
     db, limit = _db(), conf.max_body
     lines: list[tuple[int, Address, Line]] = []
-    for position, row in enumerate(signals):
+    for position, row in enumerate(read_many(signals, "signals")):
         target, name, payload, dedup_key = read_line(row, position)
         to = read_address(target, workspace)
         text = read_signal(name, payload, dedup_key, limit)

@@ -5,7 +5,7 @@ Invariant owned: what leaves here can be stored; a bad argument has raised, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -47,6 +47,13 @@ def read_line(row: Any, position: int) -> tuple[Any, str, Any, str | None]:
         raise InvalidCall(f"line {position} is not (target, name[, payload[, dedup_key]]): {show(row)}")
     target, name, payload, dedup_key = (*row, None, None)[:4]
     return target, name, payload, dedup_key
+
+
+def read_many(values: Any, what: str) -> list[Any]:
+    """The items of a bulk call; a mapping or a text is one value that somebody forgot to put into a list."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InvalidCall(f"{what} must be a list, not {type(values).__name__} ({show(values)})")
+    return list(values)
 
 
 def read_actor(actor: object) -> str:

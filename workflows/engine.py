@@ -276,14 +276,12 @@ def _consumed(ctx: Context, more: frozenset[str] = frozenset()) -> list[int]:
 
 
 def _put_back(claim: Claim) -> Commit:
-    logger.warning(
-        "no workflow %s version %s with step %s in this process: instance %s is put back",
-        claim.workflow,
-        claim.version,
-        claim.step,
-        claim.id,
+    reason = (
+        f"put back: the worker knows no workflow {claim.workflow!r} version {claim.version} with step "
+        f"{claim.step!r}; was it started before the workflow was deployed?"
     )
-    return Commit(claim, Kind.PUT_BACK, delay=random.uniform(*PUT_BACK_SECONDS), solo=claim.solo)
+    logger.warning("instance %s is %s", claim.id, reason)
+    return Commit(claim, Kind.PUT_BACK, error=reason, delay=random.uniform(*PUT_BACK_SECONDS), solo=claim.solo)
 
 
 def _stop(claim: Claim, reason: str) -> Commit:

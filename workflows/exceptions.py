@@ -189,7 +189,8 @@ class NotFinished(WorkflowError):
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        super().__init__(f"instance {instance.id} is {instance.status} in step {instance.step!r}, not finished")
+        why = f" ({instance.error})" if instance.error else ""
+        super().__init__(f"instance {instance.id} is {instance.status} in step {instance.step!r}, not finished{why}")
 
 
 class InstanceFailed(WorkflowError):

@@ -1,7 +1,7 @@
 """The pump's second thread: it renews leases and keeps one long step from holding up its neighbours.
 
 A thread and not the pump itself, because the pump is inside the author's code when this is needed. It
-sleeps while no step is running and touches the database only when a step has run for a second.
+only looks at a variable four times a second and touches the database only when a step has run for a second.
 Invariant owned: nothing that has not begun waits behind a step longer than `LONG_STEP`, and no step runs
 past its limit unnoticed.
 """
@@ -54,7 +54,6 @@ class Keeper:
         self._batch: Batch | None = None
         self._told_long = False
         self._renewed = 0.0
-        self._busy = threading.Event()
         self._ended = threading.Event()
         #: True exactly while author code runs: the only place where an interruption may land.
         self.in_step = False
@@ -72,7 +71,6 @@ class Keeper:
     def stop(self) -> None:
         """End the thread and give the signal back."""
         self._ended.set()
-        self._busy.set()
         self._thread.join(timeout=10)
         if self._on_main and self._old_handler is not None:
             signal.signal(INTERRUPT, self._old_handler)
@@ -80,19 +78,16 @@ class Keeper:
     def watch(self, batch: Batch) -> None:
         """A batch begins."""
         self._batch, self._told_long, self._renewed = batch, False, time.monotonic()
-        self._busy.set()
 
     def rest(self) -> None:
         """The batch has ended."""
         self._batch = None
-        self._busy.clear()
 
     def _run(self) -> None:
-        while not self._ended.is_set():
-            self._busy.wait()
-            self._ended.wait(LOOK_EVERY)
+        # Waking this thread for every batch would cost the pump a change of threads each time.
+        while not self._ended.wait(LOOK_EVERY):
             batch = self._batch
-            if batch is None or self._ended.is_set():
+            if batch is None:
                 continue
             try:
                 self._look(batch)

@@ -34,6 +34,7 @@ BATCH = 500
 COMMIT_EVERY = 0.2
 BEAT_EVERY = 1.0
 SWEEP_EVERY = 0.25
+SWEEP_ROUNDS = 20
 RECLAIM_EVERY = 1.0
 #: A notification can be missed only around the moment of marking idle; polling is the floor under it.
 POLL = 0.05
@@ -169,7 +170,10 @@ class Pump:
         now = time.monotonic()
         if now - self._swept_at > SWEEP_EVERY:
             self._swept_at = now
-            while store.expire_due(db) and not self._ending():
+            # Bounded, so that a million deadlines of one moment do not keep what they woke from running.
+            for _ in range(SWEEP_ROUNDS):
+                if not store.expire_due(db) or self._ending():
+                    break
                 self._beat(db)
         if now - self._reclaimed_at > RECLAIM_EVERY:
             self._reclaimed_at = now

@@ -44,6 +44,7 @@ class _WorkspaceCalls:
         from workflows.models import Workspace
 
         check_text(slug, "a workspace's slug", limit=100)
+        check_text(name, "a workspace's name", blank=True)
         try:
             Workspace._meta.get_field("slug").run_validators(slug)
         except ValidationError as error:

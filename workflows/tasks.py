@@ -9,9 +9,7 @@ however many pumps were queued only the one asked for last goes round.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import time
-from typing import Any
 
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -19,6 +17,7 @@ from django_q.conf import Conf
 from django_q.tasks import async_task
 
 from workflows import store, watch
+from workflows.cluster import WaitingTasks
 from workflows.models import Instance
 from workflows.pump import Pump
 
@@ -29,15 +28,13 @@ logger = logging.getLogger("workflows")
 LINGER_SECONDS = 10.0
 #: A step that begins at the end of the lingering still has its whole time; checked against `retry`.
 MARGIN_SECONDS = 15
-#: Other tasks must have waited this long before the pump makes room for them.
-YIELD_AFTER = 0.3
 
 
 def pump(ticket: str = "") -> None:
     """Run workflows for a while in this worker, then hand over to the next such task."""
     if ticket and store.is_void(reach_database(), role_name(), ticket):
         return  # a later one was asked for: two that gave way to each other would never end
-    waiting = _WaitingTasks()
+    waiting = WaitingTasks()
     until = time.monotonic() + LINGER_SECONDS
     one = Pump(
         name=role_name(),
@@ -85,24 +82,3 @@ def role_name() -> str:
 def reach_database() -> BaseDatabaseWrapper:
     """The engine's database, on this thread's ordinary connection."""
     return connections[router.db_for_write(Instance)]
-
-
-class _WaitingTasks:
-    """Whether other tasks (or the order to stop) wait in the cluster's memory for a free worker.
-
-    django-q hands its in-memory queue to each worker process as the first argument. A task that another
-    worker takes at once is no reason to leave; one that is still there a moment later is.
-    """
-
-    def __init__(self) -> None:
-        arguments: Any = getattr(multiprocessing.current_process(), "_args", ())
-        self._queue = arguments[0] if arguments and hasattr(arguments[0], "qsize") else None
-        self._since: float | None = None
-
-    def persist(self) -> bool:
-        if self._queue is None or self._queue.qsize() <= 0:
-            self._since = None
-            return False
-        now = time.monotonic()
-        self._since = self._since or now
-        return now - self._since > YIELD_AFTER

@@ -1,10 +1,10 @@
 """One thread in every django-q worker process that sees to it that somebody pumps.
 
 A django-q cluster can lose its way: a killed idle worker takes the queue's lock with it, and no task
-ever runs again although every process looks alive. So each worker watches the pump's heartbeat row; when
-it is silent for 3 s one of them enqueues a pump, and when that has not begun 3 s later, a watcher pumps
-itself, in its thread. It steps in sooner where it knows more: when the pump of its own process ended and
-no other task has begun half a second later, all workers are busy.
+ever runs again although every process looks alive. So each worker frees such locks, and watches the
+pump's heartbeat row; when it is silent for 3 s one of them enqueues a pump, and when that has not begun
+3 s later, a watcher pumps itself, in its thread. It steps in sooner where it knows more: when the pump of
+its own process ended and no other task has begun half a second later, all workers are busy.
 Invariant owned: while any worker process of a cluster lives, workflows move.
 """
 
@@ -21,6 +21,7 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, connections
 
 from workflows import store
+from workflows.cluster import DeadReader, find_queues
 from workflows.exceptions import StepTimedOut
 from workflows.pump import Pump
 
@@ -61,6 +62,7 @@ class _Watcher(threading.Thread):
         self._pump_first = pump_first
         self._pump: Pump | None = None
         self._leaving = threading.Event()
+        self._readers = [DeadReader(queue) for queue in find_queues()]
         # A daemon thread would die with its process in the middle of a step.
         util.Finalize(None, self._leave, exitpriority=10)
 
@@ -73,6 +75,8 @@ class _Watcher(threading.Thread):
         while not self._leaving.is_set():
             pause = LOOK_EVERY
             try:
+                for reader in self._readers:
+                    reader.look()
                 pause = self._look(tasks.role_name())
             except (DatabaseError, InterfaceError):
                 logger.info("the watcher cannot reach the database; it looks again in a second")
@@ -103,7 +107,7 @@ class _Watcher(threading.Thread):
             if ticket := store.suspect(db, role, "cluster", silence=SILENCE):
                 tasks.push_pump(ticket)
         elif asked > SILENCE:
-            logger.warning("a pump was asked for and none has begun: pumping in a watch thread")
+            logger.warning("a pump was asked for and none has begun in %.1f s: pumping in a watch thread", asked)
             self._pump_here(role)
         else:
             return min(LOOK_EVERY, SILENCE - asked + 0.01)
