@@ -30,8 +30,8 @@ HOSTILE = "<script>alert('x')</script>"
 ESCAPED = "&lt;script&gt;"
 
 
-class Waits(Workflow):
-    """Waits for `go`, then tells what came."""
+class AdminWaits(Workflow):
+    """AdminWaits for `go`, then tells what came."""
 
     @step
     def ask(self, ctx: Any) -> Await:
@@ -42,7 +42,7 @@ class Waits(Workflow):
         return Done(ctx.awaited[0].payload) if ctx.awaited else Stop("nobody came")
 
 
-class Breaks(Workflow):
+class AdminBreaks(Workflow):
     """Fails with the text it is given."""
 
     @step
@@ -50,12 +50,12 @@ class Breaks(Workflow):
         return Stop(ctx.input["reason"])
 
 
-class Breeds(Workflow):
+class AdminBreeds(Workflow):
     """Starts children and waits for them."""
 
     @step
     def begin(self, ctx: Any) -> Spawn:
-        return Spawn([Child("Waits", {"n": n}) for n in range(ctx.input["children"])], then="end")
+        return Spawn([Child("AdminWaits", {"n": n}) for n in range(ctx.input["children"])], then="end")
 
     @step
     def end(self, ctx: Any) -> Done:
@@ -86,13 +86,13 @@ def page_of(instance: Instance, tail: str = "") -> str:
 
 
 def parked(**options: Any) -> Instance:
-    instance = workflows.start("Waits", {"order": 1}, **options)
+    instance = workflows.start("AdminWaits", {"order": 1}, **options)
     drain()
     return instance
 
 
 def failed(reason: str = "no stock", **options: Any) -> Instance:
-    instance = workflows.start("Breaks", {"reason": reason}, **options)
+    instance = workflows.start("AdminBreaks", {"reason": reason}, **options)
     drain()
     return instance
 
@@ -120,12 +120,12 @@ def test_a_row_tells_where_an_instance_stands(operator: Client) -> None:
     instance = parked(key="order-1")
     (row,) = read_rows(operator.get(LIST).text)
     assert instance.id.hex[-8:] in row
-    for text in ("Waits v1", "order-1", "awaiting", "tell", "go", "in 23 hours", "just now"):
+    for text in ("AdminWaits v1", "order-1", "awaiting", "tell", "go", "in 23 hours", "just now"):
         assert text in row
 
 
 def test_a_missed_moment_is_called_late(operator: Client) -> None:
-    workflows.start("Waits", run_at=timezone.now() - timedelta(hours=3))
+    workflows.start("AdminWaits", run_at=timezone.now() - timedelta(hours=3))
     with connection.cursor() as cursor:
         cursor.execute("UPDATE holdpoint_instance SET due_at = now() - interval '3 hours'")
     (row,) = read_rows(operator.get(LIST).text)
@@ -133,7 +133,7 @@ def test_a_missed_moment_is_called_late(operator: Client) -> None:
 
 
 def test_retries_and_lost_runs_are_told_where_there_are_any(operator: Client) -> None:
-    workflows.start("Waits")
+    workflows.start("AdminWaits")
     (row,) = read_rows(operator.get(LIST).text)
     assert "attempt" not in row
     with connection.cursor() as cursor:
@@ -144,7 +144,7 @@ def test_retries_and_lost_runs_are_told_where_there_are_any(operator: Client) ->
 
 def test_the_newest_instance_comes_first_whatever_the_address_asks(operator: Client) -> None:
     for key in ("first", "second", "third"):
-        workflows.start("Waits", key=key)
+        workflows.start("AdminWaits", key=key)
     for address in (LIST, f"{LIST}?o=5", f"{LIST}?o=-8.3"):
         rows = read_rows(operator.get(address).text)
         assert [next(key for key in ("first", "second", "third") if key in row) for row in rows] == [
@@ -161,7 +161,7 @@ def test_the_newest_instance_comes_first_whatever_the_address_asks(operator: Cli
         ("status=failed", ["b"]),
         ("status=live", ["a"]),
         ("status=ended", ["b"]),
-        ("workflow=Breaks", ["b"]),
+        ("workflow=AdminBreaks", ["b"]),
         ("created=hour", ["b", "a"]),
         ("created=today", ["b", "a"]),
         ("created=week", ["b", "a"]),
@@ -169,7 +169,7 @@ def test_the_newest_instance_comes_first_whatever_the_address_asks(operator: Cli
         ("created=older", []),
         ("workspace=default", ["b", "a"]),
         ("workspace=acme", []),
-        ("status=failed&workflow=Waits", []),
+        ("status=failed&workflow=AdminWaits", []),
     ],
 )
 def test_filters_narrow_the_list(operator: Client, query: str, keys: list[str]) -> None:
@@ -234,12 +234,12 @@ def test_a_key_that_looks_like_an_id_is_found_too(operator: Client) -> None:
 def test_the_name_of_a_workflow_finds_its_instances(operator: Client) -> None:
     parked()
     failed()
-    (row,) = read_rows(operator.get(LIST, {"q": "Breaks"}).text)
+    (row,) = read_rows(operator.get(LIST, {"q": "AdminBreaks"}).text)
     assert "failed" in row
 
 
 def test_counting_stops_at_the_cap_and_the_page_says_so(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    workflows.start_many("Waits", [{}] * 12)
+    workflows.start_many("AdminWaits", [{}] * 12)
     assert "There are more." not in operator.get(LIST).text
     monkeypatch.setattr(CappedPaginator, "cap", 10)
     with CaptureQueriesContext(
@@ -252,7 +252,7 @@ def test_counting_stops_at_the_cap_and_the_page_says_so(operator: Client, monkey
 
 
 def test_facets_which_would_count_everything_are_not_to_be_had(operator: Client) -> None:
-    workflows.start_many("Waits", [{}] * 3)
+    workflows.start_many("AdminWaits", [{}] * 3)
     with CaptureQueriesContext(connection) as seen:
         operator.get(f"{LIST}?_facets=True")
     assert len([one for one in seen if "COUNT(" in one["sql"]]) == 1
@@ -263,7 +263,7 @@ def test_the_list_costs_the_same_for_fifty_rows_as_for_one(operator: Client, dja
     with django_assert_num_queries(6):  # session, user, workflows, workspaces, count, rows
         operator.get(LIST)
     workspace = workflows.workspace.create("acme")
-    workflows.start_many("Waits", [{"n": n} for n in range(49)], workspace=workspace.slug)
+    workflows.start_many("AdminWaits", [{"n": n} for n in range(49)], workspace=workspace.slug)
     drain()
     with django_assert_num_queries(6):
         assert len(read_rows(operator.get(LIST).text)) == 50
@@ -308,7 +308,7 @@ def test_what_only_looks_like_a_user_is_shown_as_it_is(operator: Client) -> None
 
 
 def test_parent_and_children_link_to_each_other(operator: Client) -> None:
-    parent = workflows.start("Breeds", {"children": 2})
+    parent = workflows.start("AdminBreeds", {"children": 2})
     drain()
     children = list(Instance.objects.filter(parent=parent))
     page = operator.get(page_of(parent)).text
@@ -387,7 +387,7 @@ def test_payloads_made_to_swell_when_indented_do_not(operator: Client) -> None:
 
 
 def test_nothing_that_was_stored_runs_as_script(operator: Client) -> None:
-    instance = workflows.start("Breaks", {"reason": HOSTILE, HOSTILE: [HOSTILE]}, key=HOSTILE, actor=HOSTILE)
+    instance = workflows.start("AdminBreaks", {"reason": HOSTILE, HOSTILE: [HOSTILE]}, key=HOSTILE, actor=HOSTILE)
     workflows.signal(instance, HOSTILE, {HOSTILE: HOSTILE * 50}, dedup_key=HOSTILE, actor=HOSTILE)
     drain()
     for address in (LIST, page_of(instance), page_of(instance, "cancel/")):
@@ -509,14 +509,14 @@ def test_buttons_appear_only_where_they_can_work(operator: Client) -> None:
 
 def test_too_many_at_once_are_refused(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workflows.admin.actions.LIMIT", 2)
-    chosen = workflows.start_many("Waits", [{}] * 3)
+    chosen = workflows.start_many("AdminWaits", [{}] * 3)
     answer = operator.post(LIST, choose("cancel", *chosen[:1], select_across="1"), follow=True).text
     assert "Choose at most 2 instances at a time." in answer
     assert {status_of(one) for one in chosen} == {Status.RUNNABLE}
 
 
 def test_many_results_are_summed_up(operator: Client) -> None:
-    chosen = workflows.start_many("Waits", [{}] * 30)
+    chosen = workflows.start_many("AdminWaits", [{}] * 30)
     answer = operator.post(LIST, choose("cancel", *chosen, confirmed="yes"), follow=True).text
     assert answer.count("was cancelled.") == 20
     assert "30 of 30 succeeded, 0 were refused." in answer
@@ -617,7 +617,7 @@ def test_the_default_workspace_keeps_its_slug_and_stays(operator: Client) -> Non
 
 def test_a_workspace_in_use_stays_and_an_empty_one_goes(operator: Client) -> None:
     acme, empty = workflows.workspace.create("acme"), workflows.workspace.create("empty")
-    workflows.start("Waits", workspace="acme")
+    workflows.start("AdminWaits", workspace="acme")
     page = operator.post(f"/admin/holdpoint/workspace/{acme.pk}/delete/", {"post": "yes"}).text
     assert "acme has instances" in page
     operator.post(f"/admin/holdpoint/workspace/{empty.pk}/delete/", {"post": "yes"})
@@ -626,8 +626,8 @@ def test_a_workspace_in_use_stays_and_an_empty_one_goes(operator: Client) -> Non
 
 def test_a_workspace_leads_to_its_instances(operator: Client) -> None:
     workflows.workspace.create("acme")
-    workflows.start("Waits", workspace="acme", key="theirs")
-    workflows.start("Waits", key="ours")
+    workflows.start("AdminWaits", workspace="acme", key="theirs")
+    workflows.start("AdminWaits", key="ours")
     assert f"{LIST}?workspace=acme" in operator.get("/admin/holdpoint/workspace/").text
     (row,) = read_rows(operator.get(f"{LIST}?workspace=acme").text)
     assert "acme/ theirs" in row

@@ -225,7 +225,7 @@ def test_a_run_in_the_future_and_a_back_off_and_an_unknown_version_sleep() -> No
     assert found == dict.fromkeys((later.pk, backing_off.pk, unknown), Status.SLEEPING)
 
 
-class Parked(Workflow):
+class LifecycleParked(Workflow):
     @step
     def park(self, ctx):
         return Await("go", then="end")
@@ -236,7 +236,7 @@ class Parked(Workflow):
 
 
 def end(how: str, key: str | None = None) -> Instance:
-    instance = workflows.start(Parked, key=key)
+    instance = workflows.start(LifecycleParked, key=key)
     drain()
     if how == "cancelled":
         return workflows.cancel(instance)
@@ -275,7 +275,7 @@ def test_cancel_ends_an_instance_in_every_live_status(how: str) -> None:
             return {
                 "awaiting": Await("go", then="a"),
                 "sleeping": Next("a", delay="1h"),
-                "awaiting_children": Spawn([Child(Parked)], then="a"),
+                "awaiting_children": Spawn([Child(LifecycleParked)], then="a"),
             }[how]
 
     instance = workflows.start(LifecycleCancel)
@@ -432,7 +432,7 @@ def test_retry_is_refused_when_the_parent_has_already_counted_the_child() -> Non
     class LifecycleParent(Workflow):
         @step
         def a(self, ctx):
-            return Spawn([Child(LifecycleBadChild), Child(Parked)], then="b")
+            return Spawn([Child(LifecycleBadChild), Child(LifecycleParked)], then="b")
 
         @step
         def b(self, ctx):
@@ -450,7 +450,7 @@ def test_retry_is_refused_when_the_parent_has_already_counted_the_child() -> Non
 
 @pytest.mark.parametrize("how", ["runnable", "awaiting"])
 def test_retry_refuses_what_has_not_failed(how: str) -> None:
-    instance = workflows.start(Parked)
+    instance = workflows.start(LifecycleParked)
     if how == "awaiting":
         drain()
         assert_awaiting(instance)
@@ -482,7 +482,7 @@ def test_retry_finds_the_children_that_have_ended_again() -> None:
 
 
 def test_a_cancellation_that_is_rolled_back_never_happened() -> None:
-    instance = workflows.start(Parked, key="k")
+    instance = workflows.start(LifecycleParked, key="k")
     drain()
     with transaction.atomic():
         workflows.cancel("k")
