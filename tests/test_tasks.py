@@ -1,7 +1,10 @@
 """The pump as a django-q task, the sweep, and what every migrated database has; without any cluster."""
 
+import multiprocessing
 import threading
 import time
+from collections.abc import Iterator
+from multiprocessing.queues import Queue
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from django_q.signing import SignedPackage
 
 import workflows
 from tests.two_connections import race
-from workflows import Done, Workflow, step, store, tasks
+from workflows import Done, Workflow, cluster, step, store, tasks
 from workflows.lifecycle import Status
 from workflows.models import Worker, Workspace
 from workflows.provision import SCHEDULE, provide_defaults
@@ -151,6 +154,52 @@ def test_a_step_past_its_limit_is_interrupted_in_a_watchers_thread_too():
     assert endless.status == Status.FAILED
     assert "StepTimedOut" in endless.error
     assert time.monotonic() - begun < 6
+
+
+# --- the cluster's queues -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr(cluster, "DEAD_AFTER", 0.3)
+    queue = Queue(ctx=multiprocessing.get_context())
+    yield queue
+    queue.close()
+    queue.join_thread()
+
+
+def fill(queue: Any) -> None:
+    queue.put("a task")
+    while queue.empty():
+        time.sleep(0.001)
+
+
+def look_for(reader: cluster.DeadReader, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    freed = False
+    while time.monotonic() < until and not freed:
+        freed = reader.look()
+        time.sleep(0.02)
+    return freed
+
+
+def test_a_lock_that_a_dead_reader_holds_is_freed(queue):
+    queue._rlock.acquire()  # as a process does that waits in get(), and keeps when it is killed
+    fill(queue)
+    assert look_for(cluster.DeadReader(queue), 2)
+    assert queue.get(timeout=2) == "a task"
+
+
+def test_a_lock_that_an_idle_reader_holds_is_left_alone(queue):
+    queue._rlock.acquire()
+    assert not look_for(cluster.DeadReader(queue), 0.6)
+    queue._rlock.release()
+
+
+def test_a_queue_whose_readers_are_busy_is_left_alone(queue):
+    fill(queue)
+    assert not look_for(cluster.DeadReader(queue), 0.6)
+    assert queue.get(timeout=2) == "a task"
 
 
 # --- the sweep ----------------------------------------------------------------------------------------

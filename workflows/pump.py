@@ -42,7 +42,7 @@ POLL_CALM = 0.2
 CALM_AFTER = 2.0
 RECONNECT_EVERY = 1.0
 #: After a small batch wait this long before claiming again: senders get the processor, batches grow.
-LINGER = 0.003
+LINGER = 0.005
 SMALL_BATCH = 8
 
 
