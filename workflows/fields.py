@@ -1,4 +1,4 @@
-"""Two column types of our own: enums stored as small integers, and a state that may mean "the input".
+"""Column types of our own: enums stored as small integers, lists of text, a state that may mean "the input".
 
 Invariant owned: people and queries see words ("awaiting"), rows and indexes hold two bytes.
 """
@@ -72,6 +72,19 @@ class EventField(_CodedField):
 
     enum = Event
     codes = EVENT_CODES
+
+
+if TYPE_CHECKING:
+    _AnyField = models.Field[Any, Any]
+else:
+    _AnyField = models.Field
+
+
+class TextListField(_AnyField):
+    """A list of texts as text[]. Django's ArrayField would oblige every project to install django.contrib.postgres."""
+
+    def db_type(self, connection: Any) -> str:
+        return "text[]"
 
 
 class InheritedJSON:

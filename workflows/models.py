@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NoReturn
 
-from django.contrib.postgres.fields import ArrayField
-from django.contrib.postgres.indexes import BrinIndex
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
 from workflows.exceptions import EngineOwned
-from workflows.fields import INHERITED, EventField, StateField, StatusField
+from workflows.fields import INHERITED, EventField, StateField, StatusField, TextListField
 from workflows.lifecycle import FIRST_TERMINAL, LIVE, TERMINAL, Status
 from workflows.uuid7 import make_uuid7
 
@@ -124,7 +122,7 @@ class Instance(EngineModel):
     key = models.TextField(_("key"), null=True)
     started_by = models.TextField(_("started by"), default="", blank=True)
     #: The names waited for; kept while the step that they woke is running or has failed.
-    names = ArrayField(models.TextField(), null=True)
+    names = TextListField(null=True)
     input = models.JSONField(_("input"), encoder=DjangoJSONEncoder)
     stored_state = StateField(_("state"), db_column="state", null=True, encoder=DjangoJSONEncoder)
     result = models.JSONField(_("result"), null=True, encoder=DjangoJSONEncoder)
@@ -293,9 +291,6 @@ class LedgerEvent(EngineModel):
         verbose_name = _("ledger event")
         verbose_name_plural = _("ledger")
         default_permissions: ClassVar = ("view",)
-        indexes: ClassVar = [
-            BrinIndex(fields=["at"], pages_per_range=32, autosummarize=True, name="holdpoint_ledger_at"),
-        ]
 
     def __str__(self) -> str:
         return f"{self.kind} #{self.seq}"

@@ -40,10 +40,11 @@ ALTER TABLE holdpoint_worker SET (fillfactor = 10);
 
 # The ledger is the largest part of a parked row. Its key is declared for the ORM only: the numbers come
 # from a counter under the instance's lock, and a plain index, which keeps an instance's rows in one
-# entry, is half the size of a unique one.
+# entry, is half the size of a unique one. The index on time costs a tenth of a byte per row.
 LEDGER = """
 ALTER TABLE holdpoint_ledger DROP CONSTRAINT holdpoint_ledger_pkey;
 CREATE INDEX holdpoint_ledger_instance ON holdpoint_ledger (instance_id);
+CREATE INDEX holdpoint_ledger_at ON holdpoint_ledger USING brin (at) WITH (pages_per_range = 32, autosummarize = on);
 """
 
 
@@ -59,7 +60,7 @@ class Migration(migrations.Migration):
         migrations.RunSQL(STORAGE, migrations.RunSQL.noop),
         migrations.RunSQL(
             LEDGER,
-            "DROP INDEX holdpoint_ledger_instance; "
+            "DROP INDEX holdpoint_ledger_at; DROP INDEX holdpoint_ledger_instance; "
             "ALTER TABLE holdpoint_ledger ADD CONSTRAINT holdpoint_ledger_pkey PRIMARY KEY (instance_id, seq);",
         ),
     ]
