@@ -180,10 +180,6 @@ STORAGES = {
     },
 }
 
-EMAIL_BACKEND = f"django.core.mail.backends.{'console' if DEBUG else 'smtp'}.EmailBackend"
-EMAIL_HOST = read_text("EMAIL_HOST", default="localhost")
-DEFAULT_FROM_EMAIL = read_text("DEFAULT_FROM_EMAIL", default="holdpoint@localhost")
-
 # --- security ------------------------------------------------------------------------------------
 
 if not DEBUG:

@@ -12,6 +12,7 @@ from django.db import IntegrityError, connections, transaction
 
 import workflows
 from workflows import Await, Child, Done, Next, Retry, Spawn, Stop, Workflow, engine, step, store
+from workflows.host import Host
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent, Signal
 from workflows.store import Address
@@ -247,7 +248,7 @@ def test_a_lost_claim_rolls_back_the_authors_writes(rival: Any, how: str) -> Non
 
     instance = workflows.start(AtomicLost)
     [claim] = store.claim(db(), 1, lease=0.0)
-    assert engine.run(claim, engine.Host(db(), "default")) is None
+    assert engine.run(claim, Host(db(), "default")) is None
     assert names() == []
     assert AtomicLost.handled == []
     instance.refresh_from_db()
@@ -266,7 +267,7 @@ def test_the_run_after_a_lost_claim_writes_once() -> None:
     instance = workflows.start(AtomicAgain)
     [stale] = store.claim(db(), 1, lease=0.0)
     store.reclaim(db())
-    assert engine.run(stale, engine.Host(db(), "default")) is None
+    assert engine.run(stale, Host(db(), "default")) is None
     assert names() == []
     drain()
     assert_done(instance)
@@ -377,7 +378,7 @@ def test_a_plain_steps_writes_are_committed_as_they_are_made(rival: Any) -> None
 
     instance = workflows.start(AtomicPlain)
     [claim] = store.claim(db(), 1)
-    engine.settle(db(), [engine.run(claim, engine.Host(db(), "default"))])
+    engine.settle(db(), [engine.run(claim, Host(db(), "default"))])
     assert_done(instance, [[1]])
 
 
@@ -390,6 +391,6 @@ def test_a_plain_step_that_raises_keeps_the_writes_it_made() -> None:
 
     instance = workflows.start(AtomicPlainRaises)
     [claim] = store.claim(db(), 1)
-    engine.settle(db(), [engine.run(claim, engine.Host(db(), "default"))])
+    engine.settle(db(), [engine.run(claim, Host(db(), "default"))])
     assert_failed(instance)
     assert names() == ["outside the transaction"]

@@ -14,6 +14,7 @@ from django.db import OperationalError, connections, transaction
 
 import workflows
 from workflows import Await, Child, Done, Next, Retry, Spawn, StepTimedOut, Stop, Workflow, engine, step, store
+from workflows.host import Host
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent, Signal
 from workflows.store import Commit, Kind
@@ -27,8 +28,8 @@ def db() -> Any:
     return connections["default"]
 
 
-def host() -> engine.Host:
-    return engine.Host(db(), "default")
+def host() -> Host:
+    return Host(db(), "default")
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def rival() -> Iterator[Any]:
 
 def run_as_a_worker(worker: Any) -> None:
     """One batch by a worker, which keeps a connection of its own beside the author's."""
-    host = engine.Host(worker, "default")
+    host = Host(worker, "default")
     engine.settle(worker, [done for one in store.claim(worker, 10) if (done := engine.run(one, host))])
 
 

@@ -7,6 +7,7 @@ from django.db import connections
 
 import workflows
 from workflows import Await, Child, Done, DuplicateKey, Next, Retry, Spawn, Stop, Workflow, engine, step, store
+from workflows.host import Host
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent
 from workflows.store import Commit, Kind
@@ -235,7 +236,7 @@ def test_children_that_end_in_one_batch_are_all_counted() -> None:
         workflows.signal(child, "finish")
     db = connections["default"]
     claims = store.claim(db, 10)
-    ended = engine.settle(db, [engine.run(one, engine.Host(db, "default")) for one in claims])
+    ended = engine.settle(db, [engine.run(one, Host(db, "default")) for one in claims])
     assert len(ended) == 3
     events = LedgerEvent.objects.filter(instance=parent, kind="child_ended")
     assert [one.data for one in events] == [3]
@@ -249,7 +250,7 @@ def test_the_same_batch_may_end_children_of_several_parents() -> None:
         workflows.signal(child, "finish")
     db = connections["default"]
     claims = store.claim(db, 10)
-    engine.settle(db, [engine.run(one, engine.Host(db, "default")) for one in claims])
+    engine.settle(db, [engine.run(one, Host(db, "default")) for one in claims])
     drain()
     for n, parent in enumerate(parents):
         assert_done(parent, [["done", n, None]])

@@ -44,6 +44,7 @@ from workflows import (
     step,
     store,
 )
+from workflows.host import Host
 from workflows.models import Instance, LedgerEvent, Signal
 from workflows.store import Claim
 
@@ -399,12 +400,12 @@ class Poll(Workflow):
         return Done([signal.payload for signal in ctx.awaited])
 
 
-class Host:
+class Station:
     """Threads' own connections are found by alias, in each thread anew."""
 
     @staticmethod
-    def here() -> engine.Host:
-        return engine.Host(connections["default"], "default")
+    def here() -> Host:
+        return Host(connections["default"], "default")
 
 
 class Ballot:
@@ -440,7 +441,7 @@ class Ballot:
                 self.accepted += [answer.id for answer in answers if not answer.duplicate and not answer.refused]
 
     def worker(self, seed: int) -> None:
-        rng, host = random.Random(seed), Host.here()
+        rng, host = random.Random(seed), Station.here()
         while not self.ended.is_set() and time.monotonic() < self.until:
             claims = store.claim(host.db, rng.choice([1, 2, 5]), 60.0)
             if not claims:
@@ -454,7 +455,7 @@ class Ballot:
                 # … or it does not know that it is dead, and commits all the same.
             engine.settle(host.db, [engine.run(claim, host) for claim in claims])
 
-    def rest(self, host: engine.Host) -> None:
+    def rest(self, host: Host) -> None:
         store.reclaim(host.db)
         if not Instance.objects.filter(pk__in=[one.pk for one in self.instances]).live().exists():
             self.ended.set()

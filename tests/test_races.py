@@ -403,7 +403,7 @@ def test_a_claim_that_began_before_a_delivery_hands_the_step_that_signal_all_the
         open_gate()
         [claim] = other.join()
     assert claim.inbox == 1
-    assert [row[2] for row in claim.signals] == [1]
+    assert claim.signals is None, "none was visible to the claim: they are read when the step looks"
     assert settle(play(claim))
     work()
     assert fresh(instance).result == [False, ["go"]]
@@ -850,7 +850,7 @@ def test_a_callers_uncommitted_delivery_wakes_nobody_until_the_commit():
 
 
 Moves = dict[str, Callable[[], Any]]
-SKIPPING = {"claim", "expire", "reclaim"}
+SKIPPING = {"claim", "expire", "reclaim", "renew"}
 
 
 def in_running(do: str) -> Moves:
@@ -973,7 +973,7 @@ def test_a_race_ends_like_one_call_after_the_other(place, first):
             one, two = prepare(place, first, second)
             if second in SKIPPING:
                 _, missed = race(one, two, rollback=rollback, waits=False)
-                assert missed == 0, told
+                assert not missed, told
                 assert (shape(attempt(two)), snapshot()) == expected, told
             else:
                 _, answer = race(one, two, rollback=rollback)

@@ -17,6 +17,7 @@ from django.test.utils import CaptureQueriesContext
 
 import workflows
 from workflows import Await, Child, Done, Next, Retry, Spawn, Stop, Workflow, engine, step, store
+from workflows.host import Host
 from workflows.models import Instance
 from workflows.testing import drain
 
@@ -174,7 +175,7 @@ def test_a_batch_of_outcomes_is_committed_with_one_statement_and_run_with_none(k
     claims = store.claim(db(), 500)
     assert len(claims) == len(kinds)
     with statements(0):
-        commits = [engine.run(one, engine.Host(db(), "default")) for one in claims]
+        commits = [engine.run(one, Host(db(), "default")) for one in claims]
     with statements(1):
         applied = engine.settle(db(), [one for one in commits if one])
     assert len(applied) == len(kinds)
@@ -193,7 +194,7 @@ def test_a_spawn_takes_three_statements_for_any_number_of_children() -> None:
     workflows.start(StatementSpawn)
     claims = store.claim(db(), 1)
     with statements(3):
-        engine.run(claims[0], engine.Host(db(), "default"))
+        engine.run(claims[0], Host(db(), "default"))
 
 
 def test_what_a_step_reads_of_other_tables_costs_one_statement_each_and_once() -> None:
@@ -324,14 +325,14 @@ def claimed(count: int, **more: Any) -> list[store.Claim]:
 
 
 def prepare_commit() -> Callable[[], object]:
-    commits = [engine.run(one, engine.Host(db(), "default")) for one in claimed(20)]
+    commits = [engine.run(one, Host(db(), "default")) for one in claimed(20)]
     return lambda: store.commit(db(), commits)
 
 
 def prepare_end_of_child() -> Callable[[], object]:
     child = Instance.objects.filter(parent__isnull=False, status="awaiting").first()
     workflows.signal(child, "go")
-    commits = [engine.run(one, engine.Host(db(), "default")) for one in store.claim(db(), 20)]
+    commits = [engine.run(one, Host(db(), "default")) for one in store.claim(db(), 20)]
     return lambda: store.commit(db(), commits)
 
 

@@ -29,8 +29,8 @@ CALLS = "cancel result retry signal signal_many start start_many workspace"
 VALUES = "Delivery"
 ERRORS = """
     ClaimLost DuplicateKey DuplicateWorkflow EngineOwned InstanceCancelled InstanceFailed InvalidCall
-    InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidTarget NoTarget NotCancellable
-    NotFinished NotRetryable NotSerializable StepTimedOut TooLarge UnknownStep UnknownWorkflow
+    InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidTarget LeftTransactionOpen
+    NoTarget NotCancellable     NotFinished NotRetryable NotSerializable StepTimedOut TooLarge UnknownStep UnknownWorkflow
     UnknownWorkspace WorkflowError
 """
 

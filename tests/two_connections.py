@@ -19,6 +19,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from workflows import engine, store
+from workflows.host import Host
 from workflows.provision import provide_defaults
 from workflows.store import Claim, Commit
 
@@ -61,7 +62,7 @@ def take_one(lease: float = 60.0) -> Claim:
 
 def play(claim: Claim) -> Commit | None:
     """Run the step; nothing is committed yet (except by Spawn and atomic steps, which commit themselves)."""
-    return engine.run(claim, engine.Host(connections["default"], "default", savepoints=connection.in_atomic_block))
+    return engine.run(claim, Host(connections["default"], "default", savepoints=connection.in_atomic_block))
 
 
 def settle(*commits: Commit | None) -> bool:

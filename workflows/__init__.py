@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from workflows.exceptions import InvalidInput as InvalidInput
     from workflows.exceptions import InvalidOutcome as InvalidOutcome
     from workflows.exceptions import InvalidTarget as InvalidTarget
+    from workflows.exceptions import LeftTransactionOpen as LeftTransactionOpen
     from workflows.exceptions import NoTarget as NoTarget
     from workflows.exceptions import NotCancellable as NotCancellable
     from workflows.exceptions import NotFinished as NotFinished
@@ -58,9 +59,9 @@ _HOMES = {
     "workflows.styles.steps": "Workflow step",
     "workflows.exceptions": (
         "ClaimLost DuplicateKey DuplicateWorkflow EngineOwned InstanceCancelled InstanceFailed InvalidCall "
-        "InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidTarget NotCancellable "
-        "NotFinished NotRetryable NotSerializable NoTarget StepTimedOut TooLarge UnknownStep "
-        "UnknownWorkflow UnknownWorkspace WorkflowError"
+        "InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidTarget LeftTransactionOpen "
+        "NoTarget NotCancellable NotFinished NotRetryable NotSerializable StepTimedOut TooLarge UnknownStep "
+        "UnknownWorkflow UnknownWorkspace WorkflowError "
     ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

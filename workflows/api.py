@@ -87,8 +87,7 @@ def start_many(
         _plan(workflow, value, key, f"input {n}") for n, (value, key) in enumerate(zip(listed, named, strict=True))
     ]
     if on_duplicate == "return":
-        started = _insert(planned, workspace, actor, None)
-        return [started.get(one.id) or _holder(str(one.key), workspace) for one in planned]
+        return _start_or_find(planned, workspace, actor)
 
     def write() -> list[Instance]:
         started = _insert(planned, workspace, actor, None)
@@ -116,7 +115,8 @@ def signal(
     """
     to = read_address(target, workspace)
     text = read_signal(name, payload, dedup_key, conf.max_body)
-    delivered = store.deliver(_db(), to, name, text, dedup=dedup_key, source=read_actor(actor))
+    db, source = _db(), read_actor(actor)
+    delivered = store.retrying(db, lambda: store.deliver(db, to, name, text, dedup=dedup_key, source=source))
     if delivered is None:
         _check_workspace(to.workspace)
         raise NoTarget(target if not isinstance(target, Instance) else target.pk)
@@ -171,7 +171,8 @@ def retry(instance: Instance | UUID, *, workspace: str | None = None, actor: obj
     0
     """
     db, id, _ = _find(instance, workspace)
-    if not store.reopen(db, id, actor=read_actor(actor)):
+    by = read_actor(actor)
+    if not store.retrying(db, lambda: store.reopen(db, id, actor=by)):
         raise NotRetryable(id, _why_not_retried(_load(id)))
     return _load(id)
 
@@ -210,6 +211,26 @@ def _plan(workflow: Any, input: Any, key: str | None, what: str) -> NewInstance:
     if key is not None:
         check_text(key, "a key")
     return plan_instance(definition, {} if input is None else input, key, what)
+
+
+def _start_or_find(planned: list[NewInstance], workspace: str | None, actor: object) -> list[Instance]:
+    """Each started, or its key's live holder. A holder that ends in between frees its key: then started after all."""
+    db, scope = _db(), current_workspace(workspace)
+    found: dict[UUID, Instance] = {}
+    for _ in range(3):
+        missing = [one for one in planned if one.id not in found]
+        if not missing:
+            break
+        found |= _insert(missing, workspace, actor, None)
+        taken = {str(one.key): one.id for one in missing if one.id not in found}
+        holders = store.find_holders(db, sorted(taken), scope) if taken else {}
+        rows = Instance.objects.using(db.alias).in_bulk(holders.values())
+        keyed = {key: rows[id] for key, id in holders.items() if id in rows}
+        found |= {one.id: keyed[str(one.key)] for one in missing if one.id not in found and str(one.key) in keyed}
+    for one in planned:
+        if one.id not in found:
+            raise DuplicateKey(str(one.key), None)
+    return [found[one.id] for one in planned]
 
 
 def _insert(
@@ -260,13 +281,6 @@ def _fresh(one: NewInstance, row: tuple[Any, ...], started_by: str, db: BaseData
 
 def _held(key: str, workspace: str | None) -> DuplicateKey:
     return DuplicateKey(key, _find_holder(key, workspace))
-
-
-def _holder(key: str, workspace: str | None) -> Instance:
-    found = _find_holder(key, workspace)
-    if found is None:
-        raise DuplicateKey(key, None)
-    return found
 
 
 def _find_holder(key: str, workspace: str | None) -> Instance | None:

@@ -18,10 +18,12 @@ from workflows.store import Claim, Commit
 class Batch:
     """Claims on their way through one pump."""
 
-    def __init__(self, claims: Sequence[Claim]) -> None:
+    def __init__(self, claims: Sequence[Claim], owed: Sequence[Commit] = ()) -> None:
         self._lock = threading.Lock()
         self._waiting = deque(claims)
         self._finished: list[Commit] = []
+        #: Being committed by one of the two threads: their leases are kept until that has worked.
+        self._settling: list[Commit] = list(owed)
         self.running: Claim | None = None
         self.since = 0.0
 
@@ -40,10 +42,17 @@ class Batch:
                 self._finished.append(commit)
 
     def take_finished(self) -> list[Commit]:
-        """Outcomes to commit; whoever takes them commits them."""
+        """Outcomes to commit; whoever takes them commits them, and then says so."""
         with self._lock:
             taken, self._finished = self._finished, []
+            self._settling.extend(taken)
             return taken
+
+    def forget(self, settled: Sequence[Commit]) -> None:
+        """These outcomes are committed."""
+        with self._lock:
+            done = {id(one) for one in settled}
+            self._settling = [one for one in self._settling if id(one) not in done]
 
     def take_waiting(self) -> list[Claim]:
         """Claims nobody has begun; whoever takes them gives them back."""
@@ -52,8 +61,17 @@ class Batch:
             self._waiting.clear()
             return taken
 
+    def give_back(self, waiting: Sequence[Claim], finished: Sequence[Commit]) -> None:
+        """Whoever took these could not do it: they are the batch's again."""
+        with self._lock:
+            done = {id(one) for one in finished}
+            self._settling = [one for one in self._settling if id(one) not in done]
+            self._waiting.extend(waiting)
+            self._finished.extend(finished)
+
     def list_held(self) -> list[Claim]:
         """Everything whose lease must be kept."""
         with self._lock:
             running = [self.running] if self.running is not None else []
-            return running + list(self._waiting) + [one.claim for one in self._finished]
+            outcomes = [*self._finished, *self._settling]
+            return running + list(self._waiting) + [one.claim for one in outcomes]

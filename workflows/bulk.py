@@ -37,7 +37,8 @@ def group_by_workspace(
     for line in lines:
         scope = line[1].workspace
         grouped.setdefault(ids.get(scope, scope), []).append(line)
-    return grouped
+    # In one order, like the rows within each: two calls inside transactions must not meet crosswise.
+    return dict(sorted(grouped.items(), key=lambda group: str(group[0])))
 
 
 def deliver_lines(

@@ -6,10 +6,14 @@ Invariant owned: every value an author sees has been through JSON, also in the f
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
+
+from django.conf import settings
+from django.db import router
 
 from workflows.outcomes import UNSET
 
@@ -28,7 +32,8 @@ class ReceivedSignal:
     @property
     def received_at(self) -> datetime:
         """When it arrived, by the database's clock."""
-        return datetime.fromisoformat(self._received)
+        moment = datetime.fromisoformat(self._received)
+        return moment if settings.USE_TZ else moment.replace(tzinfo=None)  # written in the connection's time zone
 
     def __repr__(self) -> str:
         return f"<signal {self.name!r} #{self.n}>"
@@ -49,13 +54,16 @@ class ChildResult:
 class Context:
     """The author's view of the instance that is being run."""
 
-    __slots__ = ("_awaited", "_children", "_claim", "_id", "_inbox", "_input", "_state")
+    __slots__ = ("_awaited", "_children", "_claim", "_id", "_inbox", "_input", "_read", "_state", "_workspace")
 
-    def __init__(self, claim: Claim) -> None:
+    def __init__(self, claim: Claim, read: Callable[[str, list[str] | None], list[list[Any]]]) -> None:
         self._claim = claim
+        #: Reads an inbox that was too large to come with the claim.
+        self._read = read
         self._state: Any = UNSET
         self._input: Any = UNSET
         self._id: UUID | None = None
+        self._workspace: str | None = None
         self._inbox: list[ReceivedSignal] | None = None
         self._awaited: list[ReceivedSignal] | None = None
         self._children: list[ChildResult] | None = None
@@ -70,9 +78,12 @@ class Context:
     @property
     def workspace(self) -> str:
         """The slug of the instance's workspace."""
-        from workflows.models import Workspace
+        if self._workspace is None:
+            from workflows.models import Workspace
 
-        return Workspace.objects.values_list("slug", flat=True).get(pk=self._claim.workspace)
+            rows = Workspace.objects.using(router.db_for_write(Workspace))
+            self._workspace = rows.values_list("slug", flat=True).get(pk=self._claim.workspace)
+        return self._workspace
 
     @property
     def key(self) -> str | None:
@@ -117,15 +128,21 @@ class Context:
     def inbox(self) -> list[ReceivedSignal]:
         """Every unconsumed signal, in order of arrival."""
         if self._inbox is None:
-            self._inbox = [ReceivedSignal(row) for row in self._claim.signals]
+            carried = self._claim.signals
+            rows = self._read(self._claim.id, None) if carried is None else carried
+            self._inbox = [ReceivedSignal(row) for row in rows]
         return self._inbox
 
     @property
     def awaited(self) -> list[ReceivedSignal]:
         """The unconsumed signals whose names were awaited, in order of arrival."""
         if self._awaited is None:
-            names = self._claim.names or ()
-            self._awaited = [signal for signal in self.inbox if signal.name in names]
+            names = self._claim.names or []
+            if self._claim.signals is None and self._inbox is None:
+                rows = self._read(self._claim.id, names) if names else []
+                self._awaited = [ReceivedSignal(row) for row in rows]
+            else:
+                self._awaited = [signal for signal in self.inbox if signal.name in names]
         return self._awaited
 
     @property
@@ -139,7 +156,12 @@ class Context:
         if self._children is None:
             from workflows.models import Instance
 
-            found = Instance.objects.filter(parent_id=self.id, spawn_no=self._claim.spawns).order_by("id")
+            # From the database that is written: a replica may not know yet how the last child ended.
+            found = (
+                Instance.objects.using(router.db_for_write(Instance))
+                .filter(parent_id=self.id, spawn_no=self._claim.spawns)
+                .order_by("id")
+            )
             self._children = [
                 ChildResult(c.id, c.workflow, c.key, c.status, c.result, c.error)
                 for c in (found if self._claim.spawns else ())

@@ -13,16 +13,16 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 from django.db import DatabaseError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import errors
 
 from workflows import registry, scope, store
 from workflows.context import Context
-from workflows.exceptions import ClaimLost, DuplicateKey, InvalidOutcome, StepTimedOut, show
+from workflows.exceptions import ClaimLost, DuplicateKey, InvalidOutcome, show
+from workflows.host import Host
 from workflows.jsontext import dump_value
 from workflows.models import Instance
 from workflows.outcomes import UNSET, Await, Child, Done, Next, Outcome, Retry, Spawn, Stop
@@ -34,18 +34,10 @@ from workflows.uuid7 import make_uuid7
 logger = logging.getLogger("workflows")
 
 LONGEST_BACK_OFF = 300.0
+#: Characters of state and result in one statement: PostgreSQL and the driver hold it several times over.
+HEAVIEST_COMMIT = 16 * 1024 * 1024
 #: An instance whose workflow this process does not know waits for a process that does.
 PUT_BACK_SECONDS = (5.0, 15.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """Where an instance runs: the engine's connection, and the alias of the author's."""
-
-    db: BaseDatabaseWrapper
-    alias: str
-    #: For tests: each step in a savepoint, so that its database error does not break the test's transaction.
-    savepoints: bool = False
 
 
 def run(claim: Claim, host: Host) -> Commit | None:
@@ -55,35 +47,34 @@ def run(claim: Claim, host: Host) -> Commit | None:
         return _put_back(claim)
     if claim.runs > definition.max_attempts:
         return _stop(claim, _spent(claim, definition))
-    ctx = Context(claim)
-    atomic = definition.steps[claim.step].atomic
+    ctx = _make_context(claim, host)
     with scope.enter(claim.workspace):
         try:
-            if atomic:
-                _run_atomically(claim, definition, ctx, host)
-                return None
-            with transaction.atomic(using=host.alias) if host.savepoints else nullcontext():
-                outcome = definition.run(ctx)
+            if definition.steps[claim.step].atomic:
+                return store.retrying(connections[host.alias], lambda: _run_atomically(claim, definition, host))
+            outcome = host.call_author(lambda: definition.run(ctx))
             return _commit_of(claim, definition, ctx, outcome, host.db)
-        except StepTimedOut as error:
-            # It may have been interrupted in the middle of a statement: that connection is of no use now.
-            connections[host.alias].close()
-            return _fail_run(claim, definition, error)
         except ClaimLost as error:
             logger.warning("%s", error)
             return None
-        except SystemExit as error:
-            if type(error) is not SystemExit:
-                raise  # a subclass is somebody's signal to this process, not the author's exit()
-            return _fail_run(claim, definition, error)
+        except _AtomicStepRaised as raised:
+            return _handle(claim, definition, raised.ctx, raised.error, host)
         except Exception as error:
-            return _handle(claim, definition, ctx, error, host.db)
+            return _handle(claim, definition, ctx, error, host)
+        except BaseException as error:
+            return _fail_unless_ours(claim, definition, error)
 
 
-def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
-    """Commit a batch; the ids whose outcome was applied. Lost claims are logged and change nothing."""
+def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Commit] | None = None) -> set[str]:
+    """Commit a batch; the ids whose outcome was applied. Lost claims are logged and change nothing.
+
+    Where the connection has a lock_timeout, rows that somebody holds for longer end up in `blocked`.
+    """
     if not commits:
         return set()
+    if len(commits) > 1 and _weigh(commits) > HEAVIEST_COMMIT:
+        half = len(commits) // 2
+        return settle(db, commits[:half], blocked) | settle(db, commits[half:], blocked)
     try:
         applied = store.retrying(db, lambda: store.commit(db, commits))
         missing = [one for one in commits if one.claim.id not in applied]
@@ -94,18 +85,26 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
                     logger.warning("%s", ClaimLost(one.claim.id, one.claim.fence))
             applied |= again
         return applied
-    except OperationalError:
-        raise  # the connection, not a row
     except DatabaseError as error:
-        if db.in_atomic_block:
-            raise
+        locked = isinstance(error.__cause__, errors.LockNotAvailable)
+        if db.in_atomic_block or (isinstance(error, OperationalError) and not locked):
+            raise  # the caller's transaction, or the connection; not a row
         if len(commits) > 1:
             half = len(commits) // 2
-            return settle(db, commits[:half]) | settle(db, commits[half:])
+            return settle(db, commits[:half], blocked) | settle(db, commits[half:], blocked)
+        if locked:
+            if blocked is None:
+                raise
+            blocked.append(commits[0])
+            return set()
         if commits[0].kind is Kind.STOP:
             raise
         logger.error("outcome of instance %s cannot be stored: %s", commits[0].claim.id, error)
         return settle(db, [_stop(commits[0].claim, f"its outcome cannot be stored: {describe_error(error)}")])
+
+
+def _make_context(claim: Claim, host: Host) -> Context:
+    return Context(claim, lambda id, names: store.read_signals(host.db, id, names))
 
 
 def limit_of(claim: Claim, default: float) -> float:
@@ -137,36 +136,57 @@ def plan_instance(definition: Definition, input: Any, key: str | None, what: str
     )
 
 
-def _run_atomically(claim: Claim, definition: Definition, ctx: Context, host: Host) -> None:
-    """Author's writes and outcome in one transaction; fence and row lock last, so deliveries never wait."""
-    db = connections[host.alias]
-    with transaction.atomic(using=host.alias):
-        outcome = definition.run(ctx)
-        commit = _commit_of(claim, definition, ctx, outcome, db)
-        if commit is not None and not store.commit_locked(db, [commit]):
-            raise ClaimLost(claim.id, claim.fence)
+class _AtomicStepRaised(Exception):
+    """Carries an error of an atomic step, with the ctx of the try that met it, past the retries."""
+
+    def __init__(self, ctx: Context, error: Exception) -> None:
+        self.ctx, self.error = ctx, error
 
 
-def _handle(
-    claim: Claim, definition: Definition, ctx: Context, error: Exception, db: BaseDatabaseWrapper
-) -> Commit | None:
+def _run_atomically(claim: Claim, definition: Definition, host: Host) -> None:
+    """Author's writes and outcome in one transaction; fence and row lock last, so deliveries never wait.
+
+    A try that loses a deadlock left nothing behind, so the caller repeats it, with a ctx of its own.
+    """
+    db, ctx = connections[host.alias], _make_context(claim, host)
+    try:
+        with transaction.atomic(using=host.alias):
+            outcome = host.call_author_inside(lambda: definition.run(ctx))
+            commit = _commit_of(claim, definition, ctx, outcome, db)
+            if commit is not None and not store.commit_locked(db, [commit]):
+                raise ClaimLost(claim.id, claim.fence)
+    except (ClaimLost, OperationalError):
+        raise
+    except Exception as error:
+        raise _AtomicStepRaised(ctx, error) from error
+    finally:
+        host.clean_up()
+
+
+def _handle(claim: Claim, definition: Definition, ctx: Context, error: Exception, host: Host) -> Commit | None:
     logger.info("step %s of %s %s raised", claim.step, claim.workflow, claim.id, exc_info=error)
     try:
-        return _commit_of(claim, definition, ctx, definition.handle(error, ctx), db)
-    except StepTimedOut as late:
-        return _fail_run(claim, definition, late)
+        return _commit_of(claim, definition, ctx, host.call_author(lambda: definition.handle(error, ctx)), host.db)
     except ClaimLost as lost:
         logger.warning("%s", lost)
         return None
-    except SystemExit as exit_:
-        if type(exit_) is not SystemExit:
-            raise
-        return _fail_run(claim, definition, exit_)
     except Exception as second:
         reason = describe_error(second)
         if second is not error:
             reason = f"{describe_error(error)}; then handle() failed: {reason}"
         return _stop(claim, reason)
+    except BaseException as second:
+        return _fail_unless_ours(claim, definition, second)
+
+
+def _fail_unless_ours(claim: Claim, definition: Definition, error: BaseException) -> Commit:
+    """What is no Exception ends the run (a timeout, exit(), asyncio's cancellation), unless it is for the process.
+
+    That is Ctrl-C, and subclasses of SystemExit: with one, django-q ends a task that takes too long.
+    """
+    if isinstance(error, KeyboardInterrupt) or (isinstance(error, SystemExit) and type(error) is not SystemExit):
+        raise error
+    return _fail_run(claim, definition, error)
 
 
 def _commit_of(
@@ -273,6 +293,10 @@ def _consumed(ctx: Context, more: frozenset[str] = frozenset()) -> list[int]:
     if more:
         taken |= {signal.n for signal in ctx.inbox if signal.name in more}
     return sorted(taken)
+
+
+def _weigh(commits: Sequence[Commit]) -> int:
+    return sum(len(one.state or "") + len(one.result or "") for one in commits)
 
 
 def _put_back(claim: Claim) -> Commit:

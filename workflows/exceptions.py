@@ -20,6 +20,7 @@
     ├── NotFinished                     `result()` was asked before the end
     ├── InstanceFailed                  `result()` of a failed instance; `.instance`
     ├── InstanceCancelled               `result()` of a cancelled instance; `.instance`
+    ├── LeftTransactionOpen             a step returned with a transaction of its own still open
     ├── EngineOwned                     a model was written past the store
     └── ClaimLost                       a stale worker tried to commit; nothing changed
 
@@ -208,6 +209,17 @@ class InstanceCancelled(WorkflowError):
         self.instance = instance
         reason = f": {instance.error}" if instance.error else ""
         super().__init__(f"instance {instance.id} ({instance.workflow}) was cancelled{reason}")
+
+
+class LeftTransactionOpen(WorkflowError):
+    """A step returned with a transaction of its own still open; it was rolled back."""
+
+    def __init__(self, aliases: list[str]) -> None:
+        self.aliases = aliases
+        super().__init__(
+            f"the step left a transaction open on {', '.join(aliases)}, which was rolled back: end what you begin "
+            "(use `with transaction.atomic():`), or let @step(atomic=True) begin and end it for you"
+        )
 
 
 class EngineOwned(WorkflowError):

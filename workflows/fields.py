@@ -76,8 +76,10 @@ class EventField(_CodedField):
 
 if TYPE_CHECKING:
     _AnyField = models.Field[Any, Any]
+    _AnyLookup = models.Lookup[Any]
 else:
     _AnyField = models.Field
+    _AnyLookup = models.Lookup
 
 
 class TextListField(_AnyField):
@@ -85,6 +87,21 @@ class TextListField(_AnyField):
 
     def db_type(self, connection: Any) -> str:
         return "text[]"
+
+
+@TextListField.register_lookup
+class ContainsAll(_AnyLookup):
+    """`names__contains=["paid"]`: the list has all of these."""
+
+    lookup_name = "contains"
+
+    def get_prep_lookup(self) -> list[str]:
+        return [self.rhs] if isinstance(self.rhs, str) else list(self.rhs)
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
+        left, left_params = self.process_lhs(compiler, connection)
+        right, right_params = self.process_rhs(compiler, connection)
+        return f"{left} @> {right}::text[]", [*left_params, *right_params]
 
 
 class InheritedJSON:

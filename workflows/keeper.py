@@ -44,6 +44,7 @@ class Keeper:
         on_long_step: Callable[[BaseDatabaseWrapper], None],
         on_look: Callable[[BaseDatabaseWrapper], None],
         on_stuck: Callable[[], None],
+        in_author: Callable[[], bool],
     ) -> None:
         self._connect = connect
         self._limit_of = limit_of
@@ -55,8 +56,7 @@ class Keeper:
         self._told_long = False
         self._renewed = 0.0
         self._ended = threading.Event()
-        #: True exactly while author code runs: the only place where an interruption may land.
-        self.in_step = False
+        self._in_author = in_author
         self._pump_thread = threading.get_ident()
         self._on_main = threading.current_thread() is threading.main_thread()
         self._thread = threading.Thread(target=self._run, name="holdpoint-keeper", daemon=True)
@@ -118,17 +118,30 @@ class Keeper:
                 self._on_stuck()
 
     def _free_neighbours(self, batch: Batch) -> None:
-        waiting, finished = batch.take_waiting(), batch.take_finished()
-        if waiting:
-            store.release(self._reach(), waiting)
-        if finished:
-            engine.settle(self._reach(), finished)
+        # Connected before anything is taken, and given back when it cannot be done: doing either twice is
+        # harmless, because of the fence.
+        db = self._reach()
+        finished = batch.take_finished()
+        try:
+            blocked: list[Any] = []
+            engine.settle(db, finished, blocked)
+            batch.forget(finished)
+            batch.give_back((), blocked)
+        except BaseException:
+            batch.give_back((), finished)
+            raise
+        waiting = batch.take_waiting()
+        try:
+            store.release(db, waiting)
+        except BaseException:
+            batch.give_back(waiting, ())
+            raise
         if not self._told_long:
             self._told_long = True
             self._on_long_step(self._reach())
 
     def _interrupt(self) -> None:
-        if not self.in_step:
+        if not self._in_author():
             return
         if self._on_main:
             signal.pthread_kill(self._pump_thread, INTERRUPT)
@@ -139,7 +152,7 @@ class Keeper:
             )
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        if self.in_step:
+        if self._in_author():
             raise StepTimedOut
 
     def _reach(self) -> BaseDatabaseWrapper:

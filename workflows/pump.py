@@ -24,6 +24,7 @@ from workflows import engine, store
 from workflows.batch import Batch
 from workflows.conf import conf
 from workflows.exceptions import StepTimedOut
+from workflows.host import Host
 from workflows.keeper import Keeper
 from workflows.models import Instance
 
@@ -41,6 +42,11 @@ POLL = 0.05
 POLL_CALM = 0.2
 CALM_AFTER = 2.0
 RECONNECT_EVERY = 1.0
+PAY_EVERY = 1.0
+#: How long a batch waits for a row that a caller's transaction holds, before the others are committed without it.
+LOCK_TIMEOUT_MS = 1000
+#: Every statement of the store is written for it; a role or a server may have another default.
+READ_COMMITTED = "default_transaction_isolation = 'read committed'"
 #: After a small batch wait this long before claiming again: senders get the processor, batches grow.
 LINGER = 0.005
 SMALL_BATCH = 8
@@ -66,9 +72,14 @@ class Pump:
         self._on_long_step = on_long_step
         self._gave_up_role = self._handed_over = False
         self._default_limit = conf.step_timeout
-        self._keeper = Keeper(lambda: connect(self._alias), self._limit_of, self._give_up_role, self._beat_on, on_stuck)
+        self._keeper = Keeper(
+            lambda: connect(self._alias), self._limit_of, self._give_up_role, self._beat_on, on_stuck, self._in_author
+        )
         self._db: BaseDatabaseWrapper | None = None
-        self._host: engine.Host | None = None
+        self._host: Host | None = None
+        #: Outcomes that could not be committed yet; the fence makes it safe to be late.
+        self._owed: list[store.Commit] = []
+        self._paid_at = 0.0
         self._beat_at = self._swept_at = self._reclaimed_at = 0.0
         self._busy_at = time.monotonic()
         self._idle = False
@@ -95,6 +106,7 @@ class Pump:
                     time.sleep(RECONNECT_EVERY)
                 except StepTimedOut:
                     logger.warning("a timed-out step ended too late to be told; its lease will end")
+                    self._disconnect()  # it may have been interrupted in the middle of a statement
             return True
         finally:
             self._keeper.stop()
@@ -105,6 +117,7 @@ class Pump:
         db = self._reach()
         if not self._beat(db):
             return False
+        self._pay(db)
         self._sweep(db)
         claims = store.claim(db, BATCH)
         if not claims and not self._idle:
@@ -123,7 +136,7 @@ class Pump:
 
     def _advance(self, db: BaseDatabaseWrapper, claims: list[store.Claim]) -> None:
         claims = self._give_back_loners(db, claims)
-        batch = Batch(claims)
+        batch = Batch(claims, self._owed)
         self._keeper.watch(batch)
         committed = time.monotonic()
         try:
@@ -133,22 +146,44 @@ class Pump:
                 if self._stopped:
                     store.release(db, batch.take_waiting())
                 elif batch.since - committed > COMMIT_EVERY:
-                    engine.settle(db, batch.take_finished())
+                    self._settle(db, batch)
                     committed = time.monotonic()
                     self._beat(db)
                     self._sweep(db)
                     self._stopped = self._ending()
-            engine.settle(db, batch.take_finished())
+            self._settle(db, batch)
+        except BaseException:
+            self._owed += batch.take_finished()
+            raise
         finally:
             self._keeper.rest()
 
+    def _settle(self, db: BaseDatabaseWrapper, batch: Batch) -> None:
+        finished = batch.take_finished()
+        try:
+            engine.settle(db, finished, self._owed)
+        except BaseException:
+            self._owed += finished
+            raise
+        batch.forget(finished)
+
+    def _pay(self, db: BaseDatabaseWrapper) -> None:
+        """Commit what could not be committed in its turn: a row was held, or the database away."""
+        if self._owed and time.monotonic() - self._paid_at > PAY_EVERY:
+            self._paid_at = time.monotonic()
+            owed, self._owed = self._owed, []
+            try:
+                engine.settle(db, owed, self._owed)
+            except BaseException:
+                self._owed = owed
+                raise
+
     def _run_step(self, claim: store.Claim) -> store.Commit | None:
         assert self._host is not None
-        self._keeper.in_step = True
-        try:
-            return engine.run(claim, self._host)
-        finally:
-            self._keeper.in_step = False
+        return engine.run(claim, self._host)
+
+    def _in_author(self) -> bool:
+        return self._host is not None and self._host.in_author
 
     def _give_back_loners(self, db: BaseDatabaseWrapper, claims: list[store.Claim]) -> list[store.Claim]:
         """A workflow that was changed to one attempt after its rows were written: alone from now on."""
@@ -220,7 +255,7 @@ class Pump:
         if self._db is None:
             self._db = connect(self._alias)
             store.fetch(self._db, f"LISTEN {store.CHANNEL}", {}, rows=False)
-            self._host = engine.Host(self._db, self._alias)
+            self._host = Host(self._db, self._alias)
             self._beat_at = 0.0
         return self._db
 
@@ -251,11 +286,11 @@ def connect(alias: str) -> BaseDatabaseWrapper:
     db = connections.create_connection(alias)
     options = {**db.settings_dict.get("OPTIONS", {}), "server_side_binding": True, "prepare_threshold": 1}
     options.pop("pool", None)
-    options.pop("isolation_level", None)  # every statement of the store is written for READ COMMITTED
+    options.pop("isolation_level", None)
     db.settings_dict = {**db.settings_dict, "OPTIONS": options, "CONN_MAX_AGE": None, "AUTOCOMMIT": True}
     # With DEBUG Django would format and remember every statement of a loop that never ends.
     db.make_debug_cursor = db.make_cursor  # type: ignore[method-assign,assignment]
     db.ensure_connection()
-    for setting in ("enable_seqscan = off", "jit = off"):
+    for setting in ("enable_seqscan = off", "jit = off", f"lock_timeout = {LOCK_TIMEOUT_MS}", READ_COMMITTED):
         store.fetch(db, f"SET {setting}", {}, rows=False)
     return db

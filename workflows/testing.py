@@ -21,6 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import engine, store
 from workflows.durations import parse_delay
 from workflows.exceptions import InvalidCall
+from workflows.host import Host
 from workflows.lifecycle import Status
 from workflows.models import Instance
 
@@ -32,7 +33,7 @@ def drain(*, max_steps: int = 100_000) -> dict[str, int]:
     {'await': 1}
     """
     db = _db()
-    host = engine.Host(db, db.alias, savepoints=True)
+    host = Host(db, db.alias, savepoints=True)
     counts: Counter[str] = Counter()
     for ran in itertools.count():
         _wake(db)
@@ -101,10 +102,10 @@ def assert_failed(instance: Any, reason: str = "") -> Instance:
     return found
 
 
-def _run(claim: store.Claim, host: engine.Host) -> str:
+def _run(claim: store.Claim, host: Host) -> str:
     commit = engine.run(claim, host)
     if commit is None:
-        events = Instance.objects.get(pk=claim.id).events
+        events = _reload(claim.id).events
         last = events.last()
         return _WORDS.get(str(last.kind), "lost") if last else "lost"
     engine.settle(host.db, [commit])
@@ -141,7 +142,7 @@ def _skew(db: BaseDatabaseWrapper, seconds: float) -> None:
 
 
 def _reload(instance: Any) -> Instance:
-    found: Instance = Instance.objects.get(pk=getattr(instance, "pk", instance))
+    found: Instance = Instance.objects.using(_db().alias).get(pk=getattr(instance, "pk", instance))
     return found
 
 

@@ -20,6 +20,7 @@ from benchmarks import workload
 from benchmarks.site.routing import use
 from benchmarks.site.workflows import SIGNAL, Wait
 from workflows import engine, pump, store
+from workflows.host import Host
 
 TABLES = ("holdpoint_instance", "holdpoint_signal", "holdpoint_ledger")
 BATCH = 500
@@ -32,7 +33,7 @@ class Holdpoint:
     def __init__(self, alias: str = "default") -> None:
         self.alias = alias
         self.db: BaseDatabaseWrapper = pump.connect(alias)
-        self._host = engine.Host(self.db, alias)
+        self._host = Host(self.db, alias)
         self._keys = itertools.count(1)
 
     def reset(self) -> None:

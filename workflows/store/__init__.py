@@ -12,10 +12,10 @@ from workflows.store.address import workspace_exists as workspace_exists
 from workflows.store.claim import LEASE_SECONDS as LEASE_SECONDS
 from workflows.store.claim import Claim as Claim
 from workflows.store.claim import claim as claim
+from workflows.store.claim import read_signals as read_signals
 from workflows.store.claim import reclaim as reclaim
 from workflows.store.claim import release as release
 from workflows.store.claim import renew as renew
-from workflows.store.claim import reread_signals as reread_signals
 from workflows.store.commit import Commit as Commit
 from workflows.store.commit import Kind as Kind
 from workflows.store.commit import commit as commit

@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import errors
 
 from workflows.lifecycle import Event
-from workflows.store.sql import CLOCK, LEDGER, NOW, RUNNABLE, RUNNING, becoming, compact, fetch, kind
+from workflows.store.sql import CLOCK, LEDGER, NOW, RUNNABLE, RUNNING, becoming, compact, fetch, kind, retrying
 
 LEASE_SECONDS = 10.0
 
@@ -48,51 +50,77 @@ class Claim:
     input: str
     state: str | None
     at: datetime
-    #: [n, name, payload, received_at, source] of every unconsumed signal, in order of arrival.
-    signals: list[list[Any]]
+    #: [n, name, payload, received_at, source] of every unconsumed signal, in order of arrival; None where they
+    #: are too many or too large to travel with the claim.
+    signals: list[list[Any]] | None
 
 
-_SIGNALS = """
-    SELECT json_agg(json_build_array(s.n, s.name, s.payload, s.received_at, s.source) ORDER BY s.n)::text AS signals
-    FROM holdpoint_signal s WHERE s.instance_id = u.id AND s.consumed_at IS NULL
-"""
+#: What a claim carries of an inbox. More is left behind and read when the author looks: one instance with a
+#: huge inbox must not make the statement that serves everybody fail.
+CARRIED_SIGNALS = 64
+CARRIED_BYTES = 16_384
 
+_ROW = "json_build_array(s.n, s.name, s.payload, s.received_at, s.source)"
+
+#: The head decides: if it is solo it comes alone, and nothing else is locked; otherwise no solo row comes.
 #: Runs on the pump's connection with sequential scans off: planned while the tables are empty it would
 #: otherwise keep scanning the signals when they are many.
 _CLAIM = compact(f"""
-    WITH c AS MATERIALIZED (
+    WITH f AS MATERIALIZED (
       SELECT i.id, i.solo FROM holdpoint_instance i WHERE i.status = {RUNNABLE} AND i.due_at <= {NOW}
-      ORDER BY i.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
-    ), f AS (SELECT id, solo FROM c LIMIT 1
-    ), p AS (SELECT c.id FROM c, f WHERE CASE WHEN f.solo THEN c.id = f.id ELSE NOT c.solo END
+      ORDER BY i.due_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+    ), c AS MATERIALIZED (
+      SELECT i.id FROM holdpoint_instance i WHERE i.status = {RUNNABLE} AND i.due_at <= {NOW} AND NOT i.solo
+        AND i.id <> (SELECT f.id FROM f WHERE NOT f.solo)
+      ORDER BY i.due_at LIMIT %(limit)s - 1 FOR NO KEY UPDATE SKIP LOCKED
     ), u AS (
       UPDATE holdpoint_instance i SET fence = i.fence + 1, runs = least(i.runs + 1, 32767),
         {becoming(RUNNING, f"{CLOCK} + %(lease)s * interval '1 s'")}
-      FROM p WHERE i.id = p.id
+      FROM (SELECT f.id FROM f UNION ALL SELECT c.id FROM c) p WHERE i.id = p.id
       RETURNING i.id, i.fence, i.workflow, i.version, i.step, i.attempt, i.runs, i.timed_out, i.inbox, i.names,
         i.parent_id, i.key, i.workspace_id, i.spawns, i.solo, i.input, i.state
     )
     SELECT u.id::text, u.fence, u.workflow, u.version, u.step, u.attempt, u.runs, u.timed_out, u.inbox, u.names,
       u.parent_id::text, u.key, u.workspace_id, u.spawns, u.solo, u.input::text, u.state::text, {CLOCK}, m.signals
-    FROM u LEFT JOIN LATERAL ({_SIGNALS} AND u.inbox > 0) m ON true
+    FROM u LEFT JOIN LATERAL (
+      SELECT sum(pg_column_size(s.payload)) AS size FROM holdpoint_signal s
+      WHERE s.instance_id = u.id AND s.consumed_at IS NULL AND u.inbox BETWEEN 1 AND {CARRIED_SIGNALS}
+    ) z ON true LEFT JOIN LATERAL (
+      SELECT json_agg({_ROW} ORDER BY s.n)::text AS signals FROM holdpoint_signal s
+      WHERE s.instance_id = u.id AND s.consumed_at IS NULL AND z.size <= {CARRIED_BYTES}
+    ) m ON true
 """)
 
-_REREAD = compact(f"SELECT m.signals FROM (SELECT %(id)s::uuid AS id) u, LATERAL ({_SIGNALS}) m")
+#: Row by row: a single value of PostgreSQL ends at 1 GB.
+_READ = compact(f"""
+    SELECT {_ROW}::text FROM holdpoint_signal s
+    WHERE s.instance_id = %(id)s::uuid AND s.consumed_at IS NULL
+      AND (%(names)s::text[] IS NULL OR s.name = ANY(%(names)s::text[])) ORDER BY s.n
+""")
 
+#: Locked one by one in id order, like everywhere; a plan cannot change that order.
+_HELD = f"""
+    WITH v AS (SELECT * FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) v(id, fence)
+    ), k AS MATERIALIZED (
+      SELECT i.id FROM (SELECT * FROM v ORDER BY id) v CROSS JOIN LATERAL (
+        SELECT i.id FROM holdpoint_instance i
+        WHERE i.id = v.id AND i.fence = v.fence AND i.status = {RUNNING} FOR NO KEY UPDATE{{skip}}) i
+    )"""
+
+#: Rows locked by somebody are skipped: often that is our own commit, which waits for one of them, and no
+#: locked row can be taken back meanwhile.
 _RENEW = compact(f"""
+    {_HELD.format(skip=" SKIP LOCKED")}
     UPDATE holdpoint_instance i SET due_at = {CLOCK} + %(lease)s * interval '1 s'
-    FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) v(id, fence)
-    WHERE i.id = ANY(%(ids)s::uuid[]) AND i.id = v.id AND i.fence = v.fence AND i.status = {RUNNING}
-    RETURNING i.id::text
+    FROM k WHERE i.id = k.id RETURNING i.id::text
 """)
 
 #: Given back untouched: the run that was counted at the claim is taken off again.
 _RELEASE = compact(f"""
+    {_HELD.format(skip="")}
     UPDATE holdpoint_instance i SET runs = i.runs - 1, solo = i.solo OR %(solo)s::bool,
       {becoming(RUNNABLE, CLOCK)}
-    FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) v(id, fence)
-    WHERE i.id = ANY(%(ids)s::uuid[]) AND i.id = v.id AND i.fence = v.fence AND i.status = {RUNNING}
-    RETURNING i.id::text
+    FROM k WHERE i.id = k.id RETURNING i.id::text
 """)
 
 #: Whether its runs are used up is decided by the next claimer, who knows the definition.
@@ -114,20 +142,32 @@ _RECLAIM = compact(f"""
 
 def claim(db: BaseDatabaseWrapper, limit: int, lease: float = LEASE_SECONDS) -> list[Claim]:
     """Take up to `limit` due instances, each with its unconsumed signals, in one statement."""
-    rows = fetch(db, _CLAIM, {"limit": limit, "lease": lease})
-    claims = [Claim(*(*columns, json.loads(signals) if signals else [])) for *columns, signals in rows]
+    try:
+        rows = fetch(db, _CLAIM, {"limit": limit, "lease": lease})
+    except OperationalError as error:
+        if limit == 1 or not isinstance(error.__cause__, errors.ProgramLimitExceeded | errors.OutOfMemory):
+            raise
+        rows = fetch(db, _CLAIM, {"limit": 1, "lease": lease})  # too much for one answer: one at a time
+    claims = [Claim(*(*columns, _parse(columns[8], signals))) for *columns, signals in rows]
     for one in claims:
-        if one.inbox != len(one.signals):
+        if one.signals is not None and one.inbox != len(one.signals):
             # Delivered between our snapshot and our lock; possible only when the clock stepped back.
-            one.signals = reread_signals(db, one.id)
+            one.signals = read_signals(db, one.id)
             one.inbox = len(one.signals)
     return claims
 
 
-def reread_signals(db: BaseDatabaseWrapper, id: str) -> list[list[Any]]:
-    """The unconsumed signals of one instance, by a snapshot of their own."""
-    text = fetch(db, _REREAD, {"id": id})[0][0]
-    return json.loads(text) if text else []
+def read_signals(db: BaseDatabaseWrapper, id: str, names: Sequence[str] | None = None) -> list[list[Any]]:
+    """The unconsumed signals of one instance as they are now, all or those of some names."""
+    wanted = None if names is None else list(names)
+    return [json.loads(text) for (text,) in fetch(db, _READ, {"id": id, "names": wanted})]
+
+
+def _parse(inbox: int, signals: str | None) -> list[list[Any]] | None:
+    if signals is None:
+        return None if inbox else []
+    parsed: list[list[Any]] = json.loads(signals)
+    return parsed
 
 
 def renew(db: BaseDatabaseWrapper, claims: Sequence[Claim], lease: float = LEASE_SECONDS) -> set[str]:
@@ -149,4 +189,4 @@ def _touch(db: BaseDatabaseWrapper, statement: str, claims: Sequence[Claim], par
     if not claims:
         return set()
     params |= {"ids": [one.id for one in claims], "fences": [one.fence for one in claims]}
-    return {row[0] for row in fetch(db, statement, params)}
+    return {row[0] for row in retrying(db, lambda: fetch(db, statement, params))}

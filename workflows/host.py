@@ -1,0 +1,117 @@
+"""Where a step runs: the engine's connection beside the author's, and the border between the two.
+
+Lives here: calling the author's code, and looking at what it left behind. Invariants owned:
+
+* An interruption lands inside the author's code or not at all (`in_author`).
+* The next instance finds every connection as the author's code found it: no transaction left open, none
+  that somebody was interrupted on. What one workflow forgets must never swallow another one's writes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
+
+from workflows.exceptions import LeftTransactionOpen
+
+logger = logging.getLogger("workflows")
+
+T = TypeVar("T")
+
+CANCEL_SECONDS = 2.0
+
+
+class Host:
+    """One worker's place to run steps. Belongs to the thread that made it."""
+
+    __slots__ = ("alias", "authors", "db", "in_author", "savepoints")
+
+    def __init__(self, db: BaseDatabaseWrapper, alias: str, *, savepoints: bool = False) -> None:
+        self.db = db
+        self.alias = alias
+        #: For tests: each step in a savepoint, so that its database error does not break the test's transaction.
+        self.savepoints = savepoints
+        self.in_author = False
+        #: Connections to look at; one that is in a transaction already is its owner's business (a test's).
+        self.authors = [connections[name] for name in connections if not connections[name].in_atomic_block]
+
+    def call_author(self, code: Callable[[], T]) -> T:
+        """Run the author's code outside any transaction of ours; it must not leave one of its own."""
+        if self.savepoints:
+            with transaction.atomic(using=self.alias):
+                return self.call_author_inside(code)
+        try:
+            returned = self._call(code)
+        except BaseException:
+            self.clean_up()  # the author's error is the one to tell
+            raise
+        if left := self._abandon_unclean():
+            raise LeftTransactionOpen(left)
+        return returned
+
+    def call_author_inside(self, code: Callable[[], T]) -> T:
+        """Run the author's code inside our transaction; it must end every block that it begins."""
+        db = connections[self.alias]
+        begun, savepoints = list(db.atomic_blocks), len(db.savepoint_ids)
+        returned = self._call(code)
+        if db.atomic_blocks != begun:
+            _unwind(db, begun, savepoints)
+            raise LeftTransactionOpen([self.alias])
+        return returned
+
+    def _call(self, code: Callable[[], T]) -> T:
+        self.in_author = True
+        try:
+            return code()
+        finally:
+            self.in_author = False
+
+    def clean_up(self) -> None:
+        """After a transaction of ours that may have ended badly."""
+        self._abandon_unclean()
+
+    def _abandon_unclean(self) -> list[str]:
+        unclean = [db for db in self.authors if not _is_clean(db)]
+        for db in unclean:
+            _abandon(db)
+        return [db.alias for db in unclean]
+
+
+def _is_clean(db: BaseDatabaseWrapper) -> bool:
+    if db.in_atomic_block:
+        return False
+    raw: Any = db.connection
+    if raw is None:
+        return True
+    if db.autocommit != db.settings_dict["AUTOCOMMIT"]:
+        return False
+    return db.vendor != "postgresql" or raw.pgconn.transaction_status in (
+        TransactionStatus.IDLE,
+        TransactionStatus.UNKNOWN,  # closed or broken: Django notices and connects anew
+    )
+
+
+def _unwind(db: BaseDatabaseWrapper, begun: list[Any], savepoints: int) -> None:
+    """Roll back to where the author's code began, so that our own block ends as it should."""
+    while len(db.savepoint_ids) > savepoints:
+        if (savepoint := db.savepoint_ids.pop()) is not None:
+            db.savepoint_rollback(savepoint)
+    db.atomic_blocks[:] = begun
+
+
+def _abandon(db: BaseDatabaseWrapper) -> None:
+    """Roll back and close, whatever Django believes of this connection."""
+    raw: Any = db.connection
+    if raw is not None and db.vendor == "postgresql" and raw.pgconn.transaction_status == TransactionStatus.ACTIVE:
+        try:
+            raw.cancel_safe(timeout=CANCEL_SECONDS)  # the server would go on, with its locks
+        except Exception as error:
+            logger.info("an interrupted statement could not be cancelled: %s", error)
+    db.in_atomic_block = db.needs_rollback = db.closed_in_transaction = False
+    db.savepoint_ids, db.atomic_blocks, db.run_on_commit = [], [], []
+    db.close()
