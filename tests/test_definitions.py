@@ -482,7 +482,7 @@ def test_being_put_back_again_and_again_spends_no_attempt() -> None:
     instance = orphan()
     counts = advance("1h")
     assert set(counts) == {"put_back"}
-    assert counts["put_back"] > 100
+    assert counts["put_back"] > 5
     instance.refresh_from_db()
     assert (instance.status, instance.runs) == (Status.SLEEPING, 0)
 

@@ -21,7 +21,7 @@ from django.db import connections, transaction
 import workflows
 from tests.model import MAX_ATTEMPTS, Held, Plan, World
 from tests.test_fold import check_all_folds, check_fold
-from tests.two_connections import (
+from tests.two_connections import forget, (
     COMMITTED,
     _provided_again,  # noqa: F401 (a fixture)
     committed,  # noqa: F401 (a fixture)
@@ -448,7 +448,7 @@ class Ballot:
                 self.rest(host)
                 continue
             if rng.random() < 0.1:
-                store.renew(host.db, claims, -1.0)  # this worker dies with its batch
+                forget(*claims)  # this worker dies with its batch
                 store.reclaim(host.db)
                 if rng.random() < 0.5:
                     continue

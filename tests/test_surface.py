@@ -30,7 +30,8 @@ VALUES = "Delivery"
 ERRORS = """
     ClaimLost DuplicateKey DuplicateWorkflow EngineOwned InstanceCancelled InstanceFailed InvalidCall
     InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidTarget LeftTransactionOpen
-    NoTarget NotCancellable     NotFinished NotRetryable NotSerializable StepTimedOut TooLarge UnknownStep UnknownWorkflow
+    NoTarget NotCancellable NotFinished NotRetryable NotSerializable StepTimedOut TooLarge UnknownStep
+    UnknownWorkflow
     UnknownWorkspace WorkflowError
 """
 

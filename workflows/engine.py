@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from psycopg import errors
 
 from workflows import registry, scope, store
 from workflows.context import Context
-from workflows.exceptions import ClaimLost, DuplicateKey, InvalidOutcome, show
+from workflows.exceptions import ClaimLost, DuplicateKey, InvalidOutcome, NotSerializable, TooLarge, show
 from workflows.host import Host
 from workflows.jsontext import dump_value
 from workflows.models import Instance
@@ -37,7 +38,9 @@ LONGEST_BACK_OFF = 300.0
 #: Characters of state and result in one statement: PostgreSQL and the driver hold it several times over.
 HEAVIEST_COMMIT = 16 * 1024 * 1024
 #: An instance whose workflow this process does not know waits for a process that does.
-PUT_BACK_SECONDS = (5.0, 15.0)
+FIRST_PUT_BACK = 10.0
+LONGEST_PUT_BACK = 600.0
+_PUT_BACK = re.compile(r"put back (\d+) times")
 
 
 def run(claim: Claim, host: Host) -> Commit | None:
@@ -246,7 +249,7 @@ def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: O
                 signals=_consumed(ctx),
             )
         case Stop(reason):
-            return Commit(claim, Kind.STOP, state=_state_text(claim, ctx, UNSET), error=reason)
+            return Commit(claim, Kind.STOP, state=_last_state(claim, ctx), error=reason)
     raise InvalidOutcome(f"{show(outcome)} is not an outcome the engine knows")
 
 
@@ -288,6 +291,14 @@ def _state_text(claim: Claim, ctx: Context, given: Any) -> str | None:
     return None if text == (claim.input if claim.state is None else claim.state) else text
 
 
+def _last_state(claim: Claim, ctx: Context) -> str | None:
+    """The state at the end; one that cannot be stored must not hide the author's reason for stopping."""
+    try:
+        return _state_text(claim, ctx, UNSET)
+    except (NotSerializable, TooLarge):
+        return None
+
+
 def _consumed(ctx: Context, more: frozenset[str] = frozenset()) -> list[int]:
     taken = {signal.n for signal in ctx.awaited}
     if more:
@@ -300,12 +311,16 @@ def _weigh(commits: Sequence[Commit]) -> int:
 
 
 def _put_back(claim: Claim) -> Commit:
+    """This process does not know the workflow: wait for one that does, ever longer, as a deploy ends soon or never."""
+    before = _PUT_BACK.match(claim.error or "")
+    times = int(before[1]) + 1 if before else 1
     reason = (
-        f"put back: the worker knows no workflow {claim.workflow!r} version {claim.version} with step "
+        f"put back {times} times: the worker knows no workflow {claim.workflow!r} version {claim.version} with step "
         f"{claim.step!r}; was it started before the workflow was deployed?"
     )
     logger.warning("instance %s is %s", claim.id, reason)
-    return Commit(claim, Kind.PUT_BACK, error=reason, delay=random.uniform(*PUT_BACK_SECONDS), solo=claim.solo)
+    wait = min(FIRST_PUT_BACK * 2.0 ** min(times - 1, 20), LONGEST_PUT_BACK) * random.uniform(0.5, 1.5)
+    return Commit(claim, Kind.PUT_BACK, error=reason, delay=wait, solo=claim.solo)
 
 
 def _stop(claim: Claim, reason: str) -> Commit:

@@ -98,10 +98,10 @@ class ContainsAll(_AnyLookup):
     def get_prep_lookup(self) -> list[str]:
         return [self.rhs] if isinstance(self.rhs, str) else list(self.rhs)
 
-    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:
         left, left_params = self.process_lhs(compiler, connection)
         right, right_params = self.process_rhs(compiler, connection)
-        return f"{left} @> {right}::text[]", [*left_params, *right_params]
+        return f"{left} @> {right}::text[]", (*left_params, *right_params)
 
 
 class InheritedJSON:

@@ -25,7 +25,7 @@ from workflows.batch import Batch
 from workflows.conf import conf
 from workflows.exceptions import StepTimedOut
 from workflows.host import Host
-from workflows.keeper import Keeper
+from workflows.keeper import LONG_STEP, Keeper
 from workflows.models import Instance
 
 logger = logging.getLogger("workflows")
@@ -80,6 +80,7 @@ class Pump:
         #: Outcomes that could not be committed yet; the fence makes it safe to be late.
         self._owed: list[store.Commit] = []
         self._paid_at = 0.0
+        self._limit = BATCH
         self._beat_at = self._swept_at = self._reclaimed_at = 0.0
         self._busy_at = time.monotonic()
         self._idle = False
@@ -119,10 +120,10 @@ class Pump:
             return False
         self._pay(db)
         self._sweep(db)
-        claims = store.claim(db, BATCH)
+        claims = store.claim(db, self._limit)
         if not claims and not self._idle:
             self._beat(db, idle=True)
-            claims = store.claim(db, BATCH)
+            claims = store.claim(db, self._limit)
         if not claims:
             self._listen(db)
             return True
@@ -138,7 +139,7 @@ class Pump:
         claims = self._give_back_loners(db, claims)
         batch = Batch(claims, self._owed)
         self._keeper.watch(batch)
-        committed = time.monotonic()
+        begun = committed = time.monotonic()
         try:
             while (claim := batch.begin_next()) is not None:
                 batch.finish(self._run_step(claim))
@@ -147,11 +148,14 @@ class Pump:
                     store.release(db, batch.take_waiting())
                 elif batch.since - committed > COMMIT_EVERY:
                     self._settle(db, batch)
+                    if batch.since - begun > LONG_STEP:
+                        store.release(db, batch.take_waiting())  # others may be idle
                     committed = time.monotonic()
                     self._beat(db)
                     self._sweep(db)
                     self._stopped = self._ending()
             self._settle(db, batch)
+            self._limit = _size_next(len(claims), time.monotonic() - begun)
         except BaseException:
             self._owed += batch.take_finished()
             raise
@@ -272,6 +276,11 @@ class Pump:
             store.leave(self._db, self.name, self.holder)
         except (DatabaseError, InterfaceError):
             logger.info("could not sign off; the heartbeat row will be ignored once it is old")
+
+
+def _size_next(count: int, seconds: float) -> int:
+    """How many to claim next: what takes half a second at the pace of the last batch."""
+    return BATCH if seconds <= 0 else max(1, min(BATCH, int(count * LONG_STEP / 2 / seconds)))
 
 
 def close_authors_connections() -> None:

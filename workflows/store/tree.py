@@ -34,12 +34,14 @@ _FIND = {form: f"SELECT i.id, i.parent_id FROM holdpoint_instance i WHERE {targe
 
 _LOCK = "SELECT id, status FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
 
+#: One index look-up per node, whatever PostgreSQL expects of a recursion: it would rather read the table.
 _DESCENDANTS = compact(f"""
     WITH RECURSIVE tree AS (
-      SELECT i.id FROM holdpoint_instance i WHERE i.parent_id = %(root)s::uuid
-      UNION ALL SELECT i.id FROM holdpoint_instance i JOIN tree ON i.parent_id = tree.id
+      SELECT i.id, i.status FROM holdpoint_instance i WHERE i.parent_id = %(root)s::uuid
+      UNION ALL SELECT i.id, i.status FROM tree CROSS JOIN LATERAL (
+        SELECT i.id, i.status FROM holdpoint_instance i WHERE i.parent_id = tree.id OFFSET 0) i
     )
-    SELECT i.id FROM holdpoint_instance i JOIN tree USING (id) WHERE i.{LIVE}
+    SELECT id FROM tree WHERE {LIVE}
 """)
 
 #: Raising the fence makes whatever a worker is doing with these rows void. Only the root's parent is
