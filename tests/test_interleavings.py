@@ -21,10 +21,11 @@ from django.db import connections, transaction
 import workflows
 from tests.model import MAX_ATTEMPTS, Held, Plan, World
 from tests.test_fold import check_all_folds, check_fold
-from tests.two_connections import forget, (
+from tests.two_connections import (
     COMMITTED,
     _provided_again,  # noqa: F401 (a fixture)
     committed,  # noqa: F401 (a fixture)
+    forget,
     play,
     run_threads,
 )
