@@ -7,6 +7,7 @@ means never started, never sent.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -158,10 +159,15 @@ def cancel(
     <Status.CANCELLED: 'cancelled'>
     """
     check_text(reason, "the reason", limit=10_000, blank=True)
-    db, id, parent = _find(instance, workspace)
-    if not store.cancel_tree(db, id, parent, reason=reason, actor=read_actor(actor)):
-        raise NotCancellable(id, _load(id).status)
-    return _load(id)
+    by, tried = read_actor(actor), None
+    while True:
+        db, id, parent = _find(instance, workspace)
+        if store.cancel_tree(db, id, parent, reason=reason, actor=by):
+            return _load(id)
+        # A key may have changed hands while we waited for its holder's lock: then its new holder is meant.
+        if not isinstance(instance, str) or id == tried:
+            raise NotCancellable(id, _load(id).status)
+        tried = id
 
 
 def retry(instance: Instance | UUID, *, workspace: str | None = None, actor: object = "") -> Instance:
@@ -255,8 +261,6 @@ def _insert_batch(
 
 def _fresh(one: NewInstance, row: tuple[Any, ...], started_by: str, db: BaseDatabaseWrapper) -> Instance:
     """The model instance of a row just written, without reading it again."""
-    import json
-
     _, workspace, status, created_at, due_at, _ = row
     instance = Instance(
         id=one.id,

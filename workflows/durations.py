@@ -11,7 +11,7 @@ from django.utils.dateparse import parse_duration
 
 from workflows.exceptions import InvalidDuration
 
-type_error = "expected text, a number of seconds or a timedelta"
+_WRONG_TYPE = "expected text, a number of seconds or a timedelta"
 _UNITS = {"w": 604_800.0, "d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 _SHORT = re.compile(r"(?:\d+(?:\.\d+)?[wdhms])+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)([wdhms])")
@@ -50,7 +50,7 @@ def _seconds(value: object) -> float:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, bool):
-        raise InvalidDuration(value, type_error)
+        raise InvalidDuration(value, _WRONG_TYPE)
     if isinstance(value, int | float):
         try:
             return float(value)
@@ -58,7 +58,7 @@ def _seconds(value: object) -> float:
             return math.inf if value > 0 else -math.inf
     if isinstance(value, str):
         return _read(value)
-    raise InvalidDuration(value, type_error)
+    raise InvalidDuration(value, _WRONG_TYPE)
 
 
 def _read(text: str) -> float:

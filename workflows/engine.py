@@ -78,12 +78,13 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Com
     if len(commits) > 1 and _weigh(commits) > HEAVIEST_COMMIT:
         half = len(commits) // 2
         return settle(db, commits[:half], blocked) | settle(db, commits[half:], blocked)
+    applied: set[str] = set()
     try:
         applied = store.retrying(db, lambda: store.commit(db, commits))
-        missing = [one for one in commits if one.claim.id not in applied]
-        if missing:
-            again = store.retrying(db, lambda: store.commit_locked(db, missing))
-            for one in missing:
+        commits = [one for one in commits if one.claim.id not in applied]
+        if commits:
+            again = store.retrying(db, lambda: store.commit_locked(db, commits))
+            for one in commits:
                 if one.claim.id not in again:
                     logger.warning("%s", ClaimLost(one.claim.id, one.claim.fence))
             applied |= again
@@ -94,16 +95,16 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Com
             raise  # the caller's transaction, or the connection; not a row
         if len(commits) > 1:
             half = len(commits) // 2
-            return settle(db, commits[:half], blocked) | settle(db, commits[half:], blocked)
+            return applied | settle(db, commits[:half], blocked) | settle(db, commits[half:], blocked)
         if locked:
             if blocked is None:
                 raise
             blocked.append(commits[0])
-            return set()
+            return applied
         if commits[0].kind is Kind.STOP:
             raise
         logger.error("outcome of instance %s cannot be stored: %s", commits[0].claim.id, error)
-        return settle(db, [_stop(commits[0].claim, f"its outcome cannot be stored: {describe_error(error)}")])
+        return applied | settle(db, [_stop(commits[0].claim, f"its outcome cannot be stored: {describe_error(error)}")])
 
 
 def _make_context(claim: Claim, host: Host) -> Context:
@@ -156,7 +157,11 @@ def _run_atomically(claim: Claim, definition: Definition, host: Host) -> None:
         with transaction.atomic(using=host.alias):
             outcome = host.call_author_inside(lambda: definition.run(ctx))
             commit = _commit_of(claim, definition, ctx, outcome, db)
-            if commit is not None and not store.commit_locked(db, [commit]):
+            if (
+                commit is not None
+                and not store.commit_locked(db, [commit])
+                and not store.ended_here(db, host.db, claim)
+            ):
                 raise ClaimLost(claim.id, claim.fence)
     except (ClaimLost, OperationalError):
         raise
@@ -169,7 +174,10 @@ def _run_atomically(claim: Claim, definition: Definition, host: Host) -> None:
 def _handle(claim: Claim, definition: Definition, ctx: Context, error: Exception, host: Host) -> Commit | None:
     logger.info("step %s of %s %s raised", claim.step, claim.workflow, claim.id, exc_info=error)
     try:
-        return _commit_of(claim, definition, ctx, host.call_author(lambda: definition.handle(error, ctx)), host.db)
+        outcome = host.call_author(lambda: definition.handle(error, ctx))
+        if isinstance(outcome, Stop):
+            return _stop(claim, outcome.reason)  # without the state: what the failed run did to it has not happened
+        return _commit_of(claim, definition, ctx, outcome, host.db)
     except ClaimLost as lost:
         logger.warning("%s", lost)
         return None

@@ -6,7 +6,6 @@ nesting deeper than 32 and nothing above its size limit ever reaches a statement
 there would fail a whole batch.
 """
 
-import json
 import math
 import re
 from typing import Any
@@ -47,11 +46,6 @@ def dump_value(value: Any, what: str, limit: int = LIMIT_VALUE) -> str:
     if text.count("{") + text.count("[") > MAX_DEPTH or ("\\u0000" in text and _NUL.search(text)):
         _check(value, what)
     return text
-
-
-def round_trip(value: Any, what: str, limit: int = LIMIT_VALUE) -> Any:
-    """The value as it will be handed back after being stored."""
-    return json.loads(dump_value(value, what, limit))
 
 
 def check_text(value: object, what: str, *, limit: int = 200, blank: bool = False) -> str:

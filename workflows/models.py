@@ -22,8 +22,6 @@ from workflows.fields import INHERITED, EventField, StateField, StatusField, Tex
 from workflows.lifecycle import FIRST_TERMINAL, LIVE, TERMINAL, Status
 from workflows.uuid7 import make_uuid7
 
-DEFAULT_WORKSPACE = "default"
-
 
 class ReadQuerySet(models.QuerySet[Any]):
     """Everything that reads; everything that writes refuses, naming the calls to use."""

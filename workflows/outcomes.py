@@ -118,7 +118,7 @@ class Retry(Outcome):
         _assign(self, state=state, delay=None if delay is None else parse_delay(delay))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Child:
     """One child to be started by `Spawn`.
 

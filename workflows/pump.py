@@ -299,7 +299,15 @@ def connect(alias: str) -> BaseDatabaseWrapper:
     db.settings_dict = {**db.settings_dict, "OPTIONS": options, "CONN_MAX_AGE": None, "AUTOCOMMIT": True}
     # With DEBUG Django would format and remember every statement of a loop that never ends.
     db.make_debug_cursor = db.make_cursor  # type: ignore[method-assign,assignment]
-    db.ensure_connection()
+    try:
+        db.ensure_connection()
+        _prepare(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: BaseDatabaseWrapper) -> None:
     for setting in ("enable_seqscan = off", "jit = off", f"lock_timeout = {LOCK_TIMEOUT_MS}", READ_COMMITTED):
         store.fetch(db, f"SET {setting}", {}, rows=False)
-    return db

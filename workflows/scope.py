@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from workflows.models import Workspace
 
-DEFAULT = "default"
+DEFAULT_WORKSPACE = "default"
 
 #: A slug, or the id where the engine already has it.
-_current: ContextVar[str | int] = ContextVar("holdpoint_workspace", default=DEFAULT)
+_current: ContextVar[str | int] = ContextVar("holdpoint_workspace", default=DEFAULT_WORKSPACE)
 
 
 class _WorkspaceCalls:

@@ -40,7 +40,8 @@ from workflows.admin.markup import (
 )
 from workflows.fields import INHERITED
 from workflows.lifecycle import Status
-from workflows.models import DEFAULT_WORKSPACE, Instance
+from workflows.models import Instance
+from workflows.scope import DEFAULT_WORKSPACE
 
 WAITING = (Status.AWAITING, Status.AWAITING_CHILDREN)
 #: Characters of an instance's own values on its page.

@@ -14,7 +14,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from workflows.models import DEFAULT_WORKSPACE, Instance, Workspace
+from workflows.models import Instance, Workspace
+from workflows.scope import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Workspace]

@@ -20,6 +20,7 @@ from workflows.store.commit import Commit as Commit
 from workflows.store.commit import Kind as Kind
 from workflows.store.commit import commit as commit
 from workflows.store.commit import commit_locked as commit_locked
+from workflows.store.commit import ended_here as ended_here
 from workflows.store.commit import lock_claim as lock_claim
 from workflows.store.deliver import Delivered as Delivered
 from workflows.store.deliver import Line as Line

@@ -36,7 +36,6 @@ from workflows.store.sql import (
     DONE,
     FAILED,
     LEDGER,
-    NOTIFY_IDLE,
     RUNNABLE,
     RUNNING,
     SLEEPING,
@@ -173,12 +172,12 @@ _COMMIT = compact(f"""
     SELECT u.id::text FROM u
 """)
 
+_ENDED = f"SELECT status >= {FIRST_TERMINAL} FROM holdpoint_instance WHERE id = %(id)s::uuid"
+
 _LOCK = compact(
     "SELECT id::text, fence, status, inbox FROM holdpoint_instance "
     "WHERE id = ANY(%(lock)s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
 )
-
-_NOTIFY = f"SELECT {NOTIFY_IDLE}"
 
 
 def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
@@ -207,6 +206,16 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
     return {row[0] for row in fetch(db, _COMMIT, params)}
 
 
+def ended_here(db: BaseDatabaseWrapper, elsewhere: BaseDatabaseWrapper, claim: Claim) -> bool:
+    """Whether the instance has ended in this transaction only: by what its own step did, not by somebody else.
+
+    Another connection tells; where there is none (in a test's drain) the careful answer is no.
+    """
+    if db is elsewhere:
+        return False
+    return [fetch(where, _ENDED, {"id": claim.id}) for where in (db, elsewhere)] == [[(True,)], [(False,)]]
+
+
 def commit_locked(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
     """Apply outcomes under locks taken first, so that the inbox is read as it now is."""
     with atomic(db):
@@ -223,11 +232,6 @@ def lock_claim(db: BaseDatabaseWrapper, claim: Claim) -> bool:
     """Lock the instance and say whether the claim still holds; for work that ends in `commit`."""
     rows = fetch(db, _LOCK, {"lock": [claim.id]})
     return bool(rows) and rows[0][1] == claim.fence and rows[0][2] == RUNNING
-
-
-def wake_idle_worker(db: BaseDatabaseWrapper) -> None:
-    """Tell one listening worker, if there is one, that something became runnable."""
-    fetch(db, _NOTIFY, {})
 
 
 def _parents(commits: Sequence[Commit]) -> list[str]:

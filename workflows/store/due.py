@@ -41,7 +41,7 @@ _EXPIRE = compact(f"""
     SELECT count(*), CASE WHEN count(*) > 0 THEN {NOTIFY_IDLE} END FROM u
 """)
 
-#: When the next deadline passes, so that an idle pump can sleep until then.
+#: When the next deadline passes: tests move the clock from one to the next.
 _NEXT = compact(f"""
     SELECT extract(epoch FROM min(i.due_at) - {CLOCK})::float8 FROM holdpoint_instance i
     WHERE i.{PARKED} AND i.due_at IS NOT NULL

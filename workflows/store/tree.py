@@ -105,7 +105,7 @@ def _cancel_once(db: BaseDatabaseWrapper, root: Any, parent: Any, reason: str, a
         # A running descendant may spawn more until its row is locked: look again after every locking.
         while ids - locked:
             statuses = dict(fetch(db, _LOCK, {"ids": sorted(ids)}))
-            if statuses[root] >= FIRST_TERMINAL:
+            if statuses.get(root, FIRST_TERMINAL) >= FIRST_TERMINAL:
                 return False
             locked = set(ids)
             ids |= {row[0] for row in fetch(db, _DESCENDANTS, {"root": root})}
