@@ -6,10 +6,9 @@ Invariant owned: every value an author sees has been through JSON, also in the f
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from django.conf import settings
@@ -51,15 +50,24 @@ class ChildResult:
     error: str | None
 
 
+class LeftBehind(Protocol):
+    """Reads an inbox that was too large to come with the claim."""
+
+    def read(self, names: list[str] | None) -> list[list[Any]]:
+        """The signals, all or of some names."""
+
+    def count(self, names: list[str] | None) -> list[int]:
+        """Their numbers."""
+
+
 class Context:
     """The author's view of the instance that is being run."""
 
-    __slots__ = ("_awaited", "_children", "_claim", "_id", "_inbox", "_input", "_read", "_state", "_workspace")
+    __slots__ = ("_awaited", "_children", "_claim", "_id", "_inbox", "_input", "_left", "_state", "_workspace")
 
-    def __init__(self, claim: Claim, read: Callable[[str, list[str] | None], list[list[Any]]]) -> None:
+    def __init__(self, claim: Claim, left: LeftBehind) -> None:
         self._claim = claim
-        #: Reads an inbox that was too large to come with the claim.
-        self._read = read
+        self._left = left
         self._state: Any = UNSET
         self._input: Any = UNSET
         self._id: UUID | None = None
@@ -129,7 +137,7 @@ class Context:
         """Every unconsumed signal, in order of arrival."""
         if self._inbox is None:
             carried = self._claim.signals
-            rows = self._read(self._claim.id, None) if carried is None else carried
+            rows = self._left.read(None) if carried is None else carried
             self._inbox = [ReceivedSignal(row) for row in rows]
         return self._inbox
 
@@ -139,11 +147,20 @@ class Context:
         if self._awaited is None:
             names = self._claim.names or []
             if self._claim.signals is None and self._inbox is None:
-                rows = self._read(self._claim.id, names) if names else []
+                rows = self._left.read(names) if names else []
                 self._awaited = [ReceivedSignal(row) for row in rows]
             else:
                 self._awaited = [signal for signal in self.inbox if signal.name in names]
         return self._awaited
+
+    def number_handed(self, more: frozenset[str]) -> list[int]:
+        """The numbers of the awaited signals, and of others by name. For the engine: the same set whenever asked."""
+        names = set(self._claim.names or ()) | more
+        if not names:
+            return []
+        if self._claim.signals is None:
+            return self._left.count(sorted(names))
+        return [row[0] for row in self._claim.signals if row[1] in names]
 
     @property
     def timed_out(self) -> bool:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from django.db import DatabaseError, OperationalError, connections, transaction
+from django.db import DatabaseError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import errors
 
@@ -39,7 +39,9 @@ LONGEST_BACK_OFF = 300.0
 HEAVIEST_COMMIT = 16 * 1024 * 1024
 #: An instance whose workflow this process does not know waits for a process that does.
 FIRST_PUT_BACK = 10.0
-LONGEST_PUT_BACK = 600.0
+LONGEST_PUT_BACK = 120.0
+#: Trouble of the server that says nothing about the row: it is tried again later.
+_PASSING = (errors.LockNotAvailable, errors.QueryCanceled, errors.InsufficientResources, errors.OutOfMemory)
 _PUT_BACK = re.compile(r"put back (\d+) times")
 
 
@@ -50,7 +52,7 @@ def run(claim: Claim, host: Host) -> Commit | None:
         return _put_back(claim)
     if claim.runs > definition.max_attempts:
         return _stop(claim, _spent(claim, definition))
-    ctx = _make_context(claim, host)
+    ctx = Context(claim, _LeftBehind(claim, host))
     with scope.enter(claim.workspace):
         try:
             if definition.steps[claim.step].atomic:
@@ -90,15 +92,16 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Com
             applied |= again
         return applied
     except DatabaseError as error:
-        locked = isinstance(error.__cause__, errors.LockNotAvailable)
-        if db.in_atomic_block or (isinstance(error, OperationalError) and not locked):
+        if db.in_atomic_block or _lost_connection(db):
             raise  # the caller's transaction, or the connection; not a row
+        if isinstance(error.__cause__, errors.LockNotAvailable) and blocked is not None:
+            free, held = store.retrying(db, lambda: store.commit_free(db, commits))
+            blocked.extend(held)
+            return applied | free
         if len(commits) > 1:
             half = len(commits) // 2
             return applied | settle(db, commits[:half], blocked) | settle(db, commits[half:], blocked)
-        if locked:
-            if blocked is None:
-                raise
+        if blocked is not None and isinstance(error.__cause__, _PASSING):
             blocked.append(commits[0])
             return applied
         if commits[0].kind is Kind.STOP:
@@ -107,8 +110,22 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Com
         return applied | settle(db, [_stop(commits[0].claim, f"its outcome cannot be stored: {describe_error(error)}")])
 
 
-def _make_context(claim: Claim, host: Host) -> Context:
-    return Context(claim, lambda id, names: store.read_signals(host.db, id, names))
+def _lost_connection(db: BaseDatabaseWrapper) -> bool:
+    raw: Any = db.connection
+    return raw is None or raw.closed or raw.broken
+
+
+class _LeftBehind:
+    """On the author's connection, because it is read from inside the author's code."""
+
+    def __init__(self, claim: Claim, host: Host) -> None:
+        self._claim, self._db = claim, connections[host.alias]
+
+    def read(self, names: list[str] | None) -> list[list[Any]]:
+        return store.read_signals(self._db, self._claim, names)
+
+    def count(self, names: list[str] | None) -> list[int]:
+        return store.read_numbers(self._db, self._claim, names)
 
 
 def limit_of(claim: Claim, default: float) -> float:
@@ -152,7 +169,7 @@ def _run_atomically(claim: Claim, definition: Definition, host: Host) -> None:
 
     A try that loses a deadlock left nothing behind, so the caller repeats it, with a ctx of its own.
     """
-    db, ctx = connections[host.alias], _make_context(claim, host)
+    db, ctx = connections[host.alias], Context(claim, _LeftBehind(claim, host))
     try:
         with transaction.atomic(using=host.alias):
             outcome = host.call_author_inside(lambda: definition.run(ctx))
@@ -163,9 +180,11 @@ def _run_atomically(claim: Claim, definition: Definition, host: Host) -> None:
                 and not store.ended_here(db, host.db, claim)
             ):
                 raise ClaimLost(claim.id, claim.fence)
-    except (ClaimLost, OperationalError):
+    except ClaimLost:
         raise
     except Exception as error:
+        if isinstance(error.__cause__, errors.DeadlockDetected | errors.SerializationFailure):
+            raise
         raise _AtomicStepRaised(ctx, error) from error
     finally:
         host.clean_up()
@@ -221,7 +240,7 @@ def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: O
                 step=step,
                 state=_state_text(claim, ctx, state),
                 delay=delay or None,
-                signals=_consumed(ctx, consume),
+                signals=ctx.number_handed(consume),
                 solo=solo,
             )
         case Await(names, then, state, timeout):
@@ -232,7 +251,7 @@ def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: O
                 state=_state_text(claim, ctx, state),
                 names=names,
                 delay=timeout,
-                signals=_consumed(ctx),
+                signals=ctx.number_handed(frozenset()),
                 solo=solo,
             )
         case Retry(state, delay):
@@ -244,7 +263,7 @@ def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: O
                 Kind.SPAWN,
                 step=then,
                 state=_state_text(claim, ctx, state),
-                signals=_consumed(ctx),
+                signals=ctx.number_handed(frozenset()),
                 solo=solo,
                 children=len(children),
             )
@@ -254,7 +273,7 @@ def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: O
                 Kind.DONE,
                 state=_state_text(claim, ctx, UNSET),
                 result=dump_value(result, "the result"),
-                signals=_consumed(ctx),
+                signals=ctx.number_handed(frozenset()),
             )
         case Stop(reason):
             return Commit(claim, Kind.STOP, state=_last_state(claim, ctx), error=reason)
@@ -266,6 +285,7 @@ def _spawn(claim: Claim, outcome: Spawn, commit: Commit, db: BaseDatabaseWrapper
 
     def write() -> None:
         with store.atomic(db):
+            store.wait_for_locks(db)
             if not store.lock_claim(db, claim):
                 raise ClaimLost(claim.id, claim.fence)
             written = store.insert_instances(
@@ -305,13 +325,6 @@ def _last_state(claim: Claim, ctx: Context) -> str | None:
         return _state_text(claim, ctx, UNSET)
     except (NotSerializable, TooLarge):
         return None
-
-
-def _consumed(ctx: Context, more: frozenset[str] = frozenset()) -> list[int]:
-    taken = {signal.n for signal in ctx.awaited}
-    if more:
-        taken |= {signal.n for signal in ctx.inbox if signal.name in more}
-    return sorted(taken)
 
 
 def _weigh(commits: Sequence[Commit]) -> int:

@@ -5,6 +5,7 @@ Invariant owned: people and queries see words ("awaiting"), rows and indexes hol
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,12 @@ class TextListField(_AnyField):
 
     def db_type(self, connection: Any) -> str:
         return "text[]"
+
+    def value_to_string(self, obj: models.Model) -> str:
+        return json.dumps(self.value_from_object(obj))
+
+    def to_python(self, value: Any) -> Any:
+        return json.loads(value) if isinstance(value, str) else value
 
 
 @TextListField.register_lookup

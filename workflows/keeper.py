@@ -45,6 +45,7 @@ class Keeper:
         on_look: Callable[[BaseDatabaseWrapper], None],
         on_stuck: Callable[[], None],
         in_author: Callable[[], bool],
+        leave_author: Callable[[], None],
     ) -> None:
         self._connect = connect
         self._limit_of = limit_of
@@ -57,6 +58,9 @@ class Keeper:
         self._renewed = 0.0
         self._ended = threading.Event()
         self._in_author = in_author
+        self._leave_author = leave_author
+        #: Whose step an interruption on its way is meant for.
+        self._target: Any = None
         self._pump_thread = threading.get_ident()
         self._on_main = threading.current_thread() is threading.main_thread()
         self._thread = threading.Thread(target=self._run, name="holdpoint-keeper", daemon=True)
@@ -104,8 +108,8 @@ class Keeper:
         now = time.monotonic()
         claim, ran = batch.running, now - batch.since
         if claim is not None and ran > LONG_STEP:
-            if ran > self._limit_of(claim) and batch.running is claim:
-                self._interrupt()  # first: it needs no database
+            if ran > self._limit_of(claim):
+                self._interrupt(claim)  # first: it needs no database
             self._free_neighbours(batch)
         if now - self._renewed > RENEW_EVERY:
             self._renewed = now
@@ -118,31 +122,32 @@ class Keeper:
                 self._on_stuck()
 
     def _free_neighbours(self, batch: Batch) -> None:
-        # Connected before anything is taken, and given back when it cannot be done: doing either twice is
-        # harmless, because of the fence.
+        # Connected before anything is taken, and put back when it cannot be done: doing either twice is harmless,
+        # because of the fence. First what nobody has begun: others can take it at once.
         db = self._reach()
+        waiting = batch.take_waiting()
+        released: set[str] = set()
+        try:
+            released = store.release(db, waiting)
+        finally:
+            batch.give_back([one for one in waiting if one.id not in released], ())
         finished = batch.take_finished()
+        unsettled = finished
         try:
             blocked: list[Any] = []
             engine.settle(db, finished, blocked)
+            unsettled = blocked
+        finally:
             batch.forget(finished)
-            batch.give_back((), blocked)
-        except BaseException:
-            batch.give_back((), finished)
-            raise
-        waiting = batch.take_waiting()
-        try:
-            store.release(db, waiting)
-        except BaseException:
-            batch.give_back(waiting, ())
-            raise
+            batch.give_back((), unsettled)
         if not self._told_long:
             self._told_long = True
             self._on_long_step(self._reach())
 
-    def _interrupt(self) -> None:
-        if not self._in_author():
+    def _interrupt(self, claim: Any) -> None:
+        if not self._hits(claim):
             return
+        self._target = claim
         if self._on_main:
             signal.pthread_kill(self._pump_thread, INTERRUPT)
         else:
@@ -152,8 +157,14 @@ class Keeper:
             )
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        if self._in_author():
+        # Runs in the pump's thread: what was running when the signal was sent may have ended since.
+        if self._hits(self._target):
+            self._leave_author()  # so that nothing but author's code is ever interrupted again
             raise StepTimedOut
+
+    def _hits(self, claim: Any) -> bool:
+        batch = self._batch
+        return self._in_author() and batch is not None and claim is not None and batch.running is claim
 
     def _reach(self) -> BaseDatabaseWrapper:
         if self._db is None:

@@ -44,7 +44,7 @@ CALM_AFTER = 2.0
 RECONNECT_EVERY = 1.0
 PAY_EVERY = 1.0
 #: How long a batch waits for a row that a caller's transaction holds, before the others are committed without it.
-LOCK_TIMEOUT_MS = 1000
+LOCK_TIMEOUT_MS = 500
 #: Every statement of the store is written for it; a role or a server may have another default.
 READ_COMMITTED = "default_transaction_isolation = 'read committed'"
 #: After a small batch wait this long before claiming again: senders get the processor, batches grow.
@@ -73,7 +73,13 @@ class Pump:
         self._gave_up_role = self._handed_over = False
         self._default_limit = conf.step_timeout
         self._keeper = Keeper(
-            lambda: connect(self._alias), self._limit_of, self._give_up_role, self._beat_on, on_stuck, self._in_author
+            lambda: connect(self._alias),
+            self._limit_of,
+            self._give_up_role,
+            self._beat_on,
+            on_stuck,
+            self._in_author,
+            self._leave_author,
         )
         self._db: BaseDatabaseWrapper | None = None
         self._host: Host | None = None
@@ -81,6 +87,7 @@ class Pump:
         self._owed: list[store.Commit] = []
         self._paid_at = 0.0
         self._limit = BATCH
+        self._batch = Batch(())
         self._beat_at = self._swept_at = self._reclaimed_at = 0.0
         self._busy_at = time.monotonic()
         self._idle = False
@@ -118,6 +125,7 @@ class Pump:
         db = self._reach()
         if not self._beat(db):
             return False
+        self._collect(db)
         self._pay(db)
         self._sweep(db)
         claims = store.claim(db, self._limit)
@@ -137,25 +145,27 @@ class Pump:
 
     def _advance(self, db: BaseDatabaseWrapper, claims: list[store.Claim]) -> None:
         claims = self._give_back_loners(db, claims)
-        batch = Batch(claims, self._owed)
+        self._batch = batch = Batch(claims, self._owed)
         self._keeper.watch(batch)
         begun = committed = time.monotonic()
+        ran = 0
         try:
             while (claim := batch.begin_next()) is not None:
                 batch.finish(self._run_step(claim))
                 self.steps += 1
+                ran += 1
                 if self._stopped:
-                    store.release(db, batch.take_waiting())
+                    self._release(db, batch)
                 elif batch.since - committed > COMMIT_EVERY:
                     self._settle(db, batch)
                     if batch.since - begun > LONG_STEP:
-                        store.release(db, batch.take_waiting())  # others may be idle
+                        self._release(db, batch)  # others may be idle
                     committed = time.monotonic()
                     self._beat(db)
                     self._sweep(db)
                     self._stopped = self._ending()
             self._settle(db, batch)
-            self._limit = _size_next(len(claims), time.monotonic() - begun)
+            self._limit = _size_next(ran, time.monotonic() - begun)
         except BaseException:
             self._owed += batch.take_finished()
             raise
@@ -170,6 +180,20 @@ class Pump:
             self._owed += finished
             raise
         batch.forget(finished)
+
+    def _release(self, db: BaseDatabaseWrapper, batch: Batch) -> None:
+        """Give back what nobody has begun; a row that a caller holds just now is run here after all."""
+        waiting = batch.take_waiting()
+        released: set[str] = set()
+        try:
+            released = store.release(db, waiting)
+        finally:
+            batch.give_back([one for one in waiting if one.id not in released], ())
+
+    def _collect(self, db: BaseDatabaseWrapper) -> None:
+        """What the keeper could not do and put back when the batch had already ended."""
+        self._owed += self._batch.take_finished()
+        self._release(db, self._batch)
 
     def _pay(self, db: BaseDatabaseWrapper) -> None:
         """Commit what could not be committed in its turn: a row was held, or the database away."""
@@ -188,6 +212,10 @@ class Pump:
 
     def _in_author(self) -> bool:
         return self._host is not None and self._host.in_author
+
+    def _leave_author(self) -> None:
+        if self._host is not None:
+            self._host.in_author = False
 
     def _give_back_loners(self, db: BaseDatabaseWrapper, claims: list[store.Claim]) -> list[store.Claim]:
         """A workflow that was changed to one attempt after its rows were written: alone from now on."""
@@ -280,7 +308,7 @@ class Pump:
 
 def _size_next(count: int, seconds: float) -> int:
     """How many to claim next: what takes half a second at the pace of the last batch."""
-    return BATCH if seconds <= 0 else max(1, min(BATCH, int(count * LONG_STEP / 2 / seconds)))
+    return BATCH if seconds <= 0 or not count else max(1, min(BATCH, int(count * LONG_STEP / 2 / seconds)))
 
 
 def close_authors_connections() -> None:

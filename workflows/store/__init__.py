@@ -12,6 +12,7 @@ from workflows.store.address import workspace_exists as workspace_exists
 from workflows.store.claim import LEASE_SECONDS as LEASE_SECONDS
 from workflows.store.claim import Claim as Claim
 from workflows.store.claim import claim as claim
+from workflows.store.claim import read_numbers as read_numbers
 from workflows.store.claim import read_signals as read_signals
 from workflows.store.claim import reclaim as reclaim
 from workflows.store.claim import release as release
@@ -19,6 +20,7 @@ from workflows.store.claim import renew as renew
 from workflows.store.commit import Commit as Commit
 from workflows.store.commit import Kind as Kind
 from workflows.store.commit import commit as commit
+from workflows.store.commit import commit_free as commit_free
 from workflows.store.commit import commit_locked as commit_locked
 from workflows.store.commit import ended_here as ended_here
 from workflows.store.commit import lock_claim as lock_claim
@@ -34,6 +36,7 @@ from workflows.store.sql import atomic as atomic
 from workflows.store.sql import fetch as fetch
 from workflows.store.sql import in_transaction as in_transaction
 from workflows.store.sql import retrying as retrying
+from workflows.store.sql import wait_for_locks as wait_for_locks
 from workflows.store.start import NewInstance as NewInstance
 from workflows.store.start import find_holder as find_holder
 from workflows.store.start import insert_instances as insert_instances

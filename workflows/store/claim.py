@@ -49,6 +49,8 @@ class Claim:
     solo: bool
     #: Why the last run ended without progress.
     error: str | None
+    #: The last number given out when it was claimed: a signal with a higher one is a latecomer.
+    seq: int
     input: str
     state: str | None
     at: datetime
@@ -60,7 +62,7 @@ class Claim:
 #: What a claim carries of an inbox. More is left behind and read when the author looks: one instance with a
 #: huge inbox must not make the statement that serves everybody fail.
 CARRIED_SIGNALS = 64
-CARRIED_BYTES = 16_384
+CARRIED_BYTES = 4_096
 
 _ROW = "json_build_array(s.n, s.name, s.payload, s.received_at, s.source)"
 
@@ -80,10 +82,10 @@ _CLAIM = compact(f"""
         {becoming(RUNNING, f"{CLOCK} + %(lease)s * interval '1 s'")}
       FROM (SELECT f.id FROM f UNION ALL SELECT c.id FROM c) p WHERE i.id = p.id
       RETURNING i.id, i.fence, i.workflow, i.version, i.step, i.attempt, i.runs, i.timed_out, i.inbox, i.names,
-        i.parent_id, i.key, i.workspace_id, i.spawns, i.solo, i.error, i.input, i.state
+        i.parent_id, i.key, i.workspace_id, i.spawns, i.solo, i.error, i.seq, i.input, i.state
     )
     SELECT u.id::text, u.fence, u.workflow, u.version, u.step, u.attempt, u.runs, u.timed_out, u.inbox, u.names,
-      u.parent_id::text, u.key, u.workspace_id, u.spawns, u.solo, u.error, u.input::text, u.state::text,
+      u.parent_id::text, u.key, u.workspace_id, u.spawns, u.solo, u.error, u.seq, u.input::text, u.state::text,
       {CLOCK}, m.signals
     FROM u LEFT JOIN LATERAL (
       SELECT sum(pg_column_size(s.payload)) AS size FROM holdpoint_signal s
@@ -94,33 +96,34 @@ _CLAIM = compact(f"""
     ) m ON true
 """)
 
-#: Row by row: a single value of PostgreSQL ends at 1 GB.
-_READ = compact(f"""
-    SELECT {_ROW}::text FROM holdpoint_signal s
-    WHERE s.instance_id = %(id)s::uuid AND s.consumed_at IS NULL
+#: What was left behind, read later but as of the claim: numbers are given under the instance's lock, and only
+#: its claimer consumes, so "up to the claim's last number" is the same set whenever it is read.
+_LEFT = """
+    FROM holdpoint_signal s WHERE s.instance_id = %(id)s::uuid AND s.n <= %(seq)s AND s.consumed_at IS NULL
       AND (%(names)s::text[] IS NULL OR s.name = ANY(%(names)s::text[])) ORDER BY s.n
-""")
+"""
+_READ = compact(f"SELECT {_ROW}::text {_LEFT}")  # row by row: a single value of PostgreSQL ends at 1 GB
+_COUNT = compact(f"SELECT s.n {_LEFT}")
 
-#: Locked one by one in id order, like everywhere; a plan cannot change that order.
+#: Rows of ours that nobody holds, locked one by one in id order. A locked one is skipped: often that is our own
+#: commit, which waits for another of them, and nobody can take a locked row back meanwhile.
 _HELD = f"""
     WITH v AS (SELECT * FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) v(id, fence)
     ), k AS MATERIALIZED (
       SELECT i.id FROM (SELECT * FROM v ORDER BY id) v CROSS JOIN LATERAL (
         SELECT i.id FROM holdpoint_instance i
-        WHERE i.id = v.id AND i.fence = v.fence AND i.status = {RUNNING} FOR NO KEY UPDATE{{skip}}) i
+        WHERE i.id = v.id AND i.fence = v.fence AND i.status = {RUNNING} FOR NO KEY UPDATE SKIP LOCKED) i
     )"""
 
-#: Rows locked by somebody are skipped: often that is our own commit, which waits for one of them, and no
-#: locked row can be taken back meanwhile.
 _RENEW = compact(f"""
-    {_HELD.format(skip=" SKIP LOCKED")}
+    {_HELD}
     UPDATE holdpoint_instance i SET due_at = {CLOCK} + %(lease)s * interval '1 s'
     FROM k WHERE i.id = k.id RETURNING i.id::text
 """)
 
 #: Given back untouched: the run that was counted at the claim is taken off again.
 _RELEASE = compact(f"""
-    {_HELD.format(skip="")}
+    {_HELD}
     UPDATE holdpoint_instance i SET runs = i.runs - 1, solo = i.solo OR %(solo)s::bool,
       {becoming(RUNNABLE, CLOCK)}
     FROM k WHERE i.id = k.id RETURNING i.id::text
@@ -151,26 +154,27 @@ def claim(db: BaseDatabaseWrapper, limit: int, lease: float = LEASE_SECONDS) -> 
         if limit == 1 or not isinstance(error.__cause__, errors.ProgramLimitExceeded | errors.OutOfMemory):
             raise
         rows = fetch(db, _CLAIM, {"limit": 1, "lease": lease})  # too much for one answer: one at a time
-    claims = [Claim(*(*columns, _parse(columns[8], signals))) for *columns, signals in rows]
-    for one in claims:
-        if one.signals is not None and one.inbox != len(one.signals):
-            # Delivered between our snapshot and our lock; possible only when the clock stepped back.
-            one.signals = read_signals(db, one.id)
-            one.inbox = len(one.signals)
-    return claims
+    return [Claim(*(*columns, _parse(columns[8], signals))) for *columns, signals in rows]
 
 
-def read_signals(db: BaseDatabaseWrapper, id: str, names: Sequence[str] | None = None) -> list[list[Any]]:
-    """The unconsumed signals of one instance as they are now, all or those of some names."""
-    wanted = None if names is None else list(names)
-    return [json.loads(text) for (text,) in fetch(db, _READ, {"id": id, "names": wanted})]
+def read_signals(db: BaseDatabaseWrapper, claim: Claim, names: Sequence[str] | None) -> list[list[Any]]:
+    """The signals a claim left behind, all or those of some names."""
+    return [json.loads(text) for (text,) in fetch(db, _READ, _left(claim, names))]
+
+
+def read_numbers(db: BaseDatabaseWrapper, claim: Claim, names: Sequence[str] | None) -> list[int]:
+    """Only their numbers."""
+    return [n for (n,) in fetch(db, _COUNT, _left(claim, names))]
+
+
+def _left(claim: Claim, names: Sequence[str] | None) -> dict[str, Any]:
+    return {"id": claim.id, "seq": claim.seq, "names": None if names is None else list(names)}
 
 
 def _parse(inbox: int, signals: str | None) -> list[list[Any]] | None:
-    if signals is None:
-        return None if inbox else []
-    parsed: list[list[Any]] = json.loads(signals)
-    return parsed
+    parsed: list[list[Any]] = json.loads(signals) if signals else []
+    # Fewer than counted: too many to carry, or (when the clock stepped back) delivered between our snapshot and lock.
+    return parsed if len(parsed) == inbox else None
 
 
 def renew(db: BaseDatabaseWrapper, claims: Sequence[Claim], lease: float = LEASE_SECONDS) -> set[str]:
@@ -179,7 +183,7 @@ def renew(db: BaseDatabaseWrapper, claims: Sequence[Claim], lease: float = LEASE
 
 
 def release(db: BaseDatabaseWrapper, claims: Sequence[Claim], *, solo: bool = False) -> set[str]:
-    """Give unstarted instances back without having spent a run; `solo` has them claimed alone."""
+    """Give unstarted instances back without having spent a run; those not answered are held by somebody just now."""
     return _touch(db, _RELEASE, claims, {"solo": solo})
 
 

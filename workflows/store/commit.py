@@ -172,6 +172,11 @@ _COMMIT = compact(f"""
     SELECT u.id::text FROM u
 """)
 
+_FREE = compact("""
+    SELECT i.id::text, i.inbox FROM unnest(%(ids)s::uuid[]) v(id) CROSS JOIN LATERAL (
+      SELECT i.id, i.inbox FROM holdpoint_instance i WHERE i.id = v.id FOR NO KEY UPDATE SKIP LOCKED) i
+""")
+
 _ENDED = f"SELECT status >= {FIRST_TERMINAL} FROM holdpoint_instance WHERE id = %(id)s::uuid"
 
 _LOCK = compact(
@@ -226,6 +231,17 @@ def commit_locked(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str
         for one in commits:
             one.claim.inbox = inboxes.get(one.claim.id, one.claim.inbox)
         return commit(db, commits)
+
+
+def commit_free(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> tuple[set[str], list[Commit]]:
+    """Apply those whose rows nobody holds, waiting for none; the ids that were applied, and the others."""
+    ids = sorted({one.claim.id for one in commits} | set(_parents(commits)))
+    with atomic(db):
+        inboxes = {row[0]: row[1] for row in fetch(db, _FREE, {"ids": ids})}
+        free = [one for one in commits if one.claim.id in inboxes and set(_parents([one])) <= inboxes.keys()]
+        for one in free:
+            one.claim.inbox = inboxes[one.claim.id]
+        return (commit(db, free) if free else set()), [one for one in commits if one not in free]
 
 
 def lock_claim(db: BaseDatabaseWrapper, claim: Claim) -> bool:

@@ -103,6 +103,12 @@ def retrying(db: BaseDatabaseWrapper, work: Callable[[], T], tries: int = 5) -> 
     raise AssertionError("unreachable")  # pragma: no cover
 
 
+def wait_for_locks(db: BaseDatabaseWrapper) -> None:
+    """In a transaction on the pump's connection: wait for rows as long as it takes."""
+    if connections[db.alias] is not db:
+        fetch(db, "SET LOCAL lock_timeout = 0", {}, rows=False)
+
+
 def _in_atomic(db: BaseDatabaseWrapper, work: Callable[[], T]) -> T:
     with atomic(db):
         return work()
