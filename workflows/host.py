@@ -71,6 +71,16 @@ class Host:
         finally:
             self.in_author = False
 
+    def interrupt(self) -> None:
+        """The author's code is about to be interrupted: stop what its connections are doing in the server.
+
+        Before the interruption is raised, because on its way out it makes Django roll back and close them, and the
+        server would go on with the statement and its locks.
+        """
+        self.in_author = False
+        for db in self.authors:
+            _cancel(db)
+
     def clean_up(self) -> None:
         """After a transaction of ours that may have ended badly."""
         self._abandon_unclean()
@@ -106,12 +116,17 @@ def _unwind(db: BaseDatabaseWrapper, begun: list[Any], savepoints: int) -> None:
 
 def _abandon(db: BaseDatabaseWrapper) -> None:
     """Roll back and close, whatever Django believes of this connection."""
-    raw: Any = db.connection
-    if raw is not None and db.vendor == "postgresql" and raw.pgconn.transaction_status == TransactionStatus.ACTIVE:
-        try:
-            raw.cancel_safe(timeout=CANCEL_SECONDS)  # the server would go on, with its locks
-        except Exception as error:
-            logger.info("an interrupted statement could not be cancelled: %s", error)
+    _cancel(db)
     db.in_atomic_block = db.needs_rollback = db.closed_in_transaction = False
     db.savepoint_ids, db.atomic_blocks, db.run_on_commit = [], [], []
     db.close()
+
+
+def _cancel(db: BaseDatabaseWrapper) -> None:
+    raw: Any = db.connection
+    if raw is None or db.vendor != "postgresql" or raw.pgconn.transaction_status != TransactionStatus.ACTIVE:
+        return
+    try:
+        raw.cancel_safe(timeout=CANCEL_SECONDS)
+    except Exception as error:  # the interruption goes on without it
+        logger.info("an interrupted statement could not be cancelled: %s", error)

@@ -45,7 +45,7 @@ class Keeper:
         on_look: Callable[[BaseDatabaseWrapper], None],
         on_stuck: Callable[[], None],
         in_author: Callable[[], bool],
-        leave_author: Callable[[], None],
+        interrupt_author: Callable[[], None],
     ) -> None:
         self._connect = connect
         self._limit_of = limit_of
@@ -58,7 +58,7 @@ class Keeper:
         self._renewed = 0.0
         self._ended = threading.Event()
         self._in_author = in_author
-        self._leave_author = leave_author
+        self._interrupt_author = interrupt_author
         #: Whose step an interruption on its way is meant for.
         self._target: Any = None
         self._pump_thread = threading.get_ident()
@@ -159,7 +159,7 @@ class Keeper:
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         # Runs in the pump's thread: what was running when the signal was sent may have ended since.
         if self._hits(self._target):
-            self._leave_author()  # so that nothing but author's code is ever interrupted again
+            self._interrupt_author()  # and nothing but author's code is ever interrupted
             raise StepTimedOut
 
     def _hits(self, claim: Any) -> bool:

@@ -79,7 +79,7 @@ class Pump:
             self._beat_on,
             on_stuck,
             self._in_author,
-            self._leave_author,
+            self._interrupt_author,
         )
         self._db: BaseDatabaseWrapper | None = None
         self._host: Host | None = None
@@ -213,9 +213,9 @@ class Pump:
     def _in_author(self) -> bool:
         return self._host is not None and self._host.in_author
 
-    def _leave_author(self) -> None:
+    def _interrupt_author(self) -> None:
         if self._host is not None:
-            self._host.in_author = False
+            self._host.interrupt()
 
     def _give_back_loners(self, db: BaseDatabaseWrapper, claims: list[store.Claim]) -> list[store.Claim]:
         """A workflow that was changed to one attempt after its rows were written: alone from now on."""
