@@ -5,10 +5,22 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
 
 import workflows
-from tests.two_connections import forget, play, settle, take, take_one
+from tests.two_connections import (  # noqa: F401
+    COMMITTED,
+    Refused,
+    _provided_again,
+    committed,
+    forget,
+    play,
+    race,
+    settle,
+    take,
+    take_one,
+)
 from workflows import (
     Await,
     Child,
@@ -361,3 +373,58 @@ def test_the_keys_of_a_whole_tree_are_free_again():
 
 def refreshed(instance: Instance) -> Instance:
     return Instance.objects.get(pk=instance.pk)
+
+
+# What it costs, and whom it meets
+
+FAMILIES = """
+    WITH parents AS (
+      INSERT INTO holdpoint_instance SELECT (jsonb_populate_record(i, jsonb_build_object(
+        'id', gen_random_uuid(), 'key', NULL))).* FROM holdpoint_instance i, generate_series(1, 20) WHERE i.id = %(id)s
+      RETURNING id
+    )
+    INSERT INTO holdpoint_instance SELECT (jsonb_populate_record(i, jsonb_build_object(
+      'id', gen_random_uuid(), 'key', NULL, 'parent_id', p.id, 'spawn_no', 1))).*
+    FROM holdpoint_instance i, parents p, generate_series(1, 1000) WHERE i.id = %(id)s
+"""
+
+
+def test_finding_the_descendants_reads_no_table_however_large_other_families_are():
+    root = tree(width=1)
+    with connection.cursor() as cursor:
+        cursor.execute(FAMILIES, {"id": root.pk})
+        cursor.execute("ANALYZE holdpoint_instance")
+    with CaptureQueriesContext(connections["default"]) as captured:
+        workflows.cancel(root)
+    looked = [one["sql"] for one in captured if "RECURSIVE" in one["sql"]]
+    assert looked
+    with connection.cursor() as cursor:  # an ordinary one: it may read whole tables, if it thinks it must
+        for sql in looked:
+            cursor.execute(f"EXPLAIN {sql}")
+            plan = "\n".join(row[0] for row in cursor.fetchall())
+            assert "Seq Scan" not in plan, plan
+            assert "holdpoint_children" in plan, plan
+    assert Instance.objects.filter(status="cancelled").count() == 2
+
+
+@COMMITTED
+@pytest.mark.usefixtures("committed")
+def test_a_key_that_changes_hands_while_we_wait_means_its_new_holder():
+    first = workflows.start(Leaf, key="k")
+
+    def hand_over() -> UUID:
+        workflows.cancel(first, "makes room")
+        return workflows.start(Leaf, key="k").pk
+
+    second, cancelled = race(hand_over, lambda: workflows.cancel("k", "meant whoever has it").pk)
+    assert cancelled == second
+    errors = Instance.objects.in_bulk([first.pk, second])
+    assert {id: one.error for id, one in errors.items()} == {first.pk: "makes room", second: "meant whoever has it"}
+
+
+@COMMITTED
+@pytest.mark.usefixtures("committed")
+def test_a_key_that_nobody_holds_any_more_once_we_have_waited_is_no_target():
+    first = workflows.start(Leaf, key="k")
+    _, cancelled = race(lambda: workflows.cancel(first), lambda: workflows.cancel("k"))
+    assert cancelled == Refused(NoTarget)

@@ -487,6 +487,18 @@ def test_being_put_back_again_and_again_spends_no_attempt() -> None:
     assert (instance.status, instance.runs) == (Status.SLEEPING, 0)
 
 
+def test_being_put_back_waits_ever_longer_up_to_a_limit() -> None:
+    instance = orphan()
+    advance("1h")
+    waited = [(event.due_at - event.at).total_seconds() for event in instance.events.all() if event.kind == "put_back"]
+    expected = [min(engine.FIRST_PUT_BACK * 2**n, engine.LONGEST_PUT_BACK) for n in range(len(waited))]
+    assert expected[0] < expected[1] < expected[-1]
+    for seconds, mean in zip(waited, expected, strict=True):
+        assert 0.49 * mean < seconds < 1.51 * mean
+    # Found nowhere for hours, it writes a few rows an hour and not thousands.
+    assert len(waited) < 100
+
+
 def test_an_instance_in_a_step_that_its_version_does_not_have_is_put_back_too() -> None:
     instance = workflows.start(define("DefinitionLostStep"))
     store.fetch(connections["default"], "UPDATE holdpoint_instance SET step = 'gone' RETURNING 1", {})

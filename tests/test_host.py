@@ -288,7 +288,9 @@ class HandleDawdles(Workflow):
         dawdle()
 
 
-STILL_AT_IT = "FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)' AND state = 'active'"
+STILL_AT_IT = (
+    "FROM pg_stat_activity WHERE datname = current_database() AND query = 'SELECT pg_sleep(60)' AND state = 'active'"
+)
 
 
 @pytest.mark.parametrize("dawdler", [StepDawdles, AtomicStepDawdles, HandleDawdles])

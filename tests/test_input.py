@@ -328,6 +328,23 @@ def test_on_duplicate_return_gives_the_live_holder_of_a_taken_key() -> None:
     assert Instance.objects.count() == 2
 
 
+def test_on_duplicate_return_finds_all_holders_in_few_statements(django_assert_max_num_queries: Any) -> None:
+    keys = [f"k{n}" for n in range(300)]
+    holders = workflows.start_many(Holder, [{}] * 300, keys=keys)
+    with django_assert_max_num_queries(10):  # savepoints included
+        again = workflows.start_many(Holder, [{}] * 300, keys=keys, on_duplicate="return")
+    assert [one.pk for one in again] == [one.pk for one in holders]
+    with django_assert_max_num_queries(10):
+        mixed = workflows.start_many(
+            Holder,
+            [{}] * 400,
+            keys=[*keys[:200], *[None] * 100, *[f"new{n}" for n in range(100)]],
+            on_duplicate="return",
+        )
+    assert [one.pk for one in mixed[:200]] == [one.pk for one in holders[:200]]
+    assert len({one.pk for one in mixed}) == 400
+
+
 @pytest.mark.parametrize("on_duplicate", ["ignore", "", None, True])
 def test_on_duplicate_is_one_of_two_words(on_duplicate: Any) -> None:
     with pytest.raises(InvalidCall, match='"raise" or "return"'):

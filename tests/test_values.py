@@ -394,6 +394,34 @@ def test_state_and_result_may_have_1_mib_each_and_not_a_byte_more(what: str, mak
     assert error.startswith(f"TooLarge: {what} is 1048577 bytes as JSON, the limit is 1048576")
 
 
+def test_numbers_are_measured_as_they_are_stored_and_read_back() -> None:
+    """jsonb writes 1e300 out, with 301 digits: what fits today must fit after a round trip too."""
+
+    class ValueNumbers(Workflow):
+        @step
+        def a(self, ctx):
+            return Next("b", [1e300] * ctx.input)
+
+        @step
+        def b(self, ctx):
+            ctx.state.append(1)  # so that it is written again
+            return Next("c")
+
+        @step
+        def c(self, ctx):
+            return Done(len(ctx.state))
+
+    fits, too_many = workflows.start(ValueNumbers, 3_000), workflows.start(ValueNumbers, 5_000)
+    drain()
+    assert_done(fits, 3_001)
+    failed = assert_failed(too_many, "TooLarge: the state is")
+    assert failed.step == "a"  # at once, and not in whatever step touches it next
+    before = counts()
+    with pytest.raises(TooLarge):
+        workflows.signal(workflows.start(Listener), "go", [1e308] * 65_000)
+    assert counts()[1] == before[1]
+
+
 def test_sizes_are_bytes_and_not_characters() -> None:
     with pytest.raises(TooLarge):
         workflows.start(Echo, "é" * (MIB // 2))

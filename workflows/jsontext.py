@@ -22,7 +22,7 @@ LIMIT_PAYLOAD = 512 * 1024
 LIMIT_VALUE = 1024 * 1024
 
 _encoder = DjangoJSONEncoder(ensure_ascii=False, allow_nan=False)
-_EXPONENT = re.compile(r"\de\+(\d{1,3})")
+_EXPONENT = re.compile(r"\de[+-](\d{1,3})")
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -35,8 +35,8 @@ def dump_value(value: Any, what: str, limit: int = LIMIT_VALUE) -> str:
     try:
         text = _encoder.encode(value)
         size = len(text) if text.isascii() else len(text.encode())
-        if "e+" in text:
-            # jsonb keeps large numbers written out: 1e300 is six characters here and 301 there.
+        if "e+" in text or "e-" in text:
+            # jsonb keeps numbers written out: 1e300 is six characters here and 301 there.
             size += sum(int(exponent) for exponent in _EXPONENT.findall(text))
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
         raise _located(value, what, str(error)) from error

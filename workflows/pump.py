@@ -31,6 +31,8 @@ from workflows.models import Instance
 logger = logging.getLogger("workflows")
 
 BATCH = 500
+#: The first claim is small: how long the steps take is not known yet, and others may be idle.
+FIRST_BATCH = 32
 #: Commit what is finished at least this often, so that nobody waits for a whole batch of slow steps.
 COMMIT_EVERY = 0.2
 BEAT_EVERY = 1.0
@@ -86,7 +88,7 @@ class Pump:
         #: Outcomes that could not be committed yet; the fence makes it safe to be late.
         self._owed: list[store.Commit] = []
         self._paid_at = 0.0
-        self._limit = BATCH
+        self._limit = FIRST_BATCH
         self._batch = Batch(())
         self._beat_at = self._swept_at = self._reclaimed_at = 0.0
         self._busy_at = time.monotonic()
