@@ -98,7 +98,7 @@ def _is_clean(db: BaseDatabaseWrapper) -> bool:
     raw: Any = db.connection
     if raw is None:
         return True
-    if db.autocommit != db.settings_dict["AUTOCOMMIT"]:
+    if not db.autocommit and db.settings_dict["AUTOCOMMIT"]:
         return False
     return db.vendor != "postgresql" or raw.pgconn.transaction_status in (
         TransactionStatus.IDLE,

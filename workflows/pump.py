@@ -129,9 +129,9 @@ class Pump:
             return False
         self._collect(db)
         self._pay(db)
-        self._sweep(db)
+        # What was signalled comes before what time has woken: the former is somebody waiting for an answer.
         claims = store.claim(db, self._limit)
-        if not claims and not self._idle:
+        if not claims and (self._sweep(db) or not self._idle):
             self._beat(db, idle=True)
             claims = store.claim(db, self._limit)
         if not claims:
@@ -141,6 +141,7 @@ class Pump:
         if self._idle:
             self._beat(db, idle=False)
         self._busy_at = time.monotonic()
+        self._sweep(db)
         if len(claims) < SMALL_BATCH:
             time.sleep(LINGER)
         return True
@@ -235,20 +236,25 @@ class Pump:
             for _ in raw.notifies(timeout=POLL_CALM if calm else POLL, stop_after=1):
                 pass
 
-    def _sweep(self, db: BaseDatabaseWrapper) -> None:
-        now = time.monotonic()
+    def _sweep(self, db: BaseDatabaseWrapper) -> bool:
+        """Fire what is due and take back what died, each when it is time to look; whether anything became runnable."""
+        now, woke = time.monotonic(), 0
         if now - self._swept_at > SWEEP_EVERY:
             self._swept_at = now
             # Bounded, so that a million deadlines of one moment do not keep what they woke from running.
             for _ in range(SWEEP_ROUNDS):
-                if not store.expire_due(db) or self._ending():
+                fired = store.expire_due(db)
+                woke += fired
+                if not fired or self._ending():
                     break
                 self._beat(db)
         if now - self._reclaimed_at > RECLAIM_EVERY:
             self._reclaimed_at = now
             if taken := store.reclaim(db):
                 logger.warning("took %d instances back from workers that fell silent", taken)
+                woke += taken
             close_old_connections()
+        return woke > 0
 
     def _beat(self, db: BaseDatabaseWrapper, *, idle: bool | None = None) -> bool:
         """Write the heartbeat when it is due or the idle mark changes; False when the name is taken."""

@@ -86,14 +86,13 @@ _CLAIM = compact(f"""
     )
     SELECT u.id::text, u.fence, u.workflow, u.version, u.step, u.attempt, u.runs, u.timed_out, u.inbox, u.names,
       u.parent_id::text, u.key, u.workspace_id, u.spawns, u.solo, u.error, u.seq, u.input::text, u.state::text,
-      {CLOCK}, m.signals
-    FROM u LEFT JOIN LATERAL (
-      SELECT sum(pg_column_size(s.payload)) AS size FROM holdpoint_signal s
-      WHERE s.instance_id = u.id AND s.consumed_at IS NULL AND u.inbox BETWEEN 1 AND {CARRIED_SIGNALS}
-    ) z ON true LEFT JOIN LATERAL (
-      SELECT json_agg({_ROW} ORDER BY s.n)::text AS signals FROM holdpoint_signal s
-      WHERE s.instance_id = u.id AND s.consumed_at IS NULL AND z.size <= {CARRIED_BYTES}
-    ) m ON true
+      {CLOCK}, CASE WHEN u.inbox BETWEEN 1 AND {CARRIED_SIGNALS} AND (
+        SELECT sum(pg_column_size(s.payload)) FROM holdpoint_signal s
+        WHERE s.instance_id = u.id AND s.consumed_at IS NULL) <= {CARRIED_BYTES}
+      THEN (
+        SELECT json_agg({_ROW} ORDER BY s.n)::text FROM holdpoint_signal s
+        WHERE s.instance_id = u.id AND s.consumed_at IS NULL) END
+    FROM u
 """)
 
 #: What was left behind, read later but as of the claim: numbers are given under the instance's lock, and only
@@ -118,7 +117,7 @@ _HELD = f"""
 _RENEW = compact(f"""
     {_HELD}
     UPDATE holdpoint_instance i SET due_at = {CLOCK} + %(lease)s * interval '1 s'
-    FROM k WHERE i.id = k.id RETURNING i.id::text
+    FROM k WHERE i.id = k.id AND i.id = ANY(%(ids)s::uuid[]) RETURNING i.id::text
 """)
 
 #: Given back untouched: the run that was counted at the claim is taken off again.
@@ -126,7 +125,7 @@ _RELEASE = compact(f"""
     {_HELD}
     UPDATE holdpoint_instance i SET runs = i.runs - 1, solo = i.solo OR %(solo)s::bool,
       {becoming(RUNNABLE, CLOCK)}
-    FROM k WHERE i.id = k.id RETURNING i.id::text
+    FROM k WHERE i.id = k.id AND i.id = ANY(%(ids)s::uuid[]) RETURNING i.id::text
 """)
 
 #: Whether its runs are used up is decided by the next claimer, who knows the definition.

@@ -46,13 +46,14 @@ class Delivered:
     woke: bool
 
 
+_HITS = f"(i.status = {AWAITING} AND %(name)s::text = ANY(i.names))"
 _WAKES = f"CASE WHEN {{wakes}} THEN {RUNNABLE} ELSE i.status END"
 _WAKES_DUE = f"CASE WHEN {{wakes}} THEN {CLOCK} ELSE i.due_at END"
 
 _DELIVER = {
     form: compact(f"""
     WITH t AS (
-      SELECT i.id, i.seq, i.workspace_id, (i.status = {AWAITING} AND %(name)s::text = ANY(i.names)) AS wakes
+      SELECT i.id, i.seq, i.workspace_id, {_HITS} AS wakes
       FROM holdpoint_instance i WHERE {target_sql(form)} AND i.{LIVE} FOR NO KEY UPDATE
     ), s AS (
       INSERT INTO holdpoint_signal(instance_id, received_at, n, workspace_id, name, dedup_key, source, payload)
@@ -61,15 +62,14 @@ _DELIVER = {
       ON CONFLICT (instance_id, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING RETURNING n, instance_id
     ), u AS (
       UPDATE holdpoint_instance i SET inbox = i.inbox + 1, seq = s.n,
-        {becoming(_WAKES.format(wakes="t.wakes"), _WAKES_DUE.format(wakes="t.wakes"))}
-      FROM t JOIN s ON s.instance_id = t.id WHERE i.id = t.id
-      RETURNING i.id, i.workspace_id, i.status, s.n, t.wakes
+        {becoming(_WAKES.format(wakes=_HITS), _WAKES_DUE.format(wakes=_HITS))}
+      FROM s WHERE i.id = s.instance_id RETURNING i.id, i.workspace_id, i.status, s.n
     ), l AS (
       {LEDGER}
       SELECT u.id, {CLOCK}, NULL, u.n, u.workspace_id, {kind(Event.SIGNALLED)}, u.status, %(source)s::text,
         %(name)s::text, NULL FROM u
     )
-    SELECT t.id, u.n, u.wakes, CASE WHEN u.wakes THEN {NOTIFY_IDLE} END FROM t LEFT JOIN u ON u.id = t.id
+    SELECT t.id, u.n, t.wakes, CASE WHEN t.wakes AND u.n > 0 THEN {NOTIFY_IDLE} END FROM t LEFT JOIN u ON true
     """)
     for form in FORMS
 }
