@@ -65,6 +65,15 @@ def wait_for_all(instances: list[Instance], what: str) -> None:
     wait_until(lambda: count_done(instances), what, seconds=SECONDS, is_it=lambda count: count == len(instances))
 
 
+def count_blocked() -> int:
+    """How many connections wait for a lock."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return int(cursor.fetchone()[0])
+
+
 def assert_each_ran_once(instances: list[Instance]) -> None:
     assert ran == {str(one.pk): 1 for one in instances}
     assert not Instance.objects.filter(solo=True).exists()
@@ -191,6 +200,24 @@ def test_rows_held_by_a_caller_hold_up_no_neighbours_and_nothing_runs_twice(held
     assert ran == {str(one.pk): 1 for one in instances}
     assert took < 4  # not a second for each of them, nor for each halving
     assert not Instance.objects.filter(pk__in=[one.pk for one in instances], solo=True).exists()
+
+
+def test_a_pump_that_is_stopped_still_commits_what_a_caller_held_up() -> None:
+    locked = threading.Event()
+    on_begin["first"] = lambda: locked.wait(SECONDS)
+    first, [held] = start(1, "first"), start(1)
+    with pumping() as pumps:
+        wait_until(lambda: ran[str(first[0].pk)], "the batch to begin", seconds=SECONDS)
+        with transaction.atomic():
+            workflows.signal(held, "hello")
+            locked.set()
+            wait_for_all(first, "the neighbour")
+            # It tries the held row again in its next turn: stopped only when that has been in vain too.
+            wait_until(count_blocked, "the second try", seconds=SECONDS)
+            wait_until(count_blocked, "its end", seconds=SECONDS, is_it=lambda count: count == 0)
+            pumps[0].stop()
+    assert count_done([*first, held]) == 2
+    assert ran == {str(one.pk): 1 for one in [*first, held]}
 
 
 def test_the_leases_of_outcomes_that_are_being_committed_are_kept() -> None:

@@ -45,6 +45,7 @@ POLL_CALM = 0.2
 CALM_AFTER = 2.0
 RECONNECT_EVERY = 1.0
 PAY_EVERY = 1.0
+PAY_UP_SECONDS = 3.0
 #: How long a batch waits for a row that a caller's transaction holds, before the others are committed without it.
 LOCK_TIMEOUT_MS = 500
 #: Every statement of the store is written for it; a role or a server may have another default.
@@ -117,6 +118,7 @@ class Pump:
                 except StepTimedOut:
                     logger.warning("a timed-out step ended too late to be told; its lease will end")
                     self._disconnect()  # it may have been interrupted in the middle of a statement
+            self._pay_up()
             return True
         finally:
             self._keeper.stop()
@@ -202,12 +204,24 @@ class Pump:
         """Commit what could not be committed in its turn: a row was held, or the database away."""
         if self._owed and time.monotonic() - self._paid_at > PAY_EVERY:
             self._paid_at = time.monotonic()
-            owed, self._owed = self._owed, []
-            try:
-                engine.settle(db, owed, self._owed)
-            except BaseException:
-                self._owed = owed
-                raise
+            self._settle_owed(db)
+
+    def _pay_up(self) -> None:
+        """Before the end: a stop is no crash, so what was run should not have to run again."""
+        until = time.monotonic() + PAY_UP_SECONDS
+        try:
+            while self._owed and time.monotonic() < until:
+                self._settle_owed(self._reach())  # waits for a held row itself, for LOCK_TIMEOUT_MS
+        except (DatabaseError, InterfaceError) as error:
+            logger.warning("the pump ends without having committed %d outcomes: %s", len(self._owed), error)
+
+    def _settle_owed(self, db: BaseDatabaseWrapper) -> None:
+        owed, self._owed = self._owed, []
+        try:
+            engine.settle(db, owed, self._owed)
+        except BaseException:
+            self._owed = owed
+            raise
 
     def _run_step(self, claim: store.Claim) -> store.Commit | None:
         assert self._host is not None
