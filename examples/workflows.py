@@ -1,4 +1,4 @@
-"""Two workflows in the step style: one that waits for a payment, one that paces itself.
+"""Two small workflows in the step style, and the place where Django finds those of the other modules.
 
 workflows.start("demo.ship", {"order": 7}, key="order-7")
 workflows.signal("order-7", "payment_confirmed", {"amount": 120})
@@ -6,6 +6,7 @@ workflows.signal("order-7", "payment_confirmed", {"amount": 120})
 
 from typing import Any
 
+from examples import builds, discounts, identity, orders, packs, payments  # noqa: F401  # which registers theirs
 from workflows import Await, Done, Next, Stop, Workflow, step
 
 

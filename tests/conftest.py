@@ -1,1 +1,45 @@
-"""Fixtures that every test may use. The database comes from `tests.postgres_plugin`."""
+"""Fixtures of every test."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.no_fold import NOT_TOLD
+from workflows.conf import conf
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "no_fold(reason): this test writes rows behind the engine's back, so their events need not tell them",
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        name = f"{item.path.name}::{getattr(item, 'originalname', item.name)}"
+        if name in NOT_TOLD:
+            item.add_marker(pytest.mark.no_fold(reason=NOT_TOLD[name]))
+
+
+@pytest.fixture(autouse=True)
+def no_supplied_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`drain()` lets links be made without settings; a test that looks at the settings must not see that of another."""
+    monkeypatch.setattr(conf, "supplies_links", False)
+
+
+@pytest.fixture(autouse=True)
+def folds_hold(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test did: afterwards the events of every instance that it left tell its row."""
+    uses_database = request.node.get_closest_marker("django_db") is not None or bool(
+        {"db", "transactional_db"} & set(request.fixturenames)
+    )
+    if not uses_database or request.node.get_closest_marker("no_fold") is not None:
+        yield
+        return
+    # Made before this one and so undone after it: the rows are still there.
+    request.getfixturevalue("_django_db_helper")
+    yield
+    from tests.folding import check_newest_folds
+
+    check_newest_folds()

@@ -132,6 +132,7 @@ def test_a_missed_moment_is_called_late(operator: Client) -> None:
     assert "3 hours late" in row
 
 
+@pytest.mark.no_fold(reason="the row's counters are set by SQL")
 def test_retries_and_lost_runs_are_told_where_there_are_any(operator: Client) -> None:
     workflows.start("AdminWaits")
     (row,) = read_rows(operator.get(LIST).text)
@@ -180,6 +181,7 @@ def test_filters_narrow_the_list(operator: Client, query: str, keys: list[str]) 
     assert [row.partition("key-")[2][0] for row in rows] == keys
 
 
+@pytest.mark.no_fold(reason="the instance gets another id by SQL")
 def test_old_instances_are_found_by_their_age(operator: Client) -> None:
     parked(key="young")
     old = parked(key="old")
@@ -321,12 +323,12 @@ def test_the_page_costs_the_same_for_a_hundred_signals_and_events(
     operator: Client, django_assert_num_queries: Any
 ) -> None:
     instance = parked()
-    # session, user, instance, workspace, signals, events, children
-    with django_assert_num_queries(7):
+    # session, user, instance, workspace, signals, events, checkpoints, children
+    with django_assert_num_queries(8):
         operator.get(page_of(instance))
     workflows.signal_many([(instance, f"name-{n}", {"n": n}) for n in range(100)])
     assert LedgerEvent.objects.filter(instance=instance).count() >= 100
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(8):
         page = operator.get(page_of(instance)).text
     assert "name-0<" in page
     assert "name-99<" in page

@@ -565,7 +565,7 @@ def test_a_spawn_whose_claim_was_lost_starts_no_children() -> None:
 def test_children_and_park_are_one_commit() -> None:
     parent = boss({"wait": True}, {"wait": True})
     spawned = parent.events.get(kind="spawned")
-    assert spawned.data == {"children": 2, "consumed": None}
+    assert spawned.data == {"children": 2}
     assert (spawned.status, spawned.name) == (Status.AWAITING_CHILDREN, "end")
     assert {child.spawn_no for child in parent.children.all()} == {1}
     for child in parent.children.all():

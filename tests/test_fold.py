@@ -2,101 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from pathlib import Path
 
 import pytest
-from django.db import connections
+from django.db import DatabaseError, connection, connections
 
 import workflows
+from tests.folding import check_all_folds, check_fold, check_newest_folds, fold
+from tests.no_fold import NOT_TOLD
 from tests.two_connections import forget, play, settle, take_one
-from workflows import Await, Child, Done, Next, Retry, Spawn, Stop, Workflow, step, store
-from workflows.models import Instance, LedgerEvent
-from workflows.testing import advance, drain
+from workflows import (
+    Await,
+    Child,
+    Done,
+    InteractionResolved,
+    Next,
+    Retry,
+    Spawn,
+    Stop,
+    Workflow,
+    durable,
+    step,
+    store,
+)
+from workflows.ledger import redact
+from workflows.models import Instance, Interaction, LedgerEvent
+from workflows.testing import _skew, advance, drain
 
-CONSUMING = {"advanced", "done", "spawned"}
-SETTING_NAMES = {"advanced", "done", "spawned", "parked"}
-
-
-@dataclass
-class Folded:
-    """What the events say. A claim is no event, so `running` cannot be told from `runnable`."""
-
-    status: str = ""
-    step: str | None = None
-    attempt: int = 0
-    names: list[str] | None = None
-    due_at: datetime | None = None
-    timed_out: bool = False
-    pending: int = 0
-    received: int = 0
-    error: str | None = None
-    seq: int = 0
-
-
-def fold(events: Iterable[LedgerEvent]) -> Folded:
-    """Read the events in their order; nothing but their columns is used."""
-    folded = Folded()
-    for event in events:
-        kind = str(event.kind)
-        assert event.seq > folded.seq, "numbers do not ascend"
-        folded.seq = event.seq
-        was, folded.status = folded.status, _waiting(event.status)
-        if kind == "signalled":
-            folded.received += 1
-        elif kind == "child_ended":
-            folded.pending -= event.data
-        elif event.name is not None:
-            folded.step = event.name
-        if kind in SETTING_NAMES:
-            folded.names = event.data if kind == "parked" else None
-            folded.timed_out = False
-            folded.attempt = 0
-        if kind == "retried":
-            folded.attempt += 1
-        if kind == "timed_out":
-            folded.timed_out = True
-        if kind == "spawned":
-            folded.pending = event.data["children"] if isinstance(event.data, dict) else event.data or 0
-        if kind in ("failed", "cancelled"):
-            folded.error = event.data or ""
-        if kind == "reopened":
-            folded.attempt, folded.error = 0, None
-        if event.due_at is not None or folded.status != was:
-            folded.due_at = event.due_at
-    return folded
-
-
-def _waiting(status: str) -> str:
-    return "runnable" if status == "running" else str(status)
-
-
-def check_fold(instance: Instance) -> None:
-    """The row is what its events say, column by column."""
-    row = Instance.objects.get(pk=instance.pk)
-    folded = fold(row.events.all())
-    assert folded.status == _waiting(row.status)
-    assert folded.step == row.step
-    assert folded.attempt == row.attempt
-    assert folded.names == row.names
-    assert folded.timed_out == row.timed_out
-    assert folded.pending == row.pending
-    assert folded.received == row.signals.count()
-    assert folded.seq <= row.seq
-    assert folded.error == (row.error if row.ended else None)
-    if row.status in ("awaiting", "sleeping", "awaiting_children"):
-        assert folded.due_at == row.due_at
-    numbers = set(row.events.filter(kind="signalled").values_list("seq", flat=True))
-    assert numbers == set(row.signals.values_list("n", flat=True)), "a signal and its event share their number"
-
-
-def check_all_folds() -> int:
-    """Every instance there is; how many."""
-    instances = list(Instance.objects.all())
-    for instance in instances:
-        check_fold(instance)
-    return len(instances)
+CONSUMING = {"advanced", "done", "spawned", "suspended"}
 
 
 class Child1(Workflow):
@@ -245,3 +178,106 @@ def _numbers(event: LedgerEvent) -> list[int]:
     """The consumed signals as an event names them: a list, alone or beside other data."""
     data = event.data.get("consumed", []) if isinstance(event.data, dict) else event.data
     return data if isinstance(data, list) else []
+
+
+@pytest.mark.parametrize("name", NOT_TOLD)
+def test_every_exception_from_folding_is_a_test_that_there_is(name):
+    file, _, function = name.partition("::")
+    assert f"def {function}(" in (Path(__file__).parent / file).read_text()
+
+
+@pytest.mark.django_db
+@pytest.mark.no_fold(reason="it spoils the row")
+@pytest.mark.parametrize("column", ["attempt = 2", "step = 'bear'", "names = '{c}'", "asked = 1", "timed_out = true"])
+def test_a_row_that_its_events_do_not_tell_is_found(column):
+    workflows.start(Story)
+    drain()
+    assert check_all_folds() == 1
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE holdpoint_instance SET {column}")
+    with pytest.raises(AssertionError, match=f"{column.partition(' ')[0]}: .* by the events"):
+        check_newest_folds()
+
+
+@pytest.mark.django_db
+def test_what_was_redacted_is_not_compared_until_it_is_told_anew():
+    instance = workflows.start(Story)
+    drain()
+    parked = instance.events.get(kind="parked")
+    redact(connection, instance.pk, parked.seq, actor="dpo", reason="on request")
+    folded = fold(instance.events.all())
+    assert (folded.names, folded.unknown) == (None, {"names"})
+    check_fold(instance)
+    workflows.signal(instance, "a")
+    for _ in range(3):  # two retries keep the names, then the step goes on
+        advance("5m")
+        check_fold(instance)
+    assert fold(instance.events.all()).unknown == set()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_test_may_end_in_a_broken_transaction_outside_of_atomic():
+    workflows.start(Story)
+    connection.set_autocommit(False)
+    with pytest.raises(DatabaseError), connection.cursor() as cursor:
+        cursor.execute("SELECT 1 / 0")
+    check_newest_folds()
+    assert connection.get_autocommit()
+
+
+@pytest.mark.django_db
+def test_a_test_may_end_in_a_broken_transaction():
+    with pytest.raises(DatabaseError), connection.cursor() as cursor:
+        cursor.execute("SELECT 1 / 0")
+    check_newest_folds()
+
+
+@pytest.mark.django_db
+def test_a_fold_of_all_instances_costs_two_statements(django_assert_num_queries):
+    workflows.start_many(Story, [{"n": n} for n in range(20)])
+    drain()
+    with django_assert_num_queries(2):
+        check_newest_folds()
+
+
+@durable(name="fold.asker")
+def ask_once(ctx):
+    """One question with a deadline."""
+    return ctx.wait_for("agree", "api", timeout="1h")
+
+
+@pytest.mark.django_db
+def test_an_answer_that_is_late_for_an_instance_that_does_not_wait_yet_is_told():
+    """Its worker died between asking and parking, so nothing wakes: the deadline is told where the wait meets it."""
+    instance = workflows.start("fold.asker")
+    claim = take_one()
+    play(claim)
+    forget(claim)
+    assert store.reclaim(connections["default"]) == 1
+    _skew(connection, 3601)
+    with pytest.raises(InteractionResolved):
+        workflows.complete(Interaction.objects.get(instance=instance), "yes", actor="ann")
+    instance.refresh_from_db()
+    assert (instance.status, instance.timed_out) == ("runnable", False)
+    check_fold(instance)
+
+
+@pytest.mark.django_db
+def test_questions_and_their_answers_are_counted_by_their_events():
+    instance = workflows.start("fold.asker")
+    drain()
+    question = Interaction.objects.get(instance=instance)
+    workflows.complete(question, "yes", actor="ann")
+    with pytest.raises(InteractionResolved):
+        workflows.complete(question, "no", actor="bob")  # refused, and told
+    folded = fold(instance.events.all())
+    assert (folded.asked, folded.answered) == (1, 1)
+    drain()
+    check_fold(instance)
+    late = workflows.start("fold.asker")
+    drain()
+    _skew(connection, 3601)
+    with pytest.raises(InteractionResolved):
+        workflows.complete(Interaction.objects.get(instance=late), "yes", actor="ann")
+    assert fold(late.events.all()).timed_out
+    check_all_folds()

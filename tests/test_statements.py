@@ -243,11 +243,11 @@ def test_cancelling_takes_as_many_statements_for_a_large_tree_as_for_a_small_one
         workflows.cancel(family)
 
 
-def test_retrying_takes_three_statements() -> None:
+def test_retrying_takes_four_statements() -> None:
     [instance] = parked()
     workflows.signal(instance, "go", "stop")
     drain()
-    with statements(3):
+    with statements(4):
         workflows.retry(instance)
 
 

@@ -4,6 +4,7 @@ import copy
 import inspect
 import json
 import pickle
+import pkgutil
 import subprocess
 import sys
 import threading
@@ -24,15 +25,18 @@ from workflows.models import Instance, LedgerEvent, Signal, Workspace
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 from workflows.uuid7 import make_uuid7
 
-STEP_STYLE = "Await Child Done Next Retry Spawn Stop Workflow step"
-CALLS = "cancel result retry signal signal_many start start_many workspace"
-VALUES = "Delivery"
+STEP_STYLE = "Await Channel Child Done Next Retry Spawn Stop Workflow event step"
+FUNCTION_STYLE = "durable"
+MACHINE_STYLE = "END FAIL Machine action branch collect expand flow launch sleep wait_for"
+CALLS = "cancel complete emit result retry signal signal_many start start_many workspace"
+VALUES = "Completion Delivery"
 ERRORS = """
-    ClaimLost DuplicateKey DuplicateWorkflow EngineOwned InstanceCancelled InstanceFailed InvalidCall
-    InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidTarget LeftTransactionOpen
-    NoTarget NotCancellable NotFinished NotRetryable NotSerializable StepTimedOut TooLarge UnknownStep
-    UnknownWorkflow
-    UnknownWorkspace WorkflowError
+    AnswerElsewhere CallRaised ChildCancelled ChildFailed ClaimLost DuplicateCheckpoint DuplicateKey DuplicateWorkflow
+    EngineOwned IdempotencyConflict InstanceCancelled InstanceFailed InteractionRefused InteractionResolved
+    InvalidCall InvalidData InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidSchema
+    InvalidSignalId InvalidTarget LeftTransactionOpen NoTarget NonDeterministic NotCancellable NotFinished
+    NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision SignalTimeoutError StaleVersion
+    StepTimedOut TooLarge UnitFailed UnknownInteraction UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError
 """
 
 
@@ -40,7 +44,15 @@ ERRORS = """
 
 
 def test_the_export_list_is_this_one() -> None:
-    assert workflows.__all__ == sorted(f"{STEP_STYLE} {CALLS} {VALUES} {ERRORS}".split())
+    assert workflows.__all__ == sorted(
+        f"{STEP_STYLE} {FUNCTION_STYLE} {MACHINE_STYLE} {CALLS} {VALUES} {ERRORS}".split()
+    )
+
+
+def test_no_module_takes_the_place_of_an_exported_name() -> None:
+    # Importing a module workflows.complete would replace the function workflows.complete.
+    modules = {found.name for found in pkgutil.iter_modules(workflows.__path__)}
+    assert not modules & set(workflows.__all__)
 
 
 def test_every_export_can_be_imported_and_listed() -> None:
@@ -170,7 +182,7 @@ def test_querysets_of_the_engine_refuse_to_write(instance: Instance, model: Any,
 def test_rows_of_the_engine_refuse_to_be_saved_or_deleted(instance: Instance, model: Any) -> None:
     row = model.objects.first()
     for call in (row.save, row.delete, lambda: row.save(update_fields=["workspace"])):
-        with pytest.raises(EngineOwned, match=r"workflows\.start, signal, cancel or retry"):
+        with pytest.raises(EngineOwned, match=r"workflows\.start, signal, emit, complete, cancel or retry"):
             call()
 
 

@@ -16,26 +16,48 @@ if TYPE_CHECKING:
     from workflows.api import start as start
     from workflows.api import start_many as start_many
     from workflows.bulk import Delivery as Delivery
+    from workflows.completion import Completion as Completion
+    from workflows.completion import complete as complete
+    from workflows.events import emit as emit
+    from workflows.exceptions import AnswerElsewhere as AnswerElsewhere
+    from workflows.exceptions import CallRaised as CallRaised
+    from workflows.exceptions import ChildCancelled as ChildCancelled
+    from workflows.exceptions import ChildFailed as ChildFailed
     from workflows.exceptions import ClaimLost as ClaimLost
+    from workflows.exceptions import DuplicateCheckpoint as DuplicateCheckpoint
     from workflows.exceptions import DuplicateKey as DuplicateKey
     from workflows.exceptions import DuplicateWorkflow as DuplicateWorkflow
     from workflows.exceptions import EngineOwned as EngineOwned
+    from workflows.exceptions import IdempotencyConflict as IdempotencyConflict
     from workflows.exceptions import InstanceCancelled as InstanceCancelled
     from workflows.exceptions import InstanceFailed as InstanceFailed
+    from workflows.exceptions import InteractionRefused as InteractionRefused
+    from workflows.exceptions import InteractionResolved as InteractionResolved
     from workflows.exceptions import InvalidCall as InvalidCall
+    from workflows.exceptions import InvalidData as InvalidData
     from workflows.exceptions import InvalidDefinition as InvalidDefinition
     from workflows.exceptions import InvalidDuration as InvalidDuration
     from workflows.exceptions import InvalidInput as InvalidInput
     from workflows.exceptions import InvalidOutcome as InvalidOutcome
+    from workflows.exceptions import InvalidSchema as InvalidSchema
+    from workflows.exceptions import InvalidSignalId as InvalidSignalId
     from workflows.exceptions import InvalidTarget as InvalidTarget
     from workflows.exceptions import LeftTransactionOpen as LeftTransactionOpen
+    from workflows.exceptions import NonDeterministic as NonDeterministic
     from workflows.exceptions import NoTarget as NoTarget
     from workflows.exceptions import NotCancellable as NotCancellable
     from workflows.exceptions import NotFinished as NotFinished
     from workflows.exceptions import NotRetryable as NotRetryable
     from workflows.exceptions import NotSerializable as NotSerializable
+    from workflows.exceptions import PolicyRefused as PolicyRefused
+    from workflows.exceptions import ProjectionFailed as ProjectionFailed
+    from workflows.exceptions import SignalCollision as SignalCollision
+    from workflows.exceptions import SignalTimeoutError as SignalTimeoutError
+    from workflows.exceptions import StaleVersion as StaleVersion
     from workflows.exceptions import StepTimedOut as StepTimedOut
     from workflows.exceptions import TooLarge as TooLarge
+    from workflows.exceptions import UnitFailed as UnitFailed
+    from workflows.exceptions import UnknownInteraction as UnknownInteraction
     from workflows.exceptions import UnknownStep as UnknownStep
     from workflows.exceptions import UnknownWorkflow as UnknownWorkflow
     from workflows.exceptions import UnknownWorkspace as UnknownWorkspace
@@ -48,19 +70,42 @@ if TYPE_CHECKING:
     from workflows.outcomes import Spawn as Spawn
     from workflows.outcomes import Stop as Stop
     from workflows.scope import workspace as workspace
+    from workflows.styles.function import durable as durable
+    from workflows.styles.machine import Machine as Machine
+    from workflows.styles.machine_words import END as END
+    from workflows.styles.machine_words import FAIL as FAIL
+    from workflows.styles.machine_words import action as action
+    from workflows.styles.machine_words import branch as branch
+    from workflows.styles.machine_words import collect as collect
+    from workflows.styles.machine_words import expand as expand
+    from workflows.styles.machine_words import flow as flow
+    from workflows.styles.machine_words import launch as launch
+    from workflows.styles.machine_words import sleep as sleep
+    from workflows.styles.machine_words import wait_for as wait_for
     from workflows.styles.steps import Workflow as Workflow
     from workflows.styles.steps import step as step
+    from workflows.waits import Channel as Channel
+    from workflows.waits import event as event
 
 _HOMES = {
     "workflows.bulk": "Delivery",
+    "workflows.completion": "Completion complete",
+    "workflows.styles.function": "durable",
+    "workflows.waits": "Channel event",
     "workflows.api": "cancel result retry signal signal_many start start_many",
+    "workflows.events": "emit",
     "workflows.outcomes": "Await Child Done Next Retry Spawn Stop",
     "workflows.scope": "workspace",
+    "workflows.styles.machine": "Machine",
+    "workflows.styles.machine_words": "END FAIL action branch collect expand flow launch sleep wait_for",
     "workflows.styles.steps": "Workflow step",
     "workflows.exceptions": (
-        "ClaimLost DuplicateKey DuplicateWorkflow EngineOwned InstanceCancelled InstanceFailed InvalidCall "
-        "InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidTarget LeftTransactionOpen "
-        "NoTarget NotCancellable NotFinished NotRetryable NotSerializable StepTimedOut TooLarge UnknownStep "
+        "AnswerElsewhere CallRaised ChildCancelled ChildFailed ClaimLost DuplicateCheckpoint DuplicateKey "
+        "DuplicateWorkflow EngineOwned IdempotencyConflict InstanceCancelled InstanceFailed InteractionRefused "
+        "InteractionResolved InvalidCall InvalidData InvalidDefinition InvalidDuration InvalidInput InvalidOutcome "
+        "InvalidSchema InvalidSignalId InvalidTarget LeftTransactionOpen NoTarget NonDeterministic NotCancellable "
+        "NotFinished NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision "
+        "SignalTimeoutError StaleVersion StepTimedOut TooLarge UnitFailed UnknownInteraction UnknownStep "
         "UnknownWorkflow UnknownWorkspace WorkflowError "
     ),
 }

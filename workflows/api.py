@@ -275,6 +275,8 @@ def _fresh(one: NewInstance, row: tuple[Any, ...], started_by: str, db: BaseData
         seq=1,
         started_by=started_by,
         solo=one.solo,
+        asked=0,
+        fingerprint=one.fingerprint,
         created_at=created_at,
         due_at=due_at,
     )

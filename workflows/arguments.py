@@ -14,7 +14,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from workflows.exceptions import InvalidCall, InvalidTarget, show
-from workflows.jsontext import check_text, dump_value
+from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.models import Instance
 from workflows.scope import current_workspace
 from workflows.store import Address
@@ -35,9 +35,9 @@ def read_address(target: Any, workspace: str | None) -> Address:
 
 def read_signal(name: str, payload: Any, dedup_key: str | None, limit: int) -> str:
     """The payload as JSON text, when the whole signal is in order."""
-    check_text(name, "a signal's name")
+    check_signal_name(name, "a signal's name")
     if dedup_key is not None:
-        check_text(dedup_key, "a dedup key")
+        check_signal_name(dedup_key, "a dedup key")
     return dump_value(payload, f"the payload of signal {name!r}", limit)
 
 

@@ -1,8 +1,9 @@
 """System checks: what in the settings cannot work, in `msg`, and what to write instead, in `hint`.
 
-Lives here: questions to the settings, which cost nothing and need no database. Errors are what loses or
-repeats work, or stops it; warnings what surprises or slows down. What only matters in production is
-said by `check --deploy` alone, so that a fresh project hears nothing.
+Lives here: questions to the settings, which cost nothing and need no database, and the few that ask it and run
+with `check --database default` only. Errors are what loses or repeats work, or stops it; warnings what surprises
+or slows down. What only matters in production is said by `check --deploy` alone, so that a fresh project hears
+nothing.
 """
 
 from __future__ import annotations
@@ -10,27 +11,32 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.apps import apps
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections, router
+from django.db import DatabaseError, ProgrammingError, connections, router, transaction
+from django.db.models import Count
 
-from workflows import registry
+from workflows import deploys, registry
 from workflows.conf import conf, find_problems
 from workflows.exceptions import InvalidDuration
-from workflows.models import Instance
+from workflows.lifecycle import InteractionStatus
+from workflows.models import Instance, Interaction
 
 TAG = "holdpoint"
 #: What `tasks.push_pump` adds to Q_CLUSTER's timeout for a pump.
 PUMP_MARGIN = 15
 MANY_KEPT = 500
 FEW_TASKS = 10
+#: Groups of stuck instances that are named; `manage.py workflows stuck` names all.
+MANY_STUCK = 20
 
 Check = Callable[..., list[CheckMessage]]
 
@@ -40,6 +46,9 @@ def register_checks() -> None:
     for check in (check_apps, check_names, check_database, check_queue, check_settings):
         register(_as_list(check), TAG)
     register(_as_list(check_speed), TAG, deploy=True)
+    register(check_deploy, TAG, Tags.database)
+    register(_as_list(check_links), TAG, deploy=True)
+    register(check_token_keys, TAG, Tags.database)
 
 
 def check_apps() -> Iterator[CheckMessage]:
@@ -145,6 +154,61 @@ def check_settings() -> Iterator[CheckMessage]:
             continue  # reported as unreadable
 
 
+def check_links() -> Iterator[CheckMessage]:
+    """What makes a link that answers less secret than it should be."""
+    with contextlib.suppress(ImproperlyConfigured, AttributeError, TypeError, ValueError):  # reported above
+        base = urlsplit(conf.base_url)
+        if base.scheme == "http" and base.hostname not in {"localhost", "127.0.0.1", "::1"}:
+            yield Warning(
+                'WORKFLOWS["BASE_URL"] begins with http: resume links, which need no other key, travel in the clear.',
+                hint=f'Serve the site by TLS and write "https://{base.netloc}".',
+                id="holdpoint.W043",
+            )
+        if settings.SECRET_KEY in conf.token_keys.values():
+            yield Warning(
+                'WORKFLOWS["TOKEN_KEYS"] holds SECRET_KEY itself: changing the one would end the other\'s links.',
+                hint="Make a secret of its own: python -c 'import secrets; print(secrets.token_urlsafe(50))'",
+                id="holdpoint.W044",
+            )
+
+
+def check_token_keys(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Whether the keys are there that tokens out there were made with; asked with `check --database` only."""
+    alias = router.db_for_write(Interaction)
+    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+        return []
+    try:
+        with transaction.atomic(using=alias):  # before the first migrate there is nothing to ask
+            used = count_token_keys(alias)
+    except DatabaseError:
+        return []
+    try:
+        known = set(conf.token_keys)
+    except (ImproperlyConfigured, AttributeError, TypeError, ValueError):
+        known = set()
+    missing = {key: count for key, count in used.items() if key not in known}
+    if not missing:
+        return []
+    told = ", ".join(f"{key!r} ({count} interactions wait with its tokens)" for key, count in sorted(missing.items()))
+    return [
+        Error(
+            f'WORKFLOWS["TOKEN_KEYS"] lacks keys that parked work needs: {told}. Partners who answer are told 404, and '
+            "steps that read such a link again fail.",
+            hint="Put each key back after the newer ones, with the secret that it had, until its interactions are "
+            "answered. If a secret is gone or was told to somebody, cancel their instances.",
+            id="holdpoint.E033",
+        )
+    ]
+
+
+def count_token_keys(alias: str) -> dict[str, int]:
+    """Key id -> how many pending interactions have a token made with it."""
+    rows = Interaction.objects.using(alias).filter(status=InteractionStatus.PENDING, token_key__isnull=False)
+    return dict(rows.values_list("token_key").annotate(Count("pk")).order_by())
+
+
 def check_speed() -> Iterator[CheckMessage]:
     """What works and is slow, or is right on a developer's machine only."""
     alias = router.db_for_write(Instance)
@@ -168,6 +232,19 @@ def check_speed() -> Iterator[CheckMessage]:
             hint='Remove "sync".',
             id="holdpoint.W042",
         )
+
+
+def check_deploy(app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Instances that this code cannot take further; only where their database is asked about."""
+    alias = router.db_for_write(Instance)
+    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+        return []
+    try:
+        with transaction.atomic(using=alias):
+            found = [one for one in deploys.find_stuck(alias) if one.blocks]
+    except ProgrammingError:
+        return []  # `migrate` asks before the tables are there
+    return [Warning(f"{one}.", hint=one.advice, id="holdpoint.W050") for one in found[:MANY_STUCK]]
 
 
 def _check_cluster(where: str, given: Mapping[str, Any]) -> Iterator[CheckMessage]:

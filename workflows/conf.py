@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
 
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidDuration
@@ -41,6 +42,9 @@ LOCAL_URL = "http://localhost:8000"
 class Conf:
     """`WORKFLOWS` with attribute access."""
 
+    #: Set by `workflows.testing.drain` in a test process: links can be made there without any setting.
+    supplies_links = False
+
     @property
     def given(self) -> Mapping[str, Any]:
         """What the project wrote."""
@@ -61,11 +65,28 @@ class Conf:
         return int(self._read("MAX_BODY"))
 
     @property
+    def retention(self) -> float | None:
+        """Seconds that ended instances are kept; None keeps them for ever."""
+        given = self._read("RETENTION")
+        return None if given is None else parse_timeout(given)
+
+    @property
+    def event_lookback(self) -> float:
+        """Seconds for which a named event can be taken by a wait that comes after it."""
+        return parse_timeout(self._read("EVENT_LOOKBACK"))
+
+    @property
+    def policy(self) -> Callable[[str, Any, str], Any] | None:
+        """The project's say in suspending, resuming and timing out."""
+        given: Callable[[str, Any, str], Any] | str | None = self._read("POLICY")
+        return import_string(given) if isinstance(given, str) else given
+
+    @property
     def base_url(self) -> str:
         """The address of this site as users and partners see it, without a slash at its end."""
         if given := self._read("BASE_URL"):
             return str(given).rstrip("/")
-        if settings.DEBUG:
+        if settings.DEBUG or self.supplies_links:
             return LOCAL_URL
         raise ImproperlyConfigured('Set WORKFLOWS["BASE_URL"], such as "https://holdpoint.example", to make links.')
 
@@ -74,7 +95,7 @@ class Conf:
         """Key id -> secret of the keys that sign links, the newest first."""
         if given := self._read("TOKEN_KEYS"):
             return {str(name): str(secret) for name, secret in given.items()}
-        if settings.DEBUG:
+        if settings.DEBUG or self.supplies_links:
             # The same in every process of a developer's site, and of no use elsewhere.
             key = hmac.new(settings.SECRET_KEY.encode(), b"holdpoint development token key", hashlib.sha256)
             return {"debug": key.hexdigest()}

@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import router
 
 from workflows.outcomes import UNSET
+from workflows.waits import EVENT, UNIT, Asked, Callback, Question, name_projector
 
 if TYPE_CHECKING:
+    from workflows.journal import Journal
     from workflows.store import Claim
 
 
@@ -50,24 +52,26 @@ class ChildResult:
     error: str | None
 
 
-class LeftBehind(Protocol):
-    """Reads an inbox that was too large to come with the claim."""
-
-    def read(self, names: list[str] | None) -> list[list[Any]]:
-        """The signals, all or of some names."""
-
-    def count(self, names: list[str] | None) -> list[int]:
-        """Their numbers."""
-
-
 class Context:
     """The author's view of the instance that is being run."""
 
-    __slots__ = ("_awaited", "_children", "_claim", "_id", "_inbox", "_input", "_left", "_state", "_workspace")
+    __slots__ = (
+        "_answer",
+        "_awaited",
+        "_children",
+        "_claim",
+        "_id",
+        "_inbox",
+        "_input",
+        "_left",
+        "_state",
+        "_workspace",
+    )
 
-    def __init__(self, claim: Claim, left: LeftBehind) -> None:
+    def __init__(self, claim: Claim, left: Journal) -> None:
         self._claim = claim
         self._left = left
+        self._answer: Any = UNSET
         self._state: Any = UNSET
         self._input: Any = UNSET
         self._id: UUID | None = None
@@ -163,6 +167,48 @@ class Context:
         return [row[0] for row in self._claim.signals if row[1] in names]
 
     @property
+    def claim(self) -> Claim:
+        """The claimed row. For the engine and the styles."""
+        return self._claim
+
+    @property
+    def answered(self) -> bool:
+        """Whether what was awaited has come."""
+        return bool(self.awaited)
+
+    @property
+    def answer(self) -> Any:
+        """What came for the event, callback or channel that was awaited, as its schema types it; None without one.
+
+        Of several signals it is the payload of the first.
+        """
+        if self._answer is UNSET:
+            first = self.awaited[0] if self.awaited else None
+            self._answer = None if first is None else cast_answer(first.name, first.payload)
+        return self._answer
+
+    def ask(self, question: Question) -> Asked:
+        """Open a question before parking on it, or find it again. For the styles."""
+        return self._left.ask(question)
+
+    def ask_and_arm(self, question: Question, timeout: float | None) -> Asked:
+        """Open or find it, with a deadline that begins now. For the engine."""
+        return self._left.ask_and_arm(question, timeout)
+
+    def callback(self, id: str, schema: Any = None, *, projector: Any = None) -> Callback:
+        """A question that a partner answers: hand out its `resume_url`, then `Await` it.
+
+        >>> Await(ctx.callback("payment"), then="ship", timeout="24h").names
+        ()
+        """
+        from workflows.schema import read_schema
+
+        question = Question(
+            id, channel="callback", token=True, schema=read_schema(schema), projector=name_projector(projector)
+        )
+        return Callback(question, self.ask)
+
+    @property
     def timed_out(self) -> bool:
         """Whether the deadline woke this step; an answer may have come all the same since then."""
         return self._claim.timed_out
@@ -189,3 +235,21 @@ class Context:
     def changed_state(self) -> Any:
         """The state if the step touched it, else UNSET. For the engine."""
         return self._state
+
+
+def cast_answer(name: str, payload: Any) -> Any:
+    """A payload as the schema of its wait types it; the row of the wait knows the schema."""
+    from workflows.models import EventWait, Interaction
+    from workflows.schema import load_schema
+
+    if name.startswith(UNIT):
+        rows = Interaction.objects.using(router.db_for_write(Interaction)).filter(
+            unit_id=name[len(UNIT) :], index=0, projector=None
+        )
+    elif name.startswith(EVENT):
+        rows = EventWait.objects.using(router.db_for_write(EventWait)).filter(pk=name[len(EVENT) :])
+    else:
+        return payload
+    found = rows.values_list("schema", "schema_type").first()
+    schema = None if found is None else load_schema(*found)
+    return payload if schema is None else schema.cast(payload)

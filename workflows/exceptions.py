@@ -6,6 +6,9 @@
     │   ├── TooLarge                    a payload, state, result or body above its limit
     │   ├── InvalidDuration             a timeout or delay that is zero, negative or unreadable
     │   ├── InvalidInput                an input the workflow does not accept; `.errors`
+    │   ├── InvalidData                 an answer or event that its schema refuses; `.errors`
+    │   ├── InvalidSchema               a schema that cannot be used as it is written
+    │   ├── InvalidSignalId             a signal id with a character that an address cannot have
     │   └── InvalidOutcome              a step returned something that is not an outcome
     │       └── UnknownStep             an outcome names a step that the workflow does not have
     ├── UnknownWorkflow                 no workflow of that name (and version) is registered
@@ -20,6 +23,23 @@
     ├── NotFinished                     `result()` was asked before the end
     ├── InstanceFailed                  `result()` of a failed instance; `.instance`
     ├── InstanceCancelled               `result()` of a cancelled instance; `.instance`
+    ├── SignalCollision                 another pending interaction of the workspace has the signal id
+    ├── SignalTimeoutError              a wait of a function ended by its deadline
+    ├── ChildFailed                     an invoked child failed; `.child`
+    │   └── ChildCancelled              an invoked child was cancelled
+    ├── UnitFailed                      a unit of several items failed
+    ├── CallRaised                      a call raised in an earlier run what cannot be raised again as it was
+    ├── NonDeterministic                a replay does not match what was saved
+    │   └── DuplicateCheckpoint         one run used an id twice
+    ├── InteractionRefused              a completion changed nothing
+    │   ├── UnknownInteraction          (404) no such interaction in the workspace
+    │   ├── StaleVersion                (409) it has changed since it was shown
+    │   ├── AnswerElsewhere             (409) its channel takes the answer, this door does not
+    │   ├── IdempotencyConflict         (409) the idempotency key came with other data before
+    │   ├── InteractionResolved         (410) it has been answered, or its time is over
+    │   ├── ProjectionFailed            (422) no output could be made of what was submitted
+    │   └── PolicyRefused               (403) WORKFLOWS["POLICY"] said no
+    ├── InvalidToken (LookupError)      not a token of this site, or of a key that it no longer has
     ├── LeftTransactionOpen             a step returned with a transaction of its own still open
     ├── EngineOwned                     a model was written past the store
     └── ClaimLost                       a stale worker tried to commit; nothing changed
@@ -90,6 +110,34 @@ class InvalidInput(InvalidCall):
         self.workflow, self.errors = workflow, dict(errors)
         told = "; ".join(f"{field}: {problem}" for field, problem in self.errors.items())
         super().__init__(f"workflow {workflow!r} does not accept this input: {told}")
+
+
+class InvalidData(InvalidCall):
+    """Data that its schema refuses; `.errors` maps a place ("amount", "lines.0.price", "" for all of it) to reasons."""
+
+    def __init__(self, errors: Mapping[str, list[str]]) -> None:
+        self.errors = dict(errors)
+        told = "; ".join(f"{place or 'data'}: {', '.join(reasons)}" for place, reasons in self.errors.items())
+        super().__init__(f"the data does not fit its schema: {told}")
+
+
+class InvalidSchema(InvalidCall):
+    """A schema that cannot be used as it is written."""
+
+    def __init__(self, schema: object, problem: str) -> None:
+        super().__init__(
+            f"{show(schema)} cannot be used as a schema: {problem}. Pass a JSON Schema, a dataclass, a pydantic model, "
+            "a DRF serializer, a Django form, or a dict of field to type."
+        )
+
+
+class InvalidSignalId(InvalidCall):
+    """A signal id that cannot be an address."""
+
+    def __init__(self, signal_id: object) -> None:
+        super().__init__(
+            f"{show(signal_id)} is no signal id: use 1 to 200 letters, digits and . _ ~ : @ - (not just dots)"
+        )
 
 
 class InvalidOutcome(InvalidCall):
@@ -211,6 +259,152 @@ class InstanceCancelled(WorkflowError):
         super().__init__(f"instance {instance.id} ({instance.workflow}) was cancelled{reason}")
 
 
+class SignalCollision(WorkflowError):
+    """A pending interaction of the workspace has this signal id already; that one keeps waiting."""
+
+    def __init__(self, signal_id: str) -> None:
+        self.signal_id = signal_id
+        super().__init__(
+            f"signal id {signal_id!r} is taken by another pending interaction of this workspace. It is free again when "
+            "that one is answered, expires or is cancelled; put ctx.id into the id to make it your own."
+        )
+
+
+class SignalTimeoutError(WorkflowError):
+    """The deadline of a wait passed without an answer."""
+
+    def __init__(self, wait: str) -> None:
+        self.wait = wait
+        super().__init__(f"{wait!r} was not answered before its deadline")
+
+
+class ChildFailed(WorkflowError):
+    """An invoked child did not end well."""
+
+    _how = "failed"
+
+    def __init__(self, call: str, child: object, reason: str | None) -> None:
+        self.call, self.child, self.reason = call, child, reason
+        super().__init__(f"{call!r}: its child {child} {self._how}{f': {reason}' if reason else ''}")
+
+
+class ChildCancelled(ChildFailed):
+    """An invoked child was cancelled."""
+
+    _how = "was cancelled"
+
+
+class UnitFailed(WorkflowError):
+    """A unit of several items cannot succeed any more."""
+
+    def __init__(self, wait: str, reason: str) -> None:
+        self.wait = wait
+        super().__init__(f"{wait!r} failed: {reason}")
+
+
+class CallRaised(WorkflowError):
+    """A call of a function raised something in an earlier run, of a class that cannot be imported."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"{text} (raised in an earlier run; define its class at the top of a module to catch it by name)"
+        )
+
+
+class NonDeterministic(WorkflowError):
+    """A function that is run again did not make the calls that it made before."""
+
+    def __init__(self, position: int, saved: str, now: str) -> None:
+        self.position, self.saved, self.now = position, saved, now
+        super().__init__(
+            f"call {position} of this workflow was {saved}, and is {now} in this run. A function must make the same "
+            "calls in the same order each time: add new calls after the last saved one only, keep what changes between "
+            "runs (time, random numbers, database reads) inside ctx.step(…), or register the changed function with a "
+            "higher `version`."
+        )
+
+
+class DuplicateCheckpoint(NonDeterministic):
+    """Two calls of one run have the same id."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        WorkflowError.__init__(
+            self,
+            f"the id {name!r} is used by two calls of one run; give each call its own, in a loop e.g. f'{name}-{{n}}'",
+        )
+
+
+class InteractionRefused(WorkflowError):
+    """A completion was refused; nothing has changed by it."""
+
+
+class UnknownInteraction(InteractionRefused, LookupError):
+    """Unknown, cancelled, or of another workspace: told alike."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no such interaction here: check the id and the workspace")
+
+
+class StaleVersion(InteractionRefused):
+    """The caller decided on something that has changed."""
+
+    def __init__(self, shown: object, current: int) -> None:
+        self.shown, self.current = shown, current
+        super().__init__(f"the interaction is at version {current}, not {shown!r}: look at it again, then answer")
+
+
+class AnswerElsewhere(InteractionRefused):
+    """The channel of this interaction takes its answers itself."""
+
+    def __init__(self, channel: str, door: str) -> None:
+        self.channel, self.door = channel, door
+        super().__init__(f"an interaction of channel {channel!r} is answered {door}, not here")
+
+
+class IdempotencyConflict(InteractionRefused):
+    """The same idempotency key came with other data."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"idempotency key {key!r} was used with other data; use a new key for another answer")
+
+
+class InteractionResolved(InteractionRefused):
+    """It has been answered, or its deadline has passed."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+        super().__init__(f"the interaction is {how} already; an answer can no longer be taken")
+
+
+class ProjectionFailed(InteractionRefused):
+    """The projector raised; the interaction stays pending."""
+
+    def __init__(self, projector: str, error: Exception) -> None:
+        self.projector = projector
+        super().__init__(
+            f"no output could be made of this answer: {projector} raised {type(error).__name__}: {show(error)}"
+        )
+
+
+class PolicyRefused(InteractionRefused):
+    """The project's policy said no."""
+
+    def __init__(self, operation: str, reason: str = "") -> None:
+        self.operation = operation
+        super().__init__(f'WORKFLOWS["POLICY"] refused {operation!r}{f": {reason}" if reason else ""}')
+
+
+class InvalidToken(WorkflowError, LookupError):
+    """Not a token that this site made with one of its keys. The message never holds the token."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            'this is no token of this site: it was not copied in full, or its key is gone from WORKFLOWS["TOKEN_KEYS"]'
+        )
+
+
 class LeftTransactionOpen(WorkflowError):
     """A step returned with a transaction of its own still open; it was rolled back."""
 
@@ -228,7 +422,7 @@ class EngineOwned(WorkflowError):
     def __init__(self, model: str) -> None:
         super().__init__(
             f"{model} rows are written by the engine only. "
-            "Use workflows.start, signal, cancel or retry; reading through the ORM is fine."
+            "Use workflows.start, signal, emit, complete, cancel or retry; reading through the ORM is fine."
         )
 
 

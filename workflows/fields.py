@@ -13,7 +13,20 @@ from typing import TYPE_CHECKING, Any
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from workflows.lifecycle import CODES, EVENT_CODES, Event, Status
+from workflows.lifecycle import (
+    CALL_CODES,
+    CARDINALITY_CODES,
+    CODES,
+    EVENT_CODES,
+    INTERACTION_CODES,
+    UNIT_CODES,
+    Call,
+    Cardinality,
+    Event,
+    InteractionStatus,
+    Status,
+    UnitStatus,
+)
 
 if TYPE_CHECKING:
     _SmallInteger = models.SmallIntegerField[Any, Any]
@@ -73,6 +86,34 @@ class EventField(_CodedField):
 
     enum = Event
     codes = EVENT_CODES
+
+
+class UnitStatusField(_CodedField):
+    """An await unit's status."""
+
+    enum = UnitStatus
+    codes = UNIT_CODES
+
+
+class InteractionStatusField(_CodedField):
+    """An interaction's status."""
+
+    enum = InteractionStatus
+    codes = INTERACTION_CODES
+
+
+class CardinalityField(_CodedField):
+    """A unit's cardinality."""
+
+    enum = Cardinality
+    codes = CARDINALITY_CODES
+
+
+class CallField(_CodedField):
+    """A checkpoint's kind."""
+
+    enum = Call
+    codes = CALL_CODES
 
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ process waits for it; nobody learns a name, an address or an error's text here.
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -28,6 +29,7 @@ from django.views.decorators.http import require_safe
 
 from workflows import store
 from workflows.models import Instance
+from workflows.rest.problems import INVALID_REQUEST, UNAVAILABLE, answer_problem
 
 logger = logging.getLogger("workflows")
 
@@ -70,7 +72,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
     """This site can serve; with `?require=cluster` also: somebody runs its workflows."""
     required = request.GET.get("require", "")
     if required not in {"", "cluster"}:
-        return _problem(400, "Bad request", f"require={required:.40} is unknown; there is require=cluster.", {})
+        return answer_problem(INVALID_REQUEST, f"require={required:.40} is unknown; there is require=cluster.")
     report = call_within(ANSWER_SECONDS, _examine_on_own_connection)
     if report is None:
         report = Report("The database does not answer.", database="silent", migrations="unknown")
@@ -88,7 +90,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
         },
         "queue": report.queue,
     }
-    return _problem(503, "Not ready", problem, body) if problem else JsonResponse(body)
+    return _answer_unready(problem, body) if problem else JsonResponse(body)
 
 
 def examine(db: BaseDatabaseWrapper) -> Report:
@@ -191,6 +193,8 @@ def _examine_on_own_connection() -> Report:
     return examine(connections[router.db_for_write(Instance)])
 
 
-def _problem(status: int, title: str, detail: str, body: dict[str, Any]) -> HttpResponse:
-    content = {"type": "about:blank", "title": title, "status": status, "detail": detail, **body}
-    return JsonResponse(content, status=status, content_type="application/problem+json")
+def _answer_unready(problem: str, body: dict[str, Any]) -> HttpResponse:
+    """A problem like any other, beside what a ready site would have said."""
+    answer = answer_problem(UNAVAILABLE, problem)
+    answer.content = json.dumps({**json.loads(answer.content), **body}).encode()
+    return answer

@@ -10,7 +10,8 @@ Lives here: calling the author's code, and looking at what it left behind. Invar
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from django.db import connections, transaction
@@ -29,7 +30,7 @@ CANCEL_SECONDS = 2.0
 class Host:
     """One worker's place to run steps. Belongs to the thread that made it."""
 
-    __slots__ = ("alias", "authors", "db", "in_author", "savepoints")
+    __slots__ = ("_begun", "_block", "alias", "authors", "db", "in_author", "savepoints")
 
     def __init__(self, db: BaseDatabaseWrapper, alias: str, *, savepoints: bool = False) -> None:
         self.db = db
@@ -39,13 +40,16 @@ class Host:
         self.in_author = False
         #: Connections to look at; one that is in a transaction already is its owner's business (a test's).
         self.authors = [connections[name] for name in connections if not connections[name].in_atomic_block]
+        #: The transactions that were open when the author's code began.
+        self._begun: list[Any] = []
+        self._block: Any = None
 
     def call_author(self, code: Callable[[], T]) -> T:
         """Run the author's code outside any transaction of ours; it must not leave one of its own."""
         if self.savepoints:
-            with transaction.atomic(using=self.alias):
-                return self.call_author_inside(code)
+            return self._call_in_savepoint(code)
         try:
+            self._begun = []
             returned = self._call(code)
         except BaseException:
             self.clean_up()  # the author's error is the one to tell
@@ -54,15 +58,81 @@ class Host:
             raise LeftTransactionOpen(left)
         return returned
 
+    def _call_in_savepoint(self, code: Callable[[], T]) -> T:
+        self._block = transaction.atomic(using=self.alias)
+        self._block.__enter__()
+        try:
+            returned = self.call_author_inside(code)
+        except BaseException as error:
+            block, self._block = self._block, None
+            block.__exit__(type(error), error, error.__traceback__)
+            raise
+        block, self._block = self._block, None
+        block.__exit__(None, None, None)
+        return returned
+
     def call_author_inside(self, code: Callable[[], T]) -> T:
         """Run the author's code inside our transaction; it must end every block that it begins."""
         db = connections[self.alias]
-        begun, savepoints = list(db.atomic_blocks), len(db.savepoint_ids)
+        self._begun, savepoints = list(db.atomic_blocks), len(db.savepoint_ids)
         returned = self._call(code)
+        if db.atomic_blocks != self._begun:
+            _unwind(db, self._begun, savepoints)
+            raise LeftTransactionOpen([self.alias])
+        return returned
+
+    def call_nested(self, code: Callable[[], T]) -> T:
+        """Author's code inside a transaction that we began inside author's code; it must end what it begins."""
+        db = connections[self.alias]
+        begun, savepoints = list(db.atomic_blocks), len(db.savepoint_ids)
+        returned = code()
         if db.atomic_blocks != begun:
             _unwind(db, begun, savepoints)
             raise LeftTransactionOpen([self.alias])
         return returned
+
+    def in_own_block(self) -> bool:
+        """Whether the author's code is inside a transaction that it began itself."""
+        return connections[self.alias].atomic_blocks != self._begun
+
+    @contextmanager
+    def as_engine(self) -> Iterator[None]:
+        """The engine at work in the midst of the author's code: no interruption lands here."""
+        was, self.in_author = self.in_author, False
+        try:
+            with self.outside():
+                yield
+        finally:
+            self.in_author = was
+
+    @contextmanager
+    def as_author(self) -> Iterator[None]:
+        """The project's code in the midst of the engine's work: it may be interrupted like any author's."""
+        was, self.in_author = self.in_author, True
+        try:
+            yield
+        finally:
+            self.in_author = was
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """For tests: what is written stands, as it does in production, even if the author's code fails later.
+
+        The savepoint around that code ends before, and a new one begins after.
+        """
+        block = None if self.in_own_block() else self._block
+        if block is None:
+            yield
+            return
+        self._block = None
+        block.__exit__(None, None, None)
+        self._begun = list(connections[self.alias].atomic_blocks)
+        try:
+            yield
+        finally:
+            self._block = transaction.atomic(using=self.alias)
+            self._block.__enter__()
+            self._begun = list(connections[self.alias].atomic_blocks)
 
     def _call(self, code: Callable[[], T]) -> T:
         self.in_author = True

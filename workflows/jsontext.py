@@ -67,6 +67,18 @@ def check_text(value: object, what: str, *, limit: int = 200, blank: bool = Fals
     return value
 
 
+#: Names and dedup keys of the signals that the engine makes itself begin with this.
+RESERVED = "holdpoint:"
+
+
+def check_signal_name(value: object, what: str) -> str:
+    """Text for a signal's name or dedup key that cannot be mistaken for one of the engine's own."""
+    text = check_text(value, what)
+    if text.startswith(RESERVED):
+        raise InvalidCall(f"{what} must not begin with {RESERVED!r}: such names belong to the engine")
+    return text
+
+
 def _text_problem(text: str) -> str | None:
     if "\0" in text:
         return "it contains a NUL character, which PostgreSQL cannot store"
@@ -86,56 +98,60 @@ def _located(value: Any, what: str, problem: str) -> NotSerializable:
     return NotSerializable(what, "$", problem)
 
 
+#: Where a value stands: its parent's place and one step. Text only when it is told: a path for each value would
+#: repeat a long key as often as there are values below it.
+_Place = tuple[Any, Any]
+
+
 def _check(root: Any, what: str) -> None:
     """Walk without recursion: the value may be deeper than Python's stack, or contain itself."""
-    waiting: list[tuple[Any, str, int]] = [(root, "$", 0)]
+    waiting: list[tuple[Any, _Place, int]] = [(root, (None, "$"), 0)]
     while waiting:
-        value, path, depth = waiting.pop()
-        if isinstance(value, str):
-            problem = _text_problem(value)
-            if problem:
-                raise NotSerializable(what, path, problem)
-        elif isinstance(value, bool) or value is None:
-            continue
-        elif isinstance(value, int):
-            _check_int(value, what, path)
-        elif isinstance(value, float):
-            if not math.isfinite(value):
-                raise NotSerializable(what, path, f"{value!r} is not a JSON number")
-        elif isinstance(value, dict | list | tuple):
+        value, place, depth = waiting.pop()
+        if isinstance(value, dict | list | tuple):
             if depth >= MAX_DEPTH:
-                raise NotSerializable(what, path, f"it is nested deeper than {MAX_DEPTH} levels")
-            waiting.extend(_children(value, what, path, depth + 1))
-        else:
-            _check_leaf(value, what, path)
+                raise NotSerializable(what, _tell_place(place), f"it is nested deeper than {MAX_DEPTH} levels")
+            waiting.extend(_children(value, what, place, depth + 1))
+        elif problem := _find_problem(value):
+            raise NotSerializable(what, _tell_place(place), problem)
 
 
 def _children(
-    value: dict[Any, Any] | list[Any] | tuple[Any, ...], what: str, path: str, depth: int
-) -> list[tuple[Any, str, int]]:
+    value: dict[Any, Any] | list[Any] | tuple[Any, ...], what: str, place: _Place, depth: int
+) -> list[tuple[Any, _Place, int]]:
     if not isinstance(value, dict):
-        return [(item, f"{path}[{index}]", depth) for index, item in enumerate(value)]
+        return [(item, (place, index), depth) for index, item in enumerate(value)]
     found = []
     for key, item in value.items():
         if not isinstance(key, str | int | float | bool | None):
-            raise NotSerializable(what, path, f"the key {show(key)} is not text")
-        if isinstance(key, int):
-            _check_int(key, what, path)
-        if isinstance(key, str) and (problem := _text_problem(key)):
-            raise NotSerializable(what, path, f"the key {key!r}: {problem}")
-        found.append((item, f"{path}.{key}", depth))
+            raise NotSerializable(what, _tell_place(place), f"the key {show(key)} is not text")
+        if isinstance(key, str | int) and (problem := _find_problem(key)):
+            told = f"the key {show(key)}: {problem}" if isinstance(key, str) else problem
+            raise NotSerializable(what, _tell_place(place), told)
+        found.append((item, (place, f".{key}" if isinstance(key, str) else f".{show(key)}"), depth))
     return found
 
 
-def _check_leaf(value: Any, what: str, path: str) -> None:
+def _find_problem(value: Any) -> str | None:
+    """What keeps a value that holds no others from being stored."""
+    if isinstance(value, str):
+        return _text_problem(value)
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int):
+        return f"the number has more than {MAX_DIGITS} digits" if abs(value) >= _TOO_LONG else None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"{value!r} is not a JSON number"
     try:
         plain = _encoder.default(value)
     except (TypeError, ValueError) as error:
-        raise NotSerializable(what, path, f"{type(value).__name__} is not JSON; convert it first ({error})") from error
-    if isinstance(plain, str) and (problem := _text_problem(plain)):
-        raise NotSerializable(what, path, problem)
+        return f"{type(value).__name__} is not JSON; convert it first ({error})"
+    return _text_problem(plain) if isinstance(plain, str) else None
 
 
-def _check_int(value: int, what: str, path: str) -> None:
-    if abs(value) >= _TOO_LONG:
-        raise NotSerializable(what, path, f"the number has more than {MAX_DIGITS} digits")
+def _tell_place(place: _Place | None) -> str:
+    steps: list[str] = []
+    while place is not None:
+        place, step = place
+        steps.append(f"[{step}]" if isinstance(step, int) else f"{step:.80}")
+    return "".join(reversed(steps))

@@ -22,6 +22,11 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
     @property
+    def live(self) -> bool:
+        """Whether something can still happen."""
+        return CODES[self] < FIRST_TERMINAL
+
+    @property
     def code(self) -> int:
         """The smallint kept in the row: two bytes instead of nine, in the row and in every index."""
         return CODES[self]
@@ -39,6 +44,7 @@ CODES: dict[Status, int] = {
     Status.CANCELLED: 12,
 }
 FIRST_TERMINAL = 10
+STATUS_OF: dict[int, Status] = {code: status for status, code in CODES.items()}
 
 TERMINAL: frozenset[Status] = frozenset(s for s, code in CODES.items() if code >= FIRST_TERMINAL)
 LIVE: frozenset[Status] = frozenset(Status) - TERMINAL
@@ -88,6 +94,11 @@ class Event(StrEnum):
     RUN_FAILED = "run_failed"
     PUT_BACK = "put_back"
     REOPENED = "reopened"
+    SUSPENDED = "suspended"
+    ASKED = "asked"
+    ANSWERED = "answered"
+    REFUSED = "refused"
+    REDACTED = "redacted"
 
     @property
     def code(self) -> int:
@@ -112,4 +123,92 @@ EVENT_CODES: dict[Event, int] = {
     Event.RUN_FAILED: 18,
     Event.PUT_BACK: 19,
     Event.REOPENED: 20,
+    Event.SUSPENDED: 21,
+    Event.ASKED: 31,
+    Event.ANSWERED: 32,
+    Event.REFUSED: 33,
+    Event.REDACTED: 34,
+}
+
+
+class UnitStatus(StrEnum):
+    """Where an await unit stands."""
+
+    OPEN = "open"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class InteractionStatus(StrEnum):
+    """Where one question stands. Whether it has been dispatched is a column, not a state."""
+
+    PENDING = "pending"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+#: One code for one meaning in both tables; 1 is the only one from which anything follows.
+UNIT_CODES: dict[UnitStatus, int] = {
+    UnitStatus.OPEN: 1,
+    UnitStatus.COMPLETED: 2,
+    UnitStatus.FAILED: 3,
+    UnitStatus.EXPIRED: 4,
+    UnitStatus.CANCELLED: 5,
+}
+INTERACTION_CODES: dict[InteractionStatus, int] = {
+    InteractionStatus.PENDING: 1,
+    InteractionStatus.COMPLETED: 2,
+    InteractionStatus.FAILED: 3,
+    InteractionStatus.EXPIRED: 4,
+    InteractionStatus.CANCELLED: 5,
+}
+
+
+class Cardinality(StrEnum):
+    """How many questions a unit asks and how many answers it gives."""
+
+    ONE_TO_ONE = "ONE_TO_ONE"
+    ONE_TO_MANY = "ONE_TO_MANY"
+    MANY_TO_ONE = "MANY_TO_ONE"
+    MANY_TO_MANY = "MANY_TO_MANY"
+
+
+CARDINALITY_CODES: dict[Cardinality, int] = {
+    Cardinality.ONE_TO_ONE: 1,
+    Cardinality.ONE_TO_MANY: 2,
+    Cardinality.MANY_TO_ONE: 3,
+    Cardinality.MANY_TO_MANY: 4,
+}
+
+
+class Call(StrEnum):
+    """What a checkpoint remembers: the call of a function-style workflow that it is the answer to."""
+
+    STEP = "step"
+    ATOMIC = "atomic"
+    SIGNAL = "wait_for_signal"
+    EVENT = "wait_for_event"
+    CALLBACK = "callback"
+    CHANNEL = "wait_for"
+    SLEEP = "sleep"
+    INVOKE = "invoke"
+    LAUNCH = "launch"
+    EMIT = "emit"
+
+
+CALL_CODES: dict[Call, int] = {
+    Call.STEP: 1,
+    Call.ATOMIC: 2,
+    Call.SIGNAL: 3,
+    Call.EVENT: 4,
+    Call.CALLBACK: 5,
+    Call.CHANNEL: 6,
+    Call.SLEEP: 7,
+    Call.INVOKE: 8,
+    Call.LAUNCH: 9,
+    Call.EMIT: 10,
 }

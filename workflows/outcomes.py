@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from workflows.durations import parse_delay, parse_timeout
 from workflows.exceptions import InvalidOutcome, show
-from workflows.jsontext import check_text
+from workflows.jsontext import check_signal_name, check_text
+from workflows.waits import Callback, Channel, EventSpec, Question
+
+if TYPE_CHECKING:
+    from workflows.store import NewInstance
 
 
 class _Unset:
@@ -67,38 +72,74 @@ class Next(Outcome):
             step=check_text(step, "the step of Next"),
             state=state,
             delay=0.0 if delay is None else parse_delay(delay),
-            consume=frozenset(check_text(name, "a name in consume=") for name in names),
+            consume=frozenset(check_signal_name(name, "a name in consume=") for name in names),
         )
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Await(Outcome):
-    """Park until a signal of one of the names arrives, or the timeout passes, then run step `then`.
+    """Park until what is awaited arrives, or the timeout passes, then run step `then`.
+
+    What is awaited: a signal's name or several, `event(…)`, `ctx.callback(…)`, or a channel such as an approval.
 
     >>> Await({"paid", "refused"}, then="decide", timeout="24h").timeout
     86400.0
     """
 
     names: tuple[str, ...]
+    what: EventSpec | Question | Channel | None
     then: str
     state: Any
     timeout: float | None
 
     def __init__(
         self,
-        what: str | Iterable[str],
+        what: str | Iterable[str] | EventSpec | Question | Callback | Channel,
         *,
         then: str,
         state: Any = UNSET,
         timeout: object = None,
     ) -> None:
+        if isinstance(what, Callback):
+            what = what.question
+        waits = isinstance(what, EventSpec | Question | Channel)
         _assign(
             self,
-            names=_read_names(what),
+            names=() if waits else _read_names(what),  # type: ignore[arg-type]
+            what=what if waits else None,
             then=check_text(then, "then= of Await"),
             state=state,
             timeout=None if timeout is None else parse_timeout(timeout),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend(Outcome):
+    """How a function parks: on a name, an event or nothing but time, until a moment that is fixed already."""
+
+    names: tuple[str, ...] = ()
+    event: EventSpec | None = None
+    until: datetime | None = None
+    #: Names of signals whose values the function has.
+    taken: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Invoke(Outcome):
+    """How a function parks on a child: child, checkpoint and park are one transaction."""
+
+    child: NewInstance
+    position: int
+    call: str
+    timeout: float | None
+    taken: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgain(Outcome):
+    """The run failed: again after a back-off, until `max_attempts` runs in a row have failed."""
+
+    error: Exception
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -191,10 +232,10 @@ class Stop(Outcome):
 
 def _read_names(what: str | Iterable[str]) -> tuple[str, ...]:
     if isinstance(what, str):
-        return (check_text(what, "the name in Await"),)
+        return (check_signal_name(what, "the name in Await"),)
     if not isinstance(what, Iterable):
         raise InvalidOutcome(f"Await takes a name or several names, not {type(what).__name__} ({show(what)})")
-    names: Sequence[str] = [check_text(name, "a name in Await") for name in what]
+    names: Sequence[str] = [check_signal_name(name, "a name in Await") for name in what]
     if not names:
         raise InvalidOutcome("Await needs at least one name; to wait for time alone use Next(step, delay=…)")
     # Sorted and unique, so that the same wait is always the same row.

@@ -7,15 +7,17 @@ little workflow over and over; a deployed one is always importable).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workflows.exceptions import DuplicateWorkflow, UnknownWorkflow
+from workflows.exceptions import DuplicateWorkflow, InvalidDefinition, UnknownWorkflow
 
 if TYPE_CHECKING:
     from workflows.context import Context
     from workflows.outcomes import Outcome
+    from workflows.schema import Schema
 
 DEFAULT_MAX_ATTEMPTS = 5
 
@@ -44,6 +46,16 @@ class Definition:
     handle: Callable[[Exception, Context], Outcome]
     #: module.qualname, for messages and to recognise a reload.
     source: str
+    #: What an input must look like; None takes anything.
+    accepts: Schema | None = None
+    #: For a function: its signature, which the input must fit.
+    signature: inspect.Signature | None = None
+    #: The named event that starts an instance.
+    on_event: str | None = None
+    #: Tells a definition that changed from one that did not; 0 is unknown. See `fingerprint`.
+    fingerprint: int = 0
+    #: The style's own kind of ctx.
+    make_context: Callable[[Any, Any], Context] | None = None
 
 
 _definitions: dict[tuple[str, int], Definition] = {}
@@ -80,6 +92,12 @@ def resolve(workflow: Any) -> Definition:
 def list_definitions() -> list[Definition]:
     """All definitions, by name and version."""
     return [_definitions[at] for at in sorted(_definitions)]
+
+
+def check_count(source: str, option: str, value: object) -> None:
+    """`version` and `max_attempts` are small whole numbers."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 32_000:
+        raise InvalidDefinition(f"workflow {source}: {option} must be a whole number from 1 to 32000, not {value!r}")
 
 
 def _may_replace(known: str, new: str) -> bool:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 import time
 
-from django.db import connections, router
+from django.db import DatabaseError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django_q.conf import Conf
 from django_q.tasks import async_task
 
 from workflows import store, watch
 from workflows.cluster import WaitingTasks
+from workflows.ledger import seal_ledger
 from workflows.models import Instance
 from workflows.pump import Pump
 
@@ -52,6 +53,14 @@ def sweep() -> None:
     store.forget_silent(db)
     if ticket := store.suspect(db, role_name(), "cluster"):
         push_pump(ticket)
+    try:
+        store.prune_events(db)
+    except DatabaseError:
+        logger.exception("old events could not be deleted; the next sweep tries again")
+    try:
+        seal_ledger(db)
+    except DatabaseError:
+        logger.exception("the ledger could not be sealed; the next sweep tries again")
 
 
 def enqueue_pump() -> None:

@@ -104,6 +104,11 @@ class RunningDbos:
         answer: list[float] = ask(self.client, do="idle", ids=ids, gaps=gaps)
         return answer
 
+    def run_functions(self, count: int, calls: int) -> float:
+        """Functions per second that save so many results and wait once."""
+        rate: float = ask(self.executor, do="functions", count=count, calls=calls)
+        return rate
+
     def _read(self, query: str) -> Any:
         return self.observer.execute(query).fetchone()[0]  # type: ignore[index]
 

@@ -22,7 +22,9 @@ from benchmarks.site.workflows import SIGNAL, Wait
 from workflows import engine, pump, store
 from workflows.host import Host
 
-TABLES = ("holdpoint_instance", "holdpoint_signal", "holdpoint_ledger")
+TABLES = tuple(
+    f"holdpoint_{name}" for name in ("instance", "signal", "ledger", "unit", "interaction", "checkpoint", "event_wait")
+)
 BATCH = 500
 PATIENCE = 120
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workflows import Await, Done, Next, Workflow, step
+from workflows import Await, Done, Next, Workflow, durable, step
 
 SIGNAL = "go"
 
@@ -46,3 +46,11 @@ class Chain(Workflow):
     def hop(self, ctx: Any) -> Next | Done:
         left = ctx.state["left"] - 1
         return Next("hop", {"left": left}) if left else Done()
+
+
+@durable
+def remember(ctx: Any, calls: int) -> int:
+    """As many saved calls as the input says, then one wait: what a resumption has to replay."""
+    for n in range(calls):
+        ctx.step(f"call-{n}", lambda n=n: {"n": n, "note": "x" * 88})
+    return len(ctx.wait_for_signal("gate", timeout="30d"))

@@ -6,7 +6,8 @@ whole table or loads a whole payload into a list; and whatever a stored value ho
 """
 
 from workflows.admin.instances import InstanceAdmin
+from workflows.admin.interactions import InteractionAdmin
 from workflows.admin.workers import WorkerAdmin
 from workflows.admin.workspaces import WorkspaceAdmin
 
-__all__ = ["InstanceAdmin", "WorkerAdmin", "WorkspaceAdmin"]
+__all__ = ["InstanceAdmin", "InteractionAdmin", "WorkerAdmin", "WorkspaceAdmin"]

@@ -1,4 +1,4 @@
-"""What stands below an instance on its page: its inbox, its ledger, its children.
+"""What stands below an instance on its page: its questions, checkpoints, inbox, ledger and children.
 
 Signals and ledger events have composite keys, which the admin cannot register; and outside their instance
 they say little. Invariant owned: one statement per table, of at most `ROWS` + 1 rows, with the beginning
@@ -14,14 +14,19 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet, TextField
-from django.db.models.functions import Cast, Left
+from django.db.models import Case, JSONField, QuerySet, TextField, When
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, JSONObject, Left
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from workflows.admin.markup import (
     EXCERPT,
+    NOTHING,
+    show_answer,
     show_id,
     show_json,
     show_kind,
@@ -29,10 +34,23 @@ from workflows.admin.markup import (
     show_status,
     show_text,
 )
+from workflows.admin.waits import read_questions, read_waits, show_holder, show_name
+from workflows.lifecycle import Event
 from workflows.models import Instance
+from workflows.waits import EVENT
 
 #: Rows of one table on one page.
 ROWS = 200
+#: Kinds of ledger rows whose data says what they are about, and the parts of it that say so.
+NAMING = (Event.SIGNALLED, Event.ASKED, Event.ANSWERED, Event.REFUSED, Event.REDACTED)
+PARTS = ("event", "signal_id", "channel", "door", "reason", "seq")
+DETAILS = Case(
+    When(
+        kind__in=NAMING,
+        then=JSONObject(**{part: Left(KeyTextTransform(part, "data"), EXCERPT) for part in PARTS}),
+    ),
+    output_field=JSONField(),
+)
 #: No table is turned further; a deeper OFFSET would only cost.
 LAST_PAGE = 10_000
 
@@ -51,13 +69,22 @@ class Page:
 def read_history(instance: Instance, request: HttpRequest, site: str) -> dict[str, Any]:
     """The tables of an instance's page, newest rows first, as cells that are safe to print."""
     signals = excerpt(instance.signals.order_by("-n"), "payload")
-    events = excerpt(instance.events.order_by("-seq"), "data")
+    events = excerpt(instance.events.order_by("-seq"), "data").annotate(details=DETAILS)
     children = instance.children.order_by("-id").defer("input", "stored_state", "result", "error")
     inbox, ledger = read_page(signals, request, "inbox_page"), read_page(events, request, "ledger_page")
-    people = find_people([instance.started_by, *(s.source for s in inbox.rows), *(e.actor for e in ledger.rows)])
+    questions = read_page(read_questions(instance), request, "questions_page") if instance.asked else None
+    saved = read_page(excerpt(instance.checkpoints.order_by("-position"), "value"), request, "checkpoints_page")
+    asked = questions.rows if questions else []
+    actors = [*(s.source for s in inbox.rows), *(e.actor for e in ledger.rows), *(one.actor for one in asked)]
+    people = find_people([instance.started_by, *actors])
+    waits = read_waits([*(instance.names or ())[:1], *(signal.name for signal in inbox.rows)])
+    for one in asked:
+        one.cells = show_question(one, people, site if request.user.has_perm("holdpoint.view_interaction") else None)
+    for checkpoint in saved.rows:
+        checkpoint.cells = show_checkpoint(instance, checkpoint, site)
     for signal in inbox.rows:
         signal.cells = {
-            "name": show_text(signal.name),
+            "name": show_name(signal.name, waits),
             "received": show_moment(signal.received_at),
             "consumed": show_moment(signal.consumed_at),
             "source": show_actor(signal.source, people),
@@ -69,7 +96,7 @@ def read_history(instance: Instance, request: HttpRequest, site: str) -> dict[st
             "at": show_moment(event.at),
             "kind": show_kind(event.kind),
             "status": show_status(event.status),
-            "name": show_text(event.name),
+            "name": show_subject(event),
             "due": show_moment(event.due_at),
             "actor": show_actor(event.actor, people),
             "data": show_json(event.excerpt, locate_value(instance, f"event-{event.seq}", site)),
@@ -85,7 +112,65 @@ def read_history(instance: Instance, request: HttpRequest, site: str) -> dict[st
             "finished": show_moment(child.finished_at),
         }
     vars(instance)["shown_starter"] = show_actor(instance.started_by, people)
-    return {"inbox": inbox, "ledger": ledger, "children": family}
+    vars(instance)["shown_waits"] = waits
+    return {"inbox": inbox, "ledger": ledger, "children": family, "questions": questions, "checkpoints": saved}
+
+
+def show_question(one: Any, people: dict[str, str], site: str | None) -> dict[str, Any]:
+    """The cells of one question; it leads to a page of its own for those who may open that."""
+    return {
+        "url": site and reverse("admin:holdpoint_interaction_change", args=[one.pk], current_app=site),
+        "signal_id": show_text(one.signal_id),
+        "wait": show_text(one.wait, 40),
+        "status": show_answer(one.status),
+        "channel": show_text(one.channel, 40),
+        "deadline": show_moment(one.deadline),
+        "holder": show_holder(one),
+        "closed": show_moment(one.closed_at),
+        "actor": show_actor(one.actor, people),
+    }
+
+
+def show_checkpoint(instance: Instance, saved: Any, site: str) -> dict[str, Any]:
+    """The cells of one saved result; what a question or a child has to tell stands with them."""
+    value = show_json(saved.excerpt, locate_value(instance, f"checkpoint-{saved.position}", site))
+    if saved.excerpt is None and saved.child_id is not None:
+        url = reverse("admin:holdpoint_instance_change", args=[saved.child_id], current_app=site)
+        value = format_html('{} <a href="{}">{}</a>', _("child"), url, show_id(saved.child_id))
+    elif saved.excerpt is None and saved.unit_id is not None:
+        value = format_html('<span class="hp-quiet">{}</span>', _("see its question"))
+    return {
+        "kind": format_html("<code>{}</code>", saved.kind),
+        "id": show_text(saved.name),
+        "saved": show_moment(saved.saved_at),
+        "deadline": show_moment(saved.deadline),
+        "state": _("failed")
+        if saved.failed
+        else _("expired")
+        if saved.expired
+        else _("saved")
+        if saved.settled
+        else _("open"),
+        "value": value,
+    }
+
+
+def show_subject(event: Any) -> SafeString:
+    """What a ledger row is about: the step, the signal, or what its data names."""
+    told = event.details or {}
+    channel = show_text(told.get("channel"), 40)
+    if event.kind == Event.SIGNALLED and told.get("event") and (event.name or "").startswith(EVENT):
+        return format_html('<span title="{}">{} {}</span>', event.name, _("event"), show_text(told["event"]))
+    if event.kind == Event.ASKED and told.get("signal_id"):
+        return format_html("{} {} {}", show_text(told["signal_id"]), _("through channel"), channel)
+    if event.kind == Event.ANSWERED and told.get("channel"):
+        door = format_html(", {} {}", _("at"), show_text(told["door"], 40)) if told.get("door") else ""
+        return format_html("{} {}{}", _("through channel"), channel, door)
+    if event.kind == Event.REFUSED:
+        return show_text(told.get("reason")) if told.get("reason") else format_html("{}", _("came too late"))
+    if event.kind == Event.REDACTED and told.get("seq"):
+        return format_html("{} {}: {}", _("of row"), told["seq"], show_text(told.get("reason")))
+    return show_text(event.name) if event.name else NOTHING
 
 
 def read_page(rows: QuerySet[Any], request: HttpRequest, parameter: str) -> Page:
@@ -126,7 +211,7 @@ def find_people(actors: Iterable[str]) -> dict[str, str]:
     model = apps.get_model(settings.AUTH_USER_MODEL)
     wanted: dict[Any, str] = {}
     for actor in set(actors):
-        kind, _, key = actor.partition(":")
+        kind, _colon, key = actor.partition(":")
         try:
             if kind == "user":
                 pk = model._meta.pk.to_python(key)

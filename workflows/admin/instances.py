@@ -28,24 +28,24 @@ from workflows.admin.listing import (
 )
 from workflows.admin.markup import (
     NOTHING,
+    VALUE,
+    answer_plainly,
     dump_json,
     show_block,
     show_due,
     show_id,
     show_moment,
-    show_names,
     show_relative,
     show_status,
     show_text,
 )
+from workflows.admin.waits import show_awaited
 from workflows.fields import INHERITED
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.scope import DEFAULT_WORKSPACE
 
 WAITING = (Status.AWAITING, Status.AWAITING_CHILDREN)
-#: Characters of an instance's own values on its page.
-VALUE = 20_000
 INTERNALS = (
     ("fence", "seq", "inbox", "pending"),
     ("attempt", "runs", "spawns", "spawn_no"),
@@ -148,7 +148,7 @@ class InstanceAdmin(OperatorActions):
     @admin.display(description=_("step, awaits"))
     def where(self, instance: Instance) -> SafeString:
         """The step, with what it waits for or how often it was tried below, where there is something to tell."""
-        below = self.awaits(instance) if instance.status in WAITING else self.count_tries(instance)
+        below = self.show_wait(instance) if instance.status in WAITING else self.count_tries(instance)
         return format_html('{}<div class="hp-quiet">{}</div>', self.at_step(instance), below)
 
     @admin.display(description=_("step"))
@@ -157,8 +157,13 @@ class InstanceAdmin(OperatorActions):
 
     @admin.display(description=_("awaits"))
     def awaits(self, instance: Instance) -> SafeString:
+        return self.show_wait(instance, full=True)
+
+    def show_wait(self, instance: Instance, *, full: bool = False) -> SafeString:
+        """What it waits for in words; what stands behind the engine's own names was read for the whole page."""
         if instance.status == Status.AWAITING:
-            return show_names(instance.names)
+            waits = getattr(instance, "shown_waits", {})
+            return show_awaited(instance.names, waits, full=full, until=instance.due_at)
         if instance.status == Status.AWAITING_CHILDREN:
             return format_html("{}", _("%(count)d children") % {"count": instance.pending})
         return NOTHING
@@ -253,7 +258,7 @@ class InstanceAdmin(OperatorActions):
             path("<uuid:object_id>/cancel/", wrap(self.cancel_view), name="holdpoint_instance_cancel"),
             path("<uuid:object_id>/retry/", wrap(self.retry_view), name="holdpoint_instance_retry"),
             re_path(
-                r"^(?P<object_id>[0-9a-f-]{36})/value/(?P<what>(?:input|state|result|error|(?:signal|event)-\d{1,9}))/$",
+                r"^(?P<object_id>[0-9a-f-]{36})/value/(?P<what>(?:input|state|result|error|(?:signal|event|checkpoint)-\d{1,9}))/$",
                 wrap(self.value_view),
                 name="holdpoint_instance_value",
             ),
@@ -270,12 +275,12 @@ class InstanceAdmin(OperatorActions):
             found = list(instance.signals.filter(n=number).values_list("payload", flat=True))
         elif table == "event":
             found = list(instance.events.filter(seq=number).values_list("data", flat=True))
+        elif table == "checkpoint":
+            found = list(instance.checkpoints.filter(position=number).values_list("value", flat=True))
         elif what == "error":
             found = [instance.error] if instance.error else []
         else:
             found = [getattr(instance, what)]
         if not found:
             raise Http404
-        text = found[0] if what == "error" else dump_json(found[0])
-        headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
-        return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
+        return answer_plainly(found[0] if what == "error" else dump_json(found[0]))

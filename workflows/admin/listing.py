@@ -22,6 +22,7 @@ from django.utils.translation import gettext_lazy as _
 
 from workflows import registry
 from workflows.admin.markup import STATUSES, to_local
+from workflows.admin.waits import read_waits
 from workflows.lifecycle import LIVE, TERMINAL, Status
 from workflows.models import Instance, Workspace
 
@@ -66,6 +67,13 @@ class InstanceList(ChangeList):
     def get_queryset(self, *args: Any, **kwargs: Any) -> QuerySet[Any]:
         """The filtered rows of the list."""
         return super().get_queryset(*args, **kwargs).defer("input", "stored_state", "result", "error")
+
+    def get_results(self, request: HttpRequest) -> None:
+        """The rows of the page, with what they wait for: read for all of them at once."""
+        super().get_results(request)
+        waits = read_waits(name for one in self.result_list for name in (one.names or ())[:1])
+        for one in self.result_list if waits else ():
+            vars(one)["shown_waits"] = waits
 
 
 class StatusFilter(SimpleListFilter):

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
+from django.http import HttpResponse
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
@@ -21,13 +22,15 @@ from django.utils.timesince import timesince, timeuntil
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext_lazy
 
-from workflows.lifecycle import Event, Status
+from workflows.lifecycle import Event, InteractionStatus, Status
 from workflows.models import Instance
 
 #: Characters of a value that a page holds; the rest is one link away.
 EXCERPT = 2_000
 #: Characters that stand in a row before a value is folded.
 SUMMARY = 60
+#: Characters of a row's own values on its page.
+VALUE = 20_000
 #: A moment that passed this long ago should have been acted on: deadlines fire within two seconds.
 LATE = timedelta(minutes=1)
 
@@ -41,6 +44,15 @@ STATUSES: Mapping[Status, tuple[Any, str]] = {
     Status.DONE: (pgettext_lazy("status", "done"), "good"),
     Status.FAILED: (pgettext_lazy("status", "failed"), "bad"),
     Status.CANCELLED: (pgettext_lazy("status", "cancelled"), "quiet"),
+}
+
+#: The same of each question.
+ANSWERS: Mapping[InteractionStatus, tuple[Any, str]] = {
+    InteractionStatus.PENDING: (pgettext_lazy("interaction", "pending"), "wait"),
+    InteractionStatus.COMPLETED: (pgettext_lazy("interaction", "answered"), "good"),
+    InteractionStatus.FAILED: (pgettext_lazy("interaction", "failed"), "bad"),
+    InteractionStatus.EXPIRED: (pgettext_lazy("interaction", "expired"), "quiet"),
+    InteractionStatus.CANCELLED: (pgettext_lazy("interaction", "cancelled"), "quiet"),
 }
 
 EVENTS: Mapping[Event, Any] = {
@@ -60,6 +72,11 @@ EVENTS: Mapping[Event, Any] = {
     Event.RUN_FAILED: gettext_lazy("run ended with an error"),
     Event.PUT_BACK: gettext_lazy("put back"),
     Event.REOPENED: gettext_lazy("reopened by retry"),
+    Event.SUSPENDED: gettext_lazy("suspended"),
+    Event.ASKED: gettext_lazy("question asked"),
+    Event.ANSWERED: gettext_lazy("question answered"),
+    Event.REFUSED: gettext_lazy("refused"),
+    Event.REDACTED: gettext_lazy("payload erased"),
 }
 
 NOTHING = format_html('<span class="hp-quiet">{}</span>', "–")
@@ -74,6 +91,11 @@ def show_status(status: Status) -> SafeString:
     """A status as a badge."""
     word, tone = STATUSES.get(status, (status.value.replace("_", " "), "quiet"))
     return show_badge(word, tone)
+
+
+def show_answer(status: InteractionStatus) -> SafeString:
+    """How a question stands, as a badge."""
+    return show_badge(*ANSWERS[status])
 
 
 def show_kind(kind: Event) -> str:
@@ -158,6 +180,12 @@ def show_block(text: str, whole: str, limit: int) -> SafeString:
         return format_html('<pre class="hp-value" tabindex="0">{}</pre>', text)
     link = _("The beginning only: open the whole value")
     return format_html('<pre class="hp-value" tabindex="0">{}…</pre><a href="{}">{}</a>', text[:limit], whole, link)
+
+
+def answer_plainly(text: str) -> HttpResponse:
+    """A whole value as plain text, which no browser may take for anything else."""
+    headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
+    return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
 
 
 def dump_json(value: Any) -> str:

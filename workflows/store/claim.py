@@ -47,6 +47,8 @@ class Claim:
     workspace: int
     spawns: int
     solo: bool
+    #: How many units it has opened.
+    asked: int
     #: Why the last run ended without progress.
     error: str | None
     #: The last number given out when it was claimed: a signal with a higher one is a latecomer.
@@ -82,10 +84,10 @@ _CLAIM = compact(f"""
         {becoming(RUNNING, f"{CLOCK} + %(lease)s * interval '1 s'")}
       FROM (SELECT f.id FROM f UNION ALL SELECT c.id FROM c) p WHERE i.id = p.id
       RETURNING i.id, i.fence, i.workflow, i.version, i.step, i.attempt, i.runs, i.timed_out, i.inbox, i.names,
-        i.parent_id, i.key, i.workspace_id, i.spawns, i.solo, i.error, i.seq, i.input, i.state
+        i.parent_id, i.key, i.workspace_id, i.spawns, i.solo, i.asked, i.error, i.seq, i.input, i.state
     )
     SELECT u.id::text, u.fence, u.workflow, u.version, u.step, u.attempt, u.runs, u.timed_out, u.inbox, u.names,
-      u.parent_id::text, u.key, u.workspace_id, u.spawns, u.solo, u.error, u.seq, u.input::text, u.state::text,
+      u.parent_id::text, u.key, u.workspace_id, u.spawns, u.solo, u.asked, u.error, u.seq, u.input::text, u.state::text,
       {CLOCK}, CASE WHEN u.inbox BETWEEN 1 AND {CARRIED_SIGNALS} AND (
         SELECT sum(pg_column_size(s.payload)) FROM holdpoint_signal s
         WHERE s.instance_id = u.id AND s.consumed_at IS NULL) <= {CARRIED_BYTES}

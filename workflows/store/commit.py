@@ -2,7 +2,7 @@
 
 Invariants owned:
 
-* `ok` is the fence. State, inbox, ledger and parent all join it, so a stale worker's row changes
+* `c` is the fence. State, inbox, ledger and parent all join it, so a stale worker's row changes
   nothing at all. Rows that were applied come back; the engine treats the missing ones.
 * No wake-up is lost between parking and delivering. A single statement cannot see a signal that was
   committed after it began, not even after waiting for the row's lock: every other table is read from
@@ -28,6 +28,7 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import FIRST_TERMINAL, Event
+from workflows.store.ask import close_questions
 from workflows.store.claim import Claim
 from workflows.store.sql import (
     AWAITING,
@@ -60,6 +61,7 @@ class Kind(IntEnum):
     SPAWN = Event.SPAWNED.code
     RUN_FAILED = Event.RUN_FAILED.code
     PUT_BACK = Event.PUT_BACK.code
+    SUSPEND = Event.SUSPENDED.code
 
 
 @dataclass(slots=True)
@@ -73,18 +75,22 @@ class Commit:
     result: str | None = None
     error: str | None = None
     names: tuple[str, ...] | None = None
-    #: Seconds until a sleeper goes on, or until a park times out (None: no deadline).
+    #: Seconds until a sleeper goes on, or until a park times out (None: no deadline). For SUSPEND the moment
+    #: itself, in seconds since 1970: it was fixed when the question was asked.
     delay: float | None = None
-    #: The signal numbers consumed; for AWAIT those the step was handed, which must not wake it again.
+    #: The signal numbers consumed, by SUSPEND too; for AWAIT those the step was handed, which must not wake it again.
     signals: list[int] = field(default_factory=list)
     solo: bool = False
     children: int = 0
+    #: The named event of the wait, which needs a row and a lock of its own.
+    event: Any = None
 
 
 #: Stop closes the inbox by being terminal and consumes nothing, so that `retry` finds its input again.
-_CONSUMING = f"{Kind.NEXT:d}, {Kind.DONE:d}, {Kind.SPAWN:d}"
+_CONSUMING = f"{Kind.NEXT:d}, {Kind.DONE:d}, {Kind.SPAWN:d}, {Kind.SUSPEND:d}"
+_PARKING = f"{Kind.AWAIT:d}, {Kind.SUSPEND:d}"
 _KEEPING = f"{Kind.RETRY:d}, {Kind.RUN_FAILED:d}, {Kind.PUT_BACK:d}, {Kind.STOP:d}"
-_PROGRESS = f"{Kind.NEXT:d}, {Kind.AWAIT:d}, {Kind.DONE:d}, {Kind.SPAWN:d}"
+_PROGRESS = f"{Kind.AWAIT:d}, {_CONSUMING}"
 
 #: An awaited signal that the parking step was not handed: a difference of sets, never a highest number
 #: seen, because numbers are given in the order of locks and become visible in the order of commits.
@@ -93,7 +99,8 @@ _UNSEEN = """(k.box > cardinality(k.took) AND EXISTS (
   WHERE s.instance_id = k.id AND s.consumed_at IS NULL AND s.name = ANY(k.wanted) AND s.n <> ALL(k.took)))"""
 
 _STATUS = f"""CASE
-  WHEN k.kind = {Kind.AWAIT:d} THEN CASE WHEN {_UNSEEN} THEN {RUNNABLE} ELSE {AWAITING} END
+  WHEN k.kind IN ({_PARKING}) THEN CASE WHEN {_UNSEEN} THEN {RUNNABLE}
+    WHEN k.wanted IS NULL THEN {SLEEPING} ELSE {AWAITING} END
   WHEN k.kind = {Kind.DONE:d} THEN {DONE}
   WHEN k.kind = {Kind.STOP:d} THEN {FAILED}
   WHEN k.kind = {Kind.SPAWN:d} AND k.children > 0 THEN {AWAITING_CHILDREN}
@@ -101,8 +108,8 @@ _STATUS = f"""CASE
   ELSE {RUNNABLE} END"""
 
 _DUE = f"""CASE
-  WHEN ok.goes IN ({AWAITING}, {SLEEPING}) THEN {CLOCK} + ok.delay * interval '1 s'
-  WHEN ok.goes = {RUNNABLE} THEN {CLOCK} END"""
+  WHEN c.goes = {RUNNABLE} THEN {CLOCK} WHEN c.kind = {Kind.SUSPEND:d} THEN to_timestamp(c.delay)
+  ELSE {CLOCK} + c.delay * interval '1 s' END"""
 
 _PARENT_WAKES = f"i.status = {AWAITING_CHILDREN} AND i.pending = d.n"
 
@@ -119,50 +126,55 @@ _COMMIT = compact(f"""
         i.inbox AS box, i.parent_id, i.spawn_no
       FROM (SELECT * FROM v ORDER BY id) v CROSS JOIN LATERAL (
         SELECT * FROM holdpoint_instance i WHERE i.id = v.id FOR NO KEY UPDATE) i
-    ), ok AS MATERIALIZED (
+    ), c AS MATERIALIZED (
       SELECT k.*, {_STATUS} AS goes FROM k WHERE k.kind > 0 AND k.held = k.fence AND k.was = {RUNNING}
-        AND (k.box = k.inbox OR k.kind <> {Kind.AWAIT:d})
+        AND (k.box = k.inbox OR k.kind NOT IN ({_PARKING}))
     ), x AS (
       UPDATE holdpoint_signal s SET consumed_at = {CLOCK}, consumed_by = q.fence
-      FROM (SELECT ok.id, ok.fence, unnest(ok.took) AS n FROM ok WHERE ok.kind IN ({_CONSUMING})) q
+      FROM (SELECT c.id, c.fence, unnest(c.took) AS n FROM c WHERE c.kind IN ({_CONSUMING})) q
       CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_signal o
         WHERE o.instance_id = q.id AND o.n = q.n AND o.consumed_at IS NULL OFFSET 0) o
       WHERE s.ctid = o.ctid
     ), u AS (
-      UPDATE holdpoint_instance i SET {becoming("ok.goes", _DUE)},
-        step = coalesce(ok.step, i.step), state = coalesce(ok.state::jsonb, i.state), result = ok.result::jsonb,
-        error = ok.error, seq = i.seq + 1, solo = ok.solo,
-        names = CASE WHEN ok.kind = {Kind.AWAIT:d} THEN ok.wanted WHEN ok.kind IN ({_KEEPING}) THEN i.names END,
-        timed_out = i.timed_out AND ok.kind IN ({_KEEPING}),
-        attempt = CASE WHEN ok.kind = {Kind.RETRY:d} THEN least(i.attempt + 1, 32767)
-          WHEN ok.kind IN ({_PROGRESS}) THEN 0 ELSE i.attempt END,
-        runs = CASE ok.kind WHEN {Kind.PUT_BACK:d} THEN i.runs - 1
+      UPDATE holdpoint_instance i SET {becoming("c.goes", _DUE)},
+        step = coalesce(c.step, i.step), state = coalesce(c.state::jsonb, i.state), result = c.result::jsonb,
+        error = c.error, seq = i.seq + 1, solo = c.solo,
+        names = CASE WHEN c.kind IN ({_PARKING}) THEN c.wanted WHEN c.kind IN ({_KEEPING}) THEN i.names END,
+        timed_out = i.timed_out AND c.kind IN ({_KEEPING}),
+        attempt = CASE WHEN c.kind = {Kind.RETRY:d} THEN least(i.attempt + 1, 32767)
+          WHEN c.kind IN ({_PROGRESS}) THEN 0 ELSE i.attempt END,
+        runs = CASE c.kind WHEN {Kind.PUT_BACK:d} THEN i.runs - 1
           WHEN {Kind.RUN_FAILED:d} THEN i.runs WHEN {Kind.STOP:d} THEN i.runs ELSE 0 END,
-        inbox = i.inbox - CASE WHEN ok.kind IN ({_CONSUMING}) THEN cardinality(ok.took) ELSE 0 END,
-        pending = CASE WHEN ok.kind = {Kind.SPAWN:d} THEN ok.children ELSE i.pending END,
-        spawns = i.spawns + CASE WHEN ok.kind = {Kind.SPAWN:d} THEN 1 ELSE 0 END
-      FROM ok WHERE i.id = ok.id
-      RETURNING i.id, i.seq, i.workspace_id, i.status, i.due_at, i.step, ok.kind, ok.wanted, ok.parent_id,
-        ok.spawn_no, ok.error, ok.children, nullif(ok.took, '{{}}') AS took
+        inbox = i.inbox - CASE WHEN c.kind IN ({_CONSUMING}) THEN cardinality(c.took) ELSE 0 END,
+        pending = CASE WHEN c.kind = {Kind.SPAWN:d} THEN c.children ELSE i.pending END,
+        spawns = i.spawns + CASE WHEN c.kind = {Kind.SPAWN:d} THEN 1 ELSE 0 END
+      FROM c WHERE i.id = c.id
+      RETURNING i.id, i.seq, i.workspace_id, i.status, i.due_at, i.step, c.kind, c.wanted, c.parent_id,
+        c.spawn_no, c.error, c.children, nullif(c.took, '{{}}') AS took
     ), l AS (
       {LEDGER}
-      SELECT u.id, {CLOCK}, CASE WHEN u.status IN ({AWAITING}, {SLEEPING}) THEN u.due_at END, u.seq, u.workspace_id,
+      SELECT u.id, {CLOCK}, CASE WHEN u.status BETWEEN {AWAITING} AND {
+    AWAITING_CHILDREN
+} THEN u.due_at END, u.seq, u.workspace_id,
         u.kind, u.status, '', CASE WHEN u.status < {FIRST_TERMINAL} THEN u.step END,
-        coalesce(to_jsonb(u.wanted), to_jsonb(u.error), CASE WHEN u.kind IN ({Kind.NEXT:d}, {Kind.DONE:d})
-          THEN to_jsonb(u.took) WHEN u.kind = {Kind.SPAWN:d}
-          THEN jsonb_build_object('children', u.children, 'consumed', u.took) END) FROM u
+        CASE WHEN u.kind IN ({Kind.SPAWN:d}, {Kind.SUSPEND:d})
+          THEN jsonb_strip_nulls(jsonb_build_object('children', nullif(u.children, 0), 'names', u.wanted,
+            'consumed', u.took))
+          WHEN u.kind IN ({Kind.NEXT:d}, {Kind.DONE:d}) THEN to_jsonb(u.took)
+          ELSE coalesce(to_jsonb(u.wanted), to_jsonb(u.error)) END FROM u
     ), p AS (
       UPDATE holdpoint_instance i SET pending = i.pending - d.n, seq = i.seq + 1,
         {
     becoming(
         f"CASE WHEN {_PARENT_WAKES} THEN {RUNNABLE} ELSE i.status END",
         f"CASE WHEN {_PARENT_WAKES} THEN {CLOCK} ELSE i.due_at END",
+        may_end=False,
     )
 }
       FROM (
-        SELECT u.parent_id, count(*)::int AS n FROM u
-        WHERE u.spawn_no IS NOT NULL AND u.status >= {FIRST_TERMINAL} GROUP BY 1
-      ) d WHERE i.id = d.parent_id AND i.status < {FIRST_TERMINAL}
+        SELECT u.parent_id, u.spawn_no, count(*)::int AS n FROM u
+        WHERE u.spawn_no IS NOT NULL AND u.status >= {FIRST_TERMINAL} GROUP BY 1, 2
+      ) d WHERE i.id = d.parent_id AND i.spawns = d.spawn_no AND i.status < {FIRST_TERMINAL}
       RETURNING i.id, i.seq, i.workspace_id, i.status, d.n
     ), pl AS (
       {LEDGER}
@@ -208,7 +220,13 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
         "solos": write_plain([one.solo for one in commits] + padding),
         "children": write_plain([one.children for one in commits] + padding),
     }
-    return {row[0] for row in fetch(db, _COMMIT, params)}
+    asking = [one.claim.id for one in commits if one.claim.asked and one.kind in (Kind.DONE, Kind.STOP)]
+    if not asking:
+        return {row[0] for row in fetch(db, _COMMIT, params)}
+    with atomic(db):
+        applied = {row[0] for row in fetch(db, _COMMIT, params)}
+        close_questions(db, [id for id in asking if id in applied])
+        return applied
 
 
 def ended_here(db: BaseDatabaseWrapper, elsewhere: BaseDatabaseWrapper, claim: Claim) -> bool:

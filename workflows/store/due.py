@@ -7,8 +7,9 @@ answer or by its deadline.
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.lifecycle import Event
+from workflows.lifecycle import INTERACTION_CODES, Event, InteractionStatus
 from workflows.store.sql import (
+    AWAITING,
     CLOCK,
     LEDGER,
     NOTIFY_IDLE,
@@ -22,6 +23,10 @@ from workflows.store.sql import (
     kind,
 )
 
+EXPIRED = INTERACTION_CODES[InteractionStatus.EXPIRED]
+
+#: What was asked expires with the wait, under the same lock. That it is still open is told by `closed_at`, in words
+#: that no partial index has: one that is empty while the plan is made would be read whole ever after.
 #: A sleeper keeps `timed_out`: it may be retrying the step that a deadline woke.
 _EXPIRE = compact(f"""
     WITH c AS MATERIALIZED (
@@ -31,7 +36,23 @@ _EXPIRE = compact(f"""
     ), u AS (
       UPDATE holdpoint_instance i SET timed_out = i.timed_out OR c.status <> {SLEEPING}, seq = i.seq + 1,
         {becoming(RUNNABLE, CLOCK)}
-      FROM c WHERE i.id = c.id RETURNING i.id, i.seq, i.workspace_id, i.status, i.step, c.status AS was
+      FROM c WHERE i.id = c.id RETURNING i.id, i.seq, i.workspace_id, i.status, i.step, c.status AS was,
+        CASE WHEN starts_with(i.names[1], 'holdpoint:unit:') THEN substr(i.names[1], 16)::uuid END AS unit,
+        CASE WHEN starts_with(i.names[1], 'holdpoint:event:') THEN substr(i.names[1], 17)::uuid END AS wait
+    ), n AS (
+      UPDATE holdpoint_unit n SET status = {EXPIRED}, closed_at = {CLOCK}
+      FROM u CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_unit o
+        WHERE o.id = u.unit OFFSET 0) o WHERE u.was = {AWAITING} AND n.ctid = o.ctid AND n.closed_at IS NULL
+      RETURNING n.id
+    ), x AS (
+      UPDATE holdpoint_interaction x SET status = {EXPIRED}, closed_at = {CLOCK}, version = x.version + 1
+      FROM n CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_interaction o
+        WHERE o.unit_id = n.id OFFSET 0) o WHERE x.ctid = o.ctid AND x.closed_at IS NULL
+    ), w AS (
+      UPDATE holdpoint_event_wait w SET closed_at = {CLOCK}
+      FROM u CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_event_wait o
+        WHERE o.id = u.wait OFFSET 0) o WHERE u.was = {AWAITING} AND w.ctid = o.ctid
+        AND coalesce(w.closed_at, 'infinity') = 'infinity'
     ), l AS (
       {LEDGER}
       SELECT id, {CLOCK}, NULL, seq, workspace_id,

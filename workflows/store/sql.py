@@ -58,8 +58,13 @@ def kind(event: Event) -> int:
     return EVENT_CODES[event]
 
 
-def becoming(status: object, due: str) -> str:
-    """The SET fragment that gives a row its new status; nothing else in the project assigns one."""
+def becoming(status: object, due: str, *, may_end: bool = True) -> str:
+    """The SET fragment that gives a row its new status; nothing else in the project assigns one.
+
+    `may_end=False` where the status can only be a live one: such a row has no end to be stamped.
+    """
+    if not may_end:
+        return f"status = {status}, due_at = {due}"
     return f"status = {status}, due_at = {due}, finished_at = CASE WHEN {status} >= {FIRST_TERMINAL} THEN {CLOCK} END"
 
 
@@ -80,6 +85,11 @@ def fetch(
     with db.cursor() as cursor:
         cursor.execute(statement, params or None)
         return cursor.fetchall() if rows else []
+
+
+def read_clock(db: BaseDatabaseWrapper) -> float:
+    """The database's moment, in seconds since 1970."""
+    return float(fetch(db, f"SELECT extract(epoch FROM {CLOCK})::float8", {})[0][0])
 
 
 def in_transaction(db: BaseDatabaseWrapper, work: Callable[[], T]) -> T:
@@ -103,10 +113,10 @@ def retrying(db: BaseDatabaseWrapper, work: Callable[[], T], tries: int = 5) -> 
     raise AssertionError("unreachable")  # pragma: no cover
 
 
-def wait_for_locks(db: BaseDatabaseWrapper) -> None:
-    """In a transaction on the pump's connection: wait for rows as long as it takes."""
+def wait_for_locks(db: BaseDatabaseWrapper, seconds: float = 0.0) -> None:
+    """In a transaction on the pump's connection: wait for rows as long as it takes, or so many seconds."""
     if connections[db.alias] is not db:
-        fetch(db, "SET LOCAL lock_timeout = 0", {}, rows=False)
+        fetch(db, f"SET LOCAL lock_timeout = {seconds * 1000:.0f}", {}, rows=False)
 
 
 def _in_atomic(db: BaseDatabaseWrapper, work: Callable[[], T]) -> T:
@@ -120,6 +130,9 @@ def atomic(db: BaseDatabaseWrapper) -> Iterator[None]:
     if connections[db.alias] is db:
         with transaction.atomic(using=db.alias):
             yield
+        return
+    if not db.get_autocommit():
+        yield  # part of the transaction that is open: its owner commits or rolls back
         return
     db.set_autocommit(False)
     try:

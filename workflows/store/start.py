@@ -43,6 +43,7 @@ class NewInstance:
     input: str
     key: str | None
     solo: bool
+    fingerprint: int = 0
 
 
 #: `run_at` in the future makes a sleeper, which the sweep wakes; `solo` comes from max_attempts = 1.
@@ -51,13 +52,15 @@ _START = {
     WITH w AS (SELECT {workspace_sql(by)} AS id
     ), v AS (
       SELECT * FROM unnest(%(ids)s::uuid[], %(workflows)s::text[], %(versions)s::int[], %(steps)s::text[],
-        %(keys)s::text[], %(inputs)s::text[], %(solos)s::bool[]) v(id, workflow, version, step, key, input, solo)
+        %(keys)s::text[], %(inputs)s::text[], %(solos)s::bool[], %(prints)s::int[])
+        v(id, workflow, version, step, key, input, solo, fingerprint)
     ), n AS (
       INSERT INTO holdpoint_instance(id, created_at, due_at, parent_id, workspace_id, fence, seq, inbox, pending,
-        version, status, attempt, runs, spawns, spawn_no, timed_out, solo, workflow, step, key, started_by, input)
+        version, status, attempt, runs, spawns, spawn_no, timed_out, solo, fingerprint, workflow, step, key, started_by,
+        input)
       SELECT v.id, {CLOCK}, greatest(%(run_at)s::timestamptz, {CLOCK}), %(parent)s::uuid, w.id, 0, 1, 0, 0,
         v.version, CASE WHEN %(run_at)s::timestamptz > {CLOCK} THEN {SLEEPING} ELSE {RUNNABLE} END, 0, 0, 0,
-        %(spawn_no)s::int, false, v.solo, v.workflow, v.step, v.key, %(actor)s::text, v.input::jsonb
+        %(spawn_no)s::int, false, v.solo, v.fingerprint, v.workflow, v.step, v.key, %(actor)s::text, v.input::jsonb
       FROM v, w WHERE w.id IS NOT NULL
       ON CONFLICT (workspace_id, key) WHERE key IS NOT NULL AND {LIVE} DO NOTHING
       RETURNING id, workspace_id, status, step, due_at, created_at
@@ -100,6 +103,7 @@ def insert_instances(
             "keys": write_texts([one.key for one in new]),
             "inputs": write_texts([one.input for one in new]),
             "solos": write_plain([one.solo for one in new]),
+            "prints": write_plain([one.fingerprint for one in new]),
             "actor": actor,
             "run_at": run_at,
             "parent": parent,

@@ -13,6 +13,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import FIRST_TERMINAL, Event
 from workflows.store.address import FORMS, Address, target_sql
+from workflows.store.ask import close_questions
+from workflows.store.checkpoints import forget_failed
 from workflows.store.sql import (
     AWAITING_CHILDREN,
     CANCELLED,
@@ -32,7 +34,13 @@ from workflows.store.sql import (
 
 _FIND = {form: f"SELECT i.id, i.parent_id FROM holdpoint_instance i WHERE {target_sql(form)}" for form in FORMS}
 
-_LOCK = "SELECT id, status FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
+#: Whether it waits for anything that has a row of its own.
+_ASKS = "asked > 0 OR starts_with(names[1], 'holdpoint:event:')"
+
+_LOCK = compact(f"""
+    SELECT id, status, {_ASKS} FROM holdpoint_instance
+    WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE
+""")
 
 #: One index look-up per node, whatever PostgreSQL expects of a recursion: it would rather read the table.
 _DESCENDANTS = compact(f"""
@@ -64,7 +72,7 @@ _CANCEL = compact(f"""
         f"CASE WHEN i.status = {AWAITING_CHILDREN} AND i.pending = 1 THEN {CLOCK} ELSE i.due_at END",
     )
 }
-      FROM u WHERE u.id = %(root)s::uuid AND u.spawn_no IS NOT NULL AND i.id = u.parent_id AND i.{LIVE}
+      FROM u WHERE u.id = %(root)s::uuid AND u.spawn_no = i.spawns AND i.id = u.parent_id AND i.{LIVE}
       RETURNING i.id, i.seq, i.workspace_id, i.status
     ), pl AS (
       {LEDGER}
@@ -104,13 +112,16 @@ def _cancel_once(db: BaseDatabaseWrapper, root: Any, parent: Any, reason: str, a
         locked: set[Any] = set()
         # A running descendant may spawn more until its row is locked: look again after every locking.
         while ids - locked:
-            statuses = dict(fetch(db, _LOCK, {"ids": sorted(ids)}))
+            rows = fetch(db, _LOCK, {"ids": sorted(ids)})
+            statuses = {id: status for id, status, _ in rows}
             if statuses.get(root, FIRST_TERMINAL) >= FIRST_TERMINAL:
                 return False
             locked = set(ids)
             ids |= {row[0] for row in fetch(db, _DESCENDANTS, {"root": root})}
         params = {"ids": sorted(ids - {parent}), "root": root, "reason": reason, "actor": actor}
         fetch(db, _CANCEL, params)
+        if asking := [id for id, _, asks in rows if asks and id != parent]:
+            close_questions(db, asking)
     return True
 
 
@@ -118,7 +129,10 @@ def reopen(db: BaseDatabaseWrapper, id: Any, *, actor: str) -> bool:
     """failed -> runnable; False when it is not failed, is a counted child, or its key is taken."""
     try:
         with atomic(db):
-            return bool(fetch(db, _REOPEN, {"id": id, "actor": actor}))
+            if not fetch(db, _REOPEN, {"id": id, "actor": actor}):
+                return False
+            forget_failed(db, id)
+            return True
     except IntegrityError:
         # The partial unique index on the key: another live instance took the place.
         return False

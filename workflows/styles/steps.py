@@ -30,14 +30,17 @@ from workflows.exceptions import (
     WorkflowError,
     show,
 )
-from workflows.jsontext import check_text
+from workflows.fingerprint import fingerprint_steps
+from workflows.jsontext import check_signal_name, check_text
 from workflows.outcomes import Await, Next, Outcome, Spawn, Stop
 from workflows.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 _MARK = "__holdpoint_step__"
-_RESERVED = frozenset({"handle", "definition", "name", "version", "max_attempts", "step_timeout", "initial"})
+_RESERVED = frozenset(
+    {"handle", "definition", "name", "version", "max_attempts", "step_timeout", "initial", "on_event"}
+)
 
 
 @overload
@@ -74,6 +77,8 @@ class Workflow:
     step_timeout: ClassVar[object] = None
     #: The first step; defaults to the first one declared.
     initial: ClassVar[str]
+    #: A named event that starts an instance, with its data as the input.
+    on_event: ClassVar[str | None] = None
     definition: ClassVar[Definition]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -123,14 +128,12 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
     try:
         name = check_text(vars(cls).get("name", cls.__name__), "its name")
         step_timeout = None if cls.step_timeout is None else parse_timeout(cls.step_timeout)
+        if cls.on_event is not None:
+            check_signal_name(cls.on_event, "on_event")
     except (InvalidDuration, WorkflowError) as error:
         raise InvalidDefinition(f"workflow {source}: {error}") from error
     for option in ("version", "max_attempts"):
-        value = getattr(cls, option)
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 32_000:
-            raise InvalidDefinition(
-                f"workflow {source}: {option} must be a whole number from 1 to 32000, not {value!r}"
-            )
+        registry.check_count(source, option, getattr(cls, option))
     if taken := _RESERVED & steps.keys():
         raise InvalidDefinition(f"workflow {source}: {', '.join(taken)} cannot be the name of a step; it has a meaning")
     for method in (*steps, "handle"):
@@ -166,4 +169,6 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
         run=run,
         handle=handle,
         source=source,
+        on_event=cls.on_event,
+        fingerprint=fingerprint_steps(steps),
     )

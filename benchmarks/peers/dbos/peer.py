@@ -29,8 +29,34 @@ def wait(order: dict[str, Any]) -> Any:
     return DBOS.recv(TOPIC, timeout_seconds=3600)
 
 
+@DBOS.step()
+def call(n: int) -> dict[str, Any]:
+    """Return something to be saved."""
+    return {"n": n, "note": "x" * 88}
+
+
+@DBOS.workflow()
+def remember(calls: int) -> int:
+    """Save as many results, then wait for one message."""
+    for n in range(calls):
+        call(n)
+    return len(DBOS.recv(TOPIC, timeout_seconds=3600))
+
+
+def run_functions(count: int, calls: int) -> float:
+    """Run functions from their start to their result, one after the other; per second."""
+    begun = time.perf_counter()
+    for _ in range(count):
+        handle = DBOS.start_workflow(remember, calls)
+        DBOS.send(handle.workflow_id, PAYLOAD, TOPIC)
+        assert handle.get_result(polling_interval_sec=0.001) == len(PAYLOAD)
+    return count / (time.perf_counter() - begun)
+
+
 def execute(command: dict[str, Any]) -> Any:
     """Start workflows; each parks in a thread of this process."""
+    if command["do"] == "functions":
+        return run_functions(command["count"], command["calls"])
     return [DBOS.start_workflow(wait, INPUT).workflow_id for _ in range(command["count"])]
 
 

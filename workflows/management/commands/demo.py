@@ -20,6 +20,7 @@ LOGIN = "demo"
 INSTANCES: list[tuple[str, str, dict[str, Any]]] = [
     ("demo.ship", "demo-order-1", {"order": 1, "article": "lamp"}),
     ("demo.ship", "demo-order-2", {"order": 2, "article": "desk"}),
+    ("demo.discount", "demo-discount-1", {"customer": "Ann", "percent": 20}),
     ("demo.remind", "demo-reminder-1", {"text": "Water the plants", "times": 3}),
 ]
 

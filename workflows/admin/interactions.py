@@ -1,0 +1,264 @@
+"""Interactions in the admin: what the outside is asked, and how each question stands.
+
+Invariant owned: read only, and neither a token nor a hash leaves the database for a page.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.contrib.admin import SimpleListFilter
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, re_path, reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from workflows.admin.listing import SAMPLE, CappedPaginator, WorkspaceFilter, chosen
+from workflows.admin.markup import (
+    ANSWERS,
+    NOTHING,
+    VALUE,
+    answer_plainly,
+    dump_json,
+    show_answer,
+    show_block,
+    show_id,
+    show_moment,
+    show_relative,
+    show_text,
+)
+from workflows.admin.waits import COLUMNS, show_holder
+from workflows.lifecycle import InteractionStatus
+from workflows.models import Interaction
+from workflows.scope import DEFAULT_WORKSPACE
+
+if TYPE_CHECKING:
+    _Admin = admin.ModelAdmin[Interaction]
+else:
+    _Admin = admin.ModelAdmin
+
+VALUES = ("request", "schema", "output")
+DETAILS = ("correlation_id", "dispatched_at", "schema_type", *VALUES)
+
+
+class AnswerFilter(SimpleListFilter):
+    """By status."""
+
+    title = _("status")
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [(status.value, ANSWERS[status][0]) for status in InteractionStatus]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if value is None:
+            return queryset
+        try:
+            return queryset.filter(status=InteractionStatus(value))
+        except ValueError as error:
+            raise IncorrectLookupParameters(error) from error
+
+
+class ChannelFilter(SimpleListFilter):
+    """By channel: those of the newest rows; any other can be had by its address."""
+
+    title = _("channel")
+    parameter_name = "channel"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        stored = Interaction.objects.order_by("-id").values_list("channel", flat=True)[:SAMPLE]
+        return [(channel, channel) for channel in sorted(set(stored) | chosen(self))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        return queryset if value is None else queryset.filter(channel=value)
+
+
+@admin.register(Interaction)
+class InteractionAdmin(_Admin):
+    """Reads; answers come through the doors of the engine."""
+
+    class Media:
+        css = {"all": ["workflows/admin.css"]}
+
+    list_display = ("what", "badge", "over", "until", "holder", "of_instance", "asked")
+    list_display_links = ("what",)
+    list_filter = (AnswerFilter, ChannelFilter, WorkspaceFilter)
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    paginator = CappedPaginator
+    ordering = ("-id",)
+    search_fields = ("signal_id",)
+    search_help_text = _("The beginning of a signal id")
+
+    fieldsets = (
+        (
+            None,
+            {
+                "fields": (
+                    ("full_signal_id", "badge"),
+                    ("over", "owned"),
+                    ("of_instance", "of_wait"),
+                    ("holder", "correlation"),
+                    ("deadline_exactly", "version"),
+                )
+            },
+        ),
+        (_("Values"), {"fields": ("request_json", "schema_json", "output_json")}),
+        (_("Origin"), {"fields": (("asked_exactly", "dispatched"), ("closed", "by"), "id")}),
+    )
+    readonly_fields = (
+        *("full_signal_id", "badge", "over", "owned", "of_instance", "of_wait", "holder", "correlation"),
+        *("deadline_exactly", "version", "request_json", "schema_json", "output_json"),
+        *("asked_exactly", "dispatched", "closed", "by", "id"),
+    )
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Interaction]:
+        """What a row needs, with the names of what it belongs to from the same statement; a count leaves those out."""
+        names = ("instance__workflow", "instance__key", "workspace__slug", "unit__step")
+        rows: QuerySet[Any] = Interaction.objects.only(*COLUMNS, "owned", *names)
+        return rows.select_related("instance", "workspace", "unit")
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Interaction | None:
+        """One, with its values."""
+        found = super().get_object(request, object_id, from_field)
+        if found is not None:
+            found.refresh_from_db(fields=list(DETAILS))
+        return found
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Only by how a signal id begins, which an index can answer; never a duplicate."""
+        term = search_term.strip()
+        return (queryset.filter(signal_id__startswith=term) if term else queryset), False
+
+    # --- the list -----------------------------------------------------------------------------------
+
+    @admin.display(description=_("signal id"))
+    def what(self, row: Interaction) -> SafeString:
+        """Outside the default workspace with that in front, because signal ids are unique within one."""
+        place = (
+            ""
+            if row.workspace.slug == DEFAULT_WORKSPACE
+            else format_html('<span class="hp-quiet">{}/</span>', row.workspace.slug)
+        )
+        return format_html("{}{}", place, show_text(row.signal_id, 60))
+
+    @admin.display(description=_("status"))
+    def badge(self, row: Interaction) -> SafeString:
+        return show_answer(row.status)
+
+    @admin.display(description=_("channel"))
+    def over(self, row: Interaction) -> SafeString:
+        return show_text(row.channel, 40)
+
+    @admin.display(description=_("deadline"))
+    def until(self, row: Interaction) -> SafeString:
+        return show_relative(row.deadline, timezone.now())
+
+    @admin.display(description=_("assigned to"))
+    def holder(self, row: Interaction) -> SafeString:
+        return show_holder(row)
+
+    @admin.display(description=_("instance"))
+    def of_instance(self, row: Interaction) -> SafeString:
+        url = reverse("admin:holdpoint_instance_change", args=[row.instance_id], current_app=self.admin_site.name)
+        name = show_text(row.instance.workflow, 40)
+        detail = show_text(row.instance.key, 40) if row.instance.key else show_id(row.instance_id)
+        return format_html('<a href="{}">{} {}</a>', url, name, detail)
+
+    @admin.display(description=_("asked"))
+    def asked(self, row: Interaction) -> SafeString:
+        return show_relative(row.created_at, timezone.now())
+
+    # --- the page of one ----------------------------------------------------------------------------
+
+    @admin.display(description=_("signal id"))
+    def full_signal_id(self, row: Interaction) -> SafeString:
+        return show_text(row.signal_id, 200)
+
+    @admin.display(description=_("wait"))
+    def of_wait(self, row: Interaction) -> SafeString:
+        return show_text(row.unit.step, 60)
+
+    @admin.display(description=_("correlation id"))
+    def correlation(self, row: Interaction) -> SafeString:
+        return show_text(row.correlation_id, 200)
+
+    @admin.display(description=_("deadline"))
+    def deadline_exactly(self, row: Interaction) -> SafeString:
+        return show_moment(row.deadline)
+
+    @admin.display(description=_("asked"))
+    def asked_exactly(self, row: Interaction) -> SafeString:
+        return show_moment(row.created_at)
+
+    @admin.display(description=_("dispatched"))
+    def dispatched(self, row: Interaction) -> SafeString:
+        return show_moment(row.dispatched_at)
+
+    @admin.display(description=_("closed"))
+    def closed(self, row: Interaction) -> SafeString:
+        return show_moment(row.closed_at)
+
+    @admin.display(description=_("by"))
+    def by(self, row: Interaction) -> SafeString:
+        return show_text(row.actor, 200)
+
+    @admin.display(description=_("request"))
+    def request_json(self, row: Interaction) -> SafeString:
+        return self.show_own(row, "request")
+
+    @admin.display(description=_("schema"))
+    def schema_json(self, row: Interaction) -> SafeString:
+        return self.show_own(row, "schema")
+
+    @admin.display(description=_("answer"))
+    def output_json(self, row: Interaction) -> SafeString:
+        return self.show_own(row, "output")
+
+    def show_own(self, row: Interaction, what: str) -> SafeString:
+        """A value, or its beginning with a way to all of it."""
+        value = getattr(row, what)
+        if value is None:
+            return NOTHING
+        site = self.admin_site.name
+        whole = reverse("admin:holdpoint_interaction_value", args=[row.pk, what], current_app=site)
+        return show_block(dump_json(value), whole, VALUE)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Values in full."""
+        return [
+            re_path(
+                rf"^(?P<object_id>[0-9a-f-]{{36}})/value/(?P<what>{'|'.join(VALUES)})/$",
+                self.admin_site.admin_view(self.value_view),
+                name="holdpoint_interaction_value",
+            ),
+            *super().get_urls(),
+        ]
+
+    def value_view(self, request: HttpRequest, object_id: str, what: str) -> HttpResponse:
+        """A whole value as plain text."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        found = self.get_object(request, object_id)
+        if found is None:
+            raise Http404
+        return answer_plainly(dump_json(getattr(found, what)))

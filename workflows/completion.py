@@ -1,0 +1,217 @@
+"""Completing an interaction, by whatever door: the checks in their order, then one statement.
+
+Invariants owned: the order of the checks is the same at every door, and a refused completion changes nothing,
+except that one which comes too late fires the deadline that has passed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows import store
+from workflows.arguments import read_actor
+from workflows.conf import conf
+from workflows.exceptions import (
+    AnswerElsewhere,
+    IdempotencyConflict,
+    InteractionRefused,
+    InteractionResolved,
+    InvalidCall,
+    InvalidData,
+    PolicyRefused,
+    ProjectionFailed,
+    StaleVersion,
+    UnknownInteraction,
+    UnknownWorkspace,
+    show,
+)
+from workflows.jsontext import check_text, dump_value
+from workflows.lifecycle import Cardinality, InteractionStatus
+from workflows.models import Instance, Interaction
+from workflows.policy import ask_policy
+from workflows.schema import load_schema
+from workflows.scope import current_workspace
+from workflows.store import Addressed
+from workflows.waits import check_signal_id, find_door, find_projector
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+#: For doors where the data may have been left out: `None` is data.
+MISSING: Final = _Missing()
+
+#: Which doors a label lets answer; a label that is not listed here restricts nothing but the resume URL.
+_DOORS = {"resume": frozenset({"callback", "webhook"})}
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What became of an answer."""
+
+    id: UUID
+    signal_id: str
+    instance: UUID
+    #: The same call came before, and this is what it was told.
+    replayed: bool = False
+
+
+def complete(
+    target: str | UUID | Interaction,
+    data: Any,
+    *,
+    workspace: str | None = None,
+    actor: object = "",
+    idempotency_key: str | None = None,
+    version: int | None = None,
+) -> Completion:
+    """Answer a pending interaction: by its signal id, or the interaction itself.
+
+    >>> complete("approval-7", {"approved": True}).replayed
+    False
+    """
+    scope: str | int = current_workspace(workspace)
+    by: Literal["id", "signal_id"]
+    value: UUID | str
+    if isinstance(target, Interaction):
+        scope = target.workspace_id if workspace is None else scope
+        by, value = "id", target.pk
+    elif isinstance(target, UUID):
+        by, value = "id", target
+    elif isinstance(target, str):
+        by, value = "signal_id", check_signal_id(target)
+    else:
+        raise InvalidCall(f"{show(target)} is no interaction: pass its signal id, its UUID or the Interaction")
+    if idempotency_key is not None:
+        check_text(idempotency_key, "idempotency_key")
+
+    def find(db: BaseDatabaseWrapper) -> Addressed | None:
+        found = store.find_interaction(db, by, value, workspace=scope, idempotency_key=idempotency_key)
+        if found is None and not store.workspace_exists(db, scope):
+            raise UnknownWorkspace(scope)
+        return found
+
+    return _complete(find, data, None, read_actor(actor), idempotency_key, version)
+
+
+def complete_interaction(
+    interaction: UUID,
+    data: Any,
+    *,
+    workspace: str | int,
+    door: str,
+    actor: str = "",
+    idempotency_key: str | None = None,
+    version: int | None = None,
+) -> Completion:
+    """The same for a door of the outside, which a channel's label may keep shut."""
+    return _complete(
+        lambda db: store.find_interaction(db, "id", interaction, workspace=workspace),
+        data,
+        door,
+        actor,
+        idempotency_key,
+        version,
+    )
+
+
+def _complete(
+    find: Any, data: Any, door: str | None, actor: str, idempotency_key: str | None, version: int | None
+) -> Completion:
+    db = connections[router.db_for_write(Instance)]
+    text = None if data is MISSING else dump_value(data, "the data", conf.max_body)
+    digest = None if idempotency_key is None else hashlib.sha256((text or "").encode()).digest()
+    for _ in range(3):
+        found: Addressed | None = find(db)
+        if found is None:
+            raise UnknownInteraction
+        if found.status is InteractionStatus.CANCELLED:
+            _record(db, found, actor, door, UnknownInteraction())
+            raise UnknownInteraction
+        told = Completion(found.id, found.signal_id, found.instance)
+        try:
+            if idempotency_key is not None and found.idempotency_key == idempotency_key:
+                if found.idempotency_hash != digest:
+                    raise IdempotencyConflict(idempotency_key)
+                return Completion(found.id, found.signal_id, found.instance, replayed=True)
+            _check(db, found, data, door, actor, version)
+            output = text if found.projector is None or found.late else _project(found, data)
+        except (InteractionRefused, InvalidData) as refused:
+            _record(db, found, actor, door, refused)
+            raise
+        answer = partial(
+            store.complete_interaction,
+            db,
+            found,
+            output,
+            actor=actor,
+            door=door,
+            version=version,
+            idempotency_key=idempotency_key,
+            idempotency_hash=digest,
+        )
+        how = store.retrying(db, answer)
+        if how is InteractionStatus.COMPLETED:
+            return told
+        if how is InteractionStatus.EXPIRED:
+            raise InteractionResolved("expired")
+        # Somebody came first: look again at what it has become.
+    raise InteractionResolved("answered")
+
+
+def _check(
+    db: BaseDatabaseWrapper, found: Addressed, data: Any, door: str | None, actor: str, version: int | None
+) -> None:
+    if conf.policy is not None:
+        ask_policy("resume", Interaction.objects.using(db.alias).get(pk=found.id), actor)
+    if version is not None and version != found.version:
+        raise StaleVersion(version, found.version)
+    if found.owned:
+        raise AnswerElsewhere(found.channel, find_door(found.channel))
+    if door in _DOORS and found.channel not in _DOORS[door]:
+        raise AnswerElsewhere(found.channel, "by another door")
+    if found.status is not InteractionStatus.PENDING:
+        raise InteractionResolved(found.status.value)
+    if found.late:
+        return  # the statement makes it the expiry that is overdue
+    if data is MISSING:
+        raise InvalidData({"data": ["is required"]})
+    if found.cardinality in (Cardinality.ONE_TO_MANY, Cardinality.MANY_TO_MANY) and not isinstance(data, list):
+        raise InvalidData({"": ["must be a list: this interaction takes several answers at once"]})
+    if found.schema is not None:
+        schema = load_schema(json.loads(found.schema), found.schema_type)
+        if schema is not None:
+            schema.check(data)
+
+
+def _project(found: Addressed, data: Any) -> str:
+    """What the author is handed: made of what was asked and what was sent, before anything is written."""
+    assert found.projector is not None
+    request = None if found.request is None else json.loads(found.request)
+    try:
+        return dump_value(find_projector(found.projector)(request, data), "the projector's output")
+    except Exception as error:
+        raise ProjectionFailed(found.projector, error) from error
+
+
+def _record(db: BaseDatabaseWrapper, found: Addressed, actor: str, door: str | None, refused: Exception) -> None:
+    """A refusal to somebody who has a name is a row of the ledger; a stranger with a bad token is not."""
+    if not actor and not isinstance(refused, PolicyRefused):
+        return
+    text = {
+        "interaction": str(found.id),
+        "refused": type(refused).__name__,
+        "door": door,
+        "reason": str(refused)[:1000],
+    }
+    store.record_refusal(db, found.instance, actor=actor, data=dump_value(text, "a refusal"))

@@ -1,0 +1,144 @@
+"""What a deploy left behind: instances that this process's code cannot take further, and what to do about them.
+
+Lives here: comparing the live rows with the registry. Nothing is written. Invariant owned: one pass over the
+instances, however many there are; the answer grows with the number of different steps, not of rows.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, Max, Min, TextField
+from django.db.models.functions import Cast
+
+from workflows import registry
+from workflows.fingerprint import has_changed
+from workflows.models import Instance
+
+#: Different combinations of workflow, version, step and fingerprint that are looked at, the commonest first.
+MOST_GROUPS = 10_000
+MOST_EXAMPLES = 3
+
+
+class Problem(StrEnum):
+    """Why instances stand still, or may behave differently than when they were started."""
+
+    WORKFLOW = "unknown workflow"
+    VERSION = "unknown version"
+    STEP = "unknown step"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Live instances in one step of one version, and what is the matter with them."""
+
+    problem: Problem
+    workflow: str
+    version: int
+    step: str
+    count: int
+    oldest: datetime
+    examples: tuple[UUID, ...]
+    advice: str
+
+    @property
+    def blocks(self) -> bool:
+        """Whether they cannot go on; a changed definition is worth knowing and mostly harmless."""
+        return self.problem is not Problem.CHANGED
+
+    def __str__(self) -> str:
+        where = f"{self.workflow!r} version {self.version} in step {self.step!r}"
+        many = f"{self.count} live instance{'s' * (self.count != 1)} of workflow {where}"
+        return f"{many}: {_REASONS[self.problem]}"
+
+
+_REASONS = {
+    Problem.WORKFLOW: "no workflow of this name is registered",
+    Problem.VERSION: "this version is not registered",
+    Problem.STEP: "the workflow has no such step",
+    Problem.CHANGED: "the definition has changed since they were started",
+}
+
+
+def find_stuck(using: str) -> list[Stuck]:
+    """What does not fit this process's code: those that cannot go on first, then the merely changed ones."""
+    groups: dict[tuple[Problem, str, int, str], Stuck] = {}
+    for row in _count_live(using):
+        if (problem := _find_problem(row)) is None:
+            continue
+        at = (problem, row["workflow"], row["version"], row["step"])
+        known = groups.get(at)
+        examples = (*(known.examples if known else ()), UUID(row["first"]), UUID(row["last"]))
+        groups[at] = Stuck(
+            *at,
+            count=row["count"] + (known.count if known else 0),
+            oldest=min(row["oldest"], known.oldest) if known else row["oldest"],
+            examples=tuple(sorted(set(examples))[:MOST_EXAMPLES]),
+            advice=_advise(*at),
+        )
+    return sorted(groups.values(), key=lambda one: (not one.blocks, one.workflow, one.version, one.step))
+
+
+def explain(instance: Instance) -> str | None:
+    """What keeps one instance from going on here, and what to do; None when nothing does."""
+    if instance.ended:
+        return None
+    at = {name: getattr(instance, name) for name in ("workflow", "version", "step", "fingerprint")}
+    problem = _find_problem(at)
+    if problem is None or problem is Problem.CHANGED:
+        return None
+    return f"{_REASONS[problem]}. {_advise(problem, instance.workflow, instance.version, instance.step)}"
+
+
+def _count_live(using: str) -> Iterable[dict[str, Any]]:
+    """One scan and a hash: no index could help, and none is worth its bytes on a million parked rows."""
+    text = Cast("id", TextField())  # PostgreSQL learnt to compare uuids in min() only in version 18
+    rows: Any = Instance.objects.using(using).live().values("workflow", "version", "step", "fingerprint")
+    rows = rows.annotate(count=Count("*"), oldest=Min("created_at"), first=Min(text), last=Max(text))
+    counted: Iterable[dict[str, Any]] = rows.order_by("-count", "workflow", "version", "step")[:MOST_GROUPS]
+    return counted
+
+
+def _find_problem(row: dict[str, Any]) -> Problem | None:
+    definition = registry.find(row["workflow"], row["version"])
+    if definition is None:
+        return Problem.VERSION if _list_versions(row["workflow"]) else Problem.WORKFLOW
+    if row["step"] not in definition.steps:
+        return Problem.STEP
+    return Problem.CHANGED if has_changed(row["fingerprint"], definition.fingerprint) else None
+
+
+def _advise(problem: Problem, workflow: str, version: int, step: str) -> str:
+    cancel = "or give them up: manage.py workflows cancel ID."
+    if problem is Problem.WORKFLOW:
+        names = sorted({one.name for one in registry.list_definitions()})
+        close = difflib.get_close_matches(workflow, names, n=1)
+        renamed = f" (was it renamed to {close[0]!r}? Set `name = {workflow!r}`)" if close else ""
+        return f"Register it again, in or from the workflows.py of an installed app{renamed}, {cancel}"
+    if problem is Problem.VERSION:
+        versions = ", ".join(map(str, _list_versions(workflow)))
+        return f"Registered: version {versions}. Keep version {version} beside it until none is left, {cancel}"
+    definition = registry.find(workflow, version)
+    steps = list(definition.steps) if definition else []
+    if problem is Problem.STEP:
+        close = difflib.get_close_matches(step, steps, n=1)
+        new = close[0] if close else "its_new_name"
+        return (
+            f"It has {', '.join(steps)}. Keep the old name as an alias below the new step (`{step} = {new}`), or keep "
+            f"the old class as version {version} and raise the version of the new one, {cancel}"
+        )
+    return (
+        "They go on with the code as it is now. Where old and new do not fit together, keep the old code as "
+        f"version {version} and raise the version of the new one."
+    )
+
+
+def _list_versions(workflow: str) -> list[int]:
+    return [one.version for one in registry.list_definitions() if one.name == workflow]

@@ -1,0 +1,131 @@
+"""Emitting named events: one call that wakes whoever waits for it and starts what begins with it.
+
+Invariants owned: an event is stored, delivered and has started its workflows in one transaction, which is the
+caller's if there is one; so an emit that is rolled back never was, and a repeated dedup key does nothing twice.
+Data that a wait's schema refuses leaves that wait parked; data that a workflow refuses does not start it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows import registry, store
+from workflows.arguments import read_actor
+from workflows.conf import conf
+from workflows.engine import plan_instance
+from workflows.exceptions import InvalidInput, InvalidSchema, UnknownWorkspace
+from workflows.jsontext import check_signal_name, check_text, dump_value
+from workflows.models import Instance
+from workflows.scope import current_workspace
+
+logger = logging.getLogger("workflows")
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """What an emit did: how many instances it woke and how many it started. A duplicate did nothing."""
+
+    id: UUID
+    woke: int = 0
+    started: int = 0
+    duplicate: bool = False
+
+
+def emit(
+    event: str,
+    data: Any = None,
+    *,
+    workspace: str | None = None,
+    dedup_key: str | None = None,
+    actor: object = "",
+) -> int:
+    """Emit a named event; how many parked instances it woke. That nobody waits for it is no error.
+
+    >>> emit("order.paid", {"order": 7}, dedup_key="evt_1")
+    0
+    """
+    return emit_event(event, data, workspace=workspace, dedup_key=dedup_key, actor=actor).woke
+
+
+def emit_event(
+    event: str,
+    data: Any = None,
+    *,
+    workspace: str | None = None,
+    dedup_key: str | None = None,
+    actor: object = "",
+) -> Emission:
+    """Like `emit`, with everything there is to tell.
+
+    >>> emit_event("order.paid", {"order": 7}, dedup_key="evt_1").duplicate
+    True
+    """
+    check_signal_name(event, "an event's name")
+    if dedup_key is not None:
+        check_text(dedup_key, "a dedup key")
+    text = dump_value(data, f"the data of event {event!r}", conf.max_body)
+    by, scope = read_actor(actor), current_workspace(workspace)
+    db = connections[router.db_for_write(Instance)]
+    return store.in_transaction(db, lambda: _emit(db, scope, event, text, dedup_key, by))
+
+
+def _emit(
+    db: BaseDatabaseWrapper, scope: str | int, event: str, text: str, dedup_key: str | None, actor: str
+) -> Emission:
+    workspace = store.lock_event(db, scope, event, shared=False)
+    if workspace is None:
+        raise UnknownWorkspace(scope)
+    id, new = store.insert_event(db, workspace, event, text, dedup=dedup_key, actor=actor)
+    if not new:
+        return Emission(id, duplicate=True)
+    data = json.loads(text)  # as those who take it will read it
+    woke = _wake(db, workspace, event, id, data)
+    return Emission(id, woke, _start(db, workspace, event, data, actor))
+
+
+def _wake(db: BaseDatabaseWrapper, workspace: int, event: str, id: UUID, data: Any) -> int:
+    """Deliver to every wait that matches and whose schema takes the data; a schema is asked once."""
+    verdicts: dict[tuple[str | None, str | None], bool] = {}
+    pairs: list[tuple[UUID, UUID]] = []
+    for waits in store.find_waits(db, workspace, event, id):
+        kind = (waits.schema, waits.schema_type)
+        if kind not in verdicts:
+            verdicts[kind] = _accepts(*kind, data)
+        if verdicts[kind]:
+            pairs.extend(zip(waits.instances, waits.ids, strict=True))
+    # Found by wait, locked by instance: all of them first, so that the locks are taken in one order.
+    return store.deliver_event(db, event, id, pairs)
+
+
+def _accepts(schema: str | None, schema_type: str | None, data: Any) -> bool:
+    if schema is None:
+        return True
+    from workflows.schema import load_schema  # with all that reads schemas, so only where there is one
+
+    try:
+        loaded = load_schema(json.loads(schema), schema_type)
+    except InvalidSchema:
+        logger.exception("the schema of a wait for an event cannot be read; the wait stays parked")
+        return False
+    return store.accepts_event(loaded, data)
+
+
+def _start(db: BaseDatabaseWrapper, workspace: int, event: str, data: Any, actor: str) -> int:
+    """Start one instance of each workflow that begins with this event, in its latest version."""
+    latest = {definition.name: definition for definition in registry.list_definitions()}
+    planned = []
+    for definition in latest.values():
+        if getattr(definition, "on_event", None) != event:
+            continue
+        try:
+            planned.append(plan_instance(definition, {} if data is None else data, None, "the event's data"))
+        except InvalidInput as error:
+            logger.warning("event %r does not start workflow %r: %s", event, definition.name, error)
+    return len(store.insert_instances(db, planned, workspace=workspace, actor=actor)) if planned else 0

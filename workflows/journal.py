@@ -1,0 +1,334 @@
+"""What one run of a step may ask of the engine while it runs: reading its inbox, asking questions, saving results.
+
+Lives here: the way from `ctx` to the store. Invariants owned:
+
+* Everything written is fenced and committed at once, so that it can be shown to the outside: a worker that
+  has lost its claim writes nothing and is stopped (`Ousted`).
+* None of it can be interrupted half-way: an interruption lands in the author's code, and this is not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from django.db import OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import errors
+
+from workflows import store
+from workflows.conf import conf
+from workflows.exceptions import InvalidCall, PolicyRefused, SignalCollision
+from workflows.jsontext import dump_value
+from workflows.lifecycle import Call, InteractionStatus
+from workflows.policy import ask_policy
+from workflows.store import Claim, FoundQuestion, NewQuestion, Saved
+from workflows.uuid7 import make_uuid7
+from workflows.waits import UNIT, Asked, Question
+
+if TYPE_CHECKING:
+    from workflows.host import Host
+
+T = TypeVar("T")
+
+#: Seconds that a question asked inside the author's own transaction waits for a row that somebody holds.
+PATIENCE = 5.0
+
+
+class Ousted(BaseException):
+    """Another worker holds the instance: what this one still does is void. No `except Exception` keeps it going."""
+
+
+class Journal:
+    """One claim's way to the store."""
+
+    __slots__ = ("_claim", "_host", "_joined")
+
+    def __init__(self, claim: Claim, host: Host) -> None:
+        self._claim, self._host = claim, host
+        #: Whether what is written now belongs to the transaction of an atomic step.
+        self._joined = False
+
+    # The inbox that was too large to come with the claim: read on the author's connection, from inside its code.
+
+    def read(self, names: list[str] | None) -> list[list[Any]]:
+        """The signals, all or of some names."""
+        return store.read_signals(connections[self._host.alias], self._claim, names)
+
+    def count(self, names: list[str] | None) -> list[int]:
+        """Their numbers."""
+        return store.read_numbers(connections[self._host.alias], self._claim, names)
+
+    def ask(self, question: Question) -> Asked:
+        """Open a question, or find the visit of this wait that is under way."""
+        with self._host.as_engine():
+            return self._find(question) or self._open(question, None)
+
+    def ask_and_arm(self, question: Question, timeout: float | None) -> Asked:
+        """The same, with a deadline that begins now; part of the outcome, and of its transaction if it has one."""
+        self._joined = connections[self._host.alias].in_atomic_block
+        try:
+            with self._host.as_engine():
+                found = self._find(question)
+                if found is None:
+                    return self._open(question, timeout)
+                return self.arm(found.unit, timeout, question)
+        finally:
+            self._joined = False
+
+    def ask_at(self, question: Question, timeout: float | None, call: Call, position: int) -> Asked:
+        """For a function: a question and its checkpoint, in one statement."""
+        with self._host.as_engine():
+            return self._open(question, timeout, call=call, position=position)
+
+    def arm(self, unit: UUID, timeout: float | None, question: Question | None = None) -> Asked:
+        """Give an open question its deadline; how it stands."""
+        with self._host.as_engine():
+            request = None if question is None else _dump_request(question)
+            found = self._commit(lambda db: store.arm_question(db, self._claim, unit, timeout, request))
+            if found is None:
+                raise Ousted
+            return self._tell(found)
+
+    def load(self) -> list[Saved]:
+        """The checkpoints, in one statement."""
+        with self._host.as_engine():
+            return store.read_checkpoints(self._host.db, self._claim)
+
+    def save(self, position: int, call: Call, name: str, **values: Any) -> Saved:
+        """A checkpoint, or the settling of an open one."""
+        with self._host.as_engine():
+            saved = self._commit(lambda db: store.save_checkpoint(db, self._claim, position, call, name, **values))
+        if saved is None:
+            raise Ousted
+        self._note_progress()
+        return saved
+
+    def save_with(self, position: int, call: Call, name: str, work: Callable[[], Any], what: str) -> Saved:
+        """Author's or engine's writes and the checkpoint of their result, in one transaction on the author's side."""
+        db = connections[self._host.alias]
+
+        def write() -> Saved:
+            with self._host.outside(), transaction.atomic(using=self._host.alias):
+                value = dump_value(self._host.call_nested(work), what)
+                with self._host.as_engine():
+                    saved = store.save_checkpoint(db, self._claim, position, call, name, value=value)
+                if saved is None:
+                    raise Ousted  # which rolls the writes back
+                return saved
+
+        saved = store.retrying(db, write)
+        self._note_progress()  # not before: the commit itself may fail, at a deferred constraint
+        return saved
+
+    def _note_progress(self) -> None:
+        """Failed runs are counted from the last progress on, here as in the row."""
+        self._claim.runs = min(self._claim.runs, 1)
+
+    def refuse_open_block(self, what: str) -> None:
+        """A checkpoint stands at once; what the author's own open transaction does may still be undone."""
+        if self._host.in_own_block():
+            raise InvalidCall(
+                f"{what} inside transaction.atomic(): what it saves would stand even if your block is rolled back. "
+                "Leave the block first, or do the writes inside ctx.atomic(id, fn)."
+            )
+
+    def make_token(self, asked: FoundQuestion) -> str | None:
+        """The resume token, derived again: it is stored nowhere."""
+        if asked.token_key is None:
+            return None
+        from workflows.tokens import make_token
+
+        return make_token(asked.id, workspace=self._claim.workspace, visit=asked.visit, key_id=asked.token_key)[0]
+
+    def token_of(self, saved: Saved) -> str:
+        """The resume token of a checkpoint's question."""
+        if saved.token is None:
+            from workflows.tokens import make_token
+
+            assert saved.interaction is not None
+            assert saved.visit is not None
+            saved.token = make_token(
+                saved.interaction, workspace=self._claim.workspace, visit=saved.visit, key_id=saved.token_key
+            )[0]
+        return saved.token
+
+    def _find(self, question: Question) -> Asked | None:
+        found = store.find_question(self._host.db, self._claim, question.step, question.channel)
+        if found is None:
+            return None
+        if found.status is InteractionStatus.PENDING:
+            return self._tell(found)
+        # Answered before anybody parked: still this visit, until a step has been handed the answer.
+        if found.unread and f"{UNIT}{found.unit}" not in (self._claim.names or ()):
+            return self._tell(found)
+        return None
+
+    def _open(
+        self, question: Question, timeout: float | None, *, call: Call | None = None, position: int | None = None
+    ) -> Asked:
+        claim = self._claim
+        previous = store.find_question(self._host.db, claim, question.step, question.channel) if claim.asked else None
+        new = self._prepare(question, timeout, call, position, 1 if previous is None else previous.visit + 1)
+        self._ask_policy(new)
+        opened = self._commit(lambda db: self._write(db, new, question), hooked=question.opener is not None)
+        if opened is True:
+            raise Ousted
+        if opened is False:
+            raise SignalCollision(new.signal_id)
+        found = FoundQuestion(
+            new.id, new.unit, new.signal_id, InteractionStatus.PENDING, opened, new.token_key, new.visit, None
+        )
+        return self._tell(found)
+
+    def _write(self, db: BaseDatabaseWrapper, new: NewQuestion, question: Question) -> Any:
+        opened = store.open_question(db, self._claim, new)
+        if question.opener is not None and not isinstance(opened, bool):
+            from workflows.models import Interaction
+
+            question.opener.open(list(Interaction.objects.using(db.alias).filter(pk=new.id)))
+        return opened
+
+    def _prepare(
+        self, question: Question, timeout: float | None, call: Call | None, position: int | None, visit: int
+    ) -> NewQuestion:
+        from workflows.tokens import hash_token, make_token
+
+        id, instance = make_uuid7(), UUID(self._claim.id)
+        token, key = make_token(id, workspace=self._claim.workspace, visit=visit) if question.token else (None, None)
+        schema = question.schema
+        return NewQuestion(
+            id=id,
+            unit=make_uuid7(),
+            step=question.step,
+            visit=visit,
+            signal_id=question.address(instance),
+            channel=question.channel,
+            owned=question.opener is not None and question.opener.owns_answers,
+            cardinality=question.cardinality,
+            request=_dump_request(question),
+            schema=None if schema is None else dump_value(schema.json, f"the schema of {question.step!r}"),
+            schema_type=None if schema is None else schema.type_path,
+            projector=question.projector,
+            assignee=question.assignee,
+            group=question.group,
+            correlation_id=question.correlation_id or self._claim.key,
+            token_key=key,
+            token_hash=None if token is None else hash_token(token),
+            timeout=timeout,
+            position=position,
+            call=call,
+        )
+
+    def _ask_policy(self, new: NewQuestion) -> None:
+        if conf.policy is None:
+            return
+        try:
+            with self._host.as_author():
+                ask_policy("suspend", _as_interaction(self._claim, new), "")
+        except PolicyRefused as refused:
+            self._record_refusal({"operation": "suspend", "signal_id": new.signal_id, "reason": str(refused)})
+            raise
+
+    def forget(self, position: int) -> None:
+        """This call and what came after it are to be made again by the next run."""
+        with self._host.as_engine():
+            self._commit(lambda db: store.forget_checkpoints(db, self._claim, position))
+
+    def ask_about_timeout(self, unit: str) -> str | None:
+        """The policy on a deadline that has passed; the reason if it refuses."""
+        from workflows.models import Interaction
+
+        found = Interaction.objects.using(self._host.alias).filter(unit_id=unit).order_by("index").first()
+        try:
+            ask_policy("timeout", found, "")
+        except PolicyRefused as refused:
+            told = {"operation": "timeout", "signal_id": found.signal_id if found else None, "reason": str(refused)}
+            self._record_refusal(told)
+            return f"PolicyRefused: {refused}"
+        return None
+
+    def _record_refusal(self, told: dict[str, Any]) -> None:
+        data, fence = dump_value(told, "a refusal"), self._claim.fence
+        with self._host.as_engine():
+            if not self._commit(lambda db: store.record_refusal(db, self._claim.id, actor="", data=data, fence=fence)):
+                raise Ousted
+
+    def blame(self, position: int) -> None:
+        """The call that the function fails of: a retry makes it again, and what came after it."""
+        with self._host.as_engine():
+            self._commit(lambda db: store.blame_checkpoint(db, self._claim, position))
+
+    def _commit(self, work: Callable[[BaseDatabaseWrapper], T], *, hooked: bool = False) -> T:
+        """On the engine's connection; a channel that writes rows of its own needs the author's, where models write."""
+        author = connections[self._host.alias]
+        db = author if hooked or self._joined else self._host.db
+        if db is author:
+            return store.retrying(db, lambda: _in_atomic(db, work))
+        try:
+            return store.retrying(db, lambda: work(db))  # one statement, which is a transaction of its own
+        except OperationalError as error:
+            if not isinstance(error.__cause__, errors.LockNotAvailable):
+                raise
+        # Somebody holds the row for longer than a pump waits for a batch. Nobody can take the claim meanwhile, and the
+        # keeper renews it: so wait as long as it takes, unless it may be the author's own transaction that holds it.
+        patience = PATIENCE if author.in_atomic_block else 0.0
+
+        def write() -> T:
+            with store.atomic(db):
+                store.wait_for_locks(db, patience)
+                return work(db)
+
+        try:
+            return store.retrying(db, write)
+        except OperationalError as error:
+            if not isinstance(error.__cause__, errors.LockNotAvailable):
+                raise
+            raise InvalidCall(
+                f"the instance's row has been locked for {PATIENCE:.0f} s while this step is inside a transaction: "
+                "leave your transaction before you ask, or do not signal or lock the instance in it"
+            ) from error
+
+    def _tell(self, found: FoundQuestion) -> Asked:
+        return Asked(
+            found.id,
+            found.unit,
+            found.signal_id,
+            found.status,
+            found.deadline,
+            None if found.output is None else json.loads(found.output),
+            self.make_token(found),
+        )
+
+
+def _in_atomic(db: BaseDatabaseWrapper, work: Callable[[BaseDatabaseWrapper], T]) -> T:
+    with store.atomic(db):
+        return work(db)
+
+
+def _dump_request(question: Question) -> str | None:
+    given = question.request
+    return None if given is None else dump_value(given, f"the request of {question.step!r}")
+
+
+def _as_interaction(claim: Claim, new: NewQuestion) -> Any:
+    """The row as it will be, for a policy to look at."""
+    from workflows.models import Interaction
+
+    return Interaction(
+        id=new.id,
+        unit_id=new.unit,
+        instance_id=UUID(claim.id),
+        workspace_id=claim.workspace,
+        status=InteractionStatus.PENDING,
+        owned=new.owned,
+        channel=new.channel,
+        signal_id=new.signal_id,
+        assignee=new.assignee,
+        group=new.group,
+        correlation_id=new.correlation_id,
+        request=None if new.request is None else json.loads(new.request),
+        schema=None if new.schema is None else json.loads(new.schema),
+    )

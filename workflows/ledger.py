@@ -1,0 +1,280 @@
+"""The ledger's seals: making them, checking the history against them, taking it out, and erasing a payload.
+
+What lives here: what a finding means and how it is told. What must not: SQL. Invariant owned: whatever was
+sealed is found when it is edited, removed or cut; a cut together with its seals is found against an anchor that
+was kept elsewhere. What is not sealed yet, about the last minute, is not vouched for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows.exceptions import InvalidCall
+from workflows.fields import EventField, StatusField
+from workflows.jsontext import check_text
+from workflows.scope import current_workspace
+from workflows.store import audit, erase, seal
+from workflows.store.audit import Link
+from workflows.store.sql import in_transaction
+
+#: Rows and seals that one statement of a verification looks at.
+RUN_ROWS = 50_000
+RUN_SEALS = 500
+#: How many rows are named after a removal.
+NAMED = 10
+
+Progress = Callable[[int, int], None]
+
+
+class Trouble(StrEnum):
+    """What can be wrong."""
+
+    EDITED = "edited"
+    MISSING = "missing"
+    EXTRA = "extra"
+    CHAIN = "chain broken"
+    SEAL_MISSING = "seal missing"
+    ANCHOR = "not as anchored"
+    HOLE = "number without a row"
+    LOST = "payload lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, and where."""
+
+    trouble: Trouble
+    workspace: str
+    seal: int | None
+    detail: str
+
+    def __str__(self) -> str:
+        where = f"{self.workspace}, seal {self.seal}" if self.seal else self.workspace
+        return f"{where}: {self.trouble}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """The end of a workspace's chain at some moment, to be kept where the database's owner cannot write."""
+
+    workspace: str
+    number: int
+    hash: str
+    to_xid: int
+    sealed_at: str
+
+
+def seal_ledger(db: BaseDatabaseWrapper, *, batches: int = 20, limit: int = seal.BATCH) -> int:
+    """Seal what has been committed since the last time; how many seals that made. Another sealer at work: none.
+
+    Bounded, so that it can run between other things: what is left is for the next call.
+    """
+    made, more = 0, True
+    while more and batches > 0:
+        seals, more = in_transaction(db, lambda: seal.seal_batch(db, limit))
+        made, batches = made + seals, batches - 1
+    return made
+
+
+def verify_workspace(
+    db: BaseDatabaseWrapper,
+    slug: str,
+    workspace: int,
+    *,
+    anchor: Anchor | None = None,
+    on_progress: Progress | None = None,
+) -> Iterator[Finding]:
+    """Everything that is wrong with a workspace's sealed history, from its beginning on."""
+    total = audit.count_seals(db, workspace) if on_progress else 0
+    eras = audit.read_eras(db)
+    last: Link | None = None
+    anchored: str | None = None
+    run: list[Link] = []
+    done, removed = 0, False
+    for link in _flush_at_end(audit.read_links(db, workspace)):
+        if run and (link is None or not _joins(run, link)):
+            for finding in _prove_run(db, slug, workspace, run, eras):
+                removed = removed or finding.trouble is Trouble.MISSING
+                yield finding
+            done, run = done + len(run), []
+            if on_progress:
+                on_progress(done, total)
+        if link is not None:
+            yield from _check_link(slug, last, link)
+            if anchor and link.number == anchor.number:
+                anchored = link.hash.hex()
+            run.append(link)
+            last = link
+    if anchor and anchored != anchor.hash:
+        removed = removed or anchored is None
+        yield _tell_anchor(slug, anchor, last, anchored)
+    if removed:
+        yield from _name_holes(db, slug, workspace)
+    for instance, number in audit.find_lost(db, workspace, NAMED):
+        detail = f"the payload of instance {instance} row {number} was cleared, and no redaction tells of it"
+        yield Finding(Trouble.LOST, slug, None, detail)
+
+
+def make_anchors(db: BaseDatabaseWrapper, workspace: int | None = None) -> list[Anchor]:
+    """The ends of the chains as they are now."""
+    return [
+        Anchor(slug, number, bytes(digest).hex(), to_xid, sealed_at.astimezone(UTC).isoformat())
+        for slug, number, digest, to_xid, sealed_at in audit.read_heads(db, workspace)
+    ]
+
+
+def export_lines(db: BaseDatabaseWrapper, workspace: int | None = None, *, payloads: bool = True) -> Iterator[str]:
+    """JSON lines: the seals of each workspace, then every row with its hash, by instance and number.
+
+    Hashes cover the payload through its digest, so an export without payloads proves as much.
+    """
+    for slug, id in audit.list_workspaces(db):
+        if workspace in (None, id):
+            for link in audit.read_links(db, id):
+                yield json.dumps({"type": "seal", "workspace": slug, **_show_link(link)})
+    kinds, statuses = EventField(), StatusField()
+    for (
+        slug,
+        instance,
+        seq,
+        at,
+        due,
+        kind,
+        status,
+        actor,
+        name,
+        data,
+        xid,
+        digest,
+        digest_of_row,
+        redacted,
+    ) in audit.read_rows(db, workspace):
+        row: dict[str, Any] = {
+            "type": "row",
+            "workspace": slug,
+            "instance": str(instance),
+            "seq": seq,
+            "at": _show_moment(at),
+            "due_at": _show_moment(due),
+            "kind": kinds.to_python(kind),
+            "status": statuses.to_python(status),
+            "actor": actor,
+            "name": name,
+            "xid": xid,
+            "digest": digest,
+            "redacted": redacted,
+            "hash": digest_of_row,
+        }
+        if payloads:
+            row["data"] = None if data is None else json.loads(data)
+        yield json.dumps(row, ensure_ascii=False)
+
+
+def redact(
+    db: BaseDatabaseWrapper, instance: UUID, seq: int, *, actor: str, reason: str, workspace: str | None = None
+) -> int:
+    """Erase the payload of one ledger row for good; the number of the row that says so.
+
+    The row itself stays and still verifies. Only the ledger is touched: the instance's own state, its signals and
+    its answers are separate rows.
+    """
+    actor = check_text(actor, "the actor of a redaction")
+    reason = check_text(reason, "the reason of a redaction", limit=1000)
+    scope = current_workspace(workspace)
+
+    def work() -> int:
+        if not erase.instance_is_here(db, instance, scope):
+            raise InvalidCall(f"there is no instance {instance} in this workspace: it was pruned, or is in another one")
+        number = erase.redact_row(db, instance, seq, actor=actor, reason=reason)
+        if number is None:
+            raise InvalidCall(f"row {seq} of instance {instance} has no payload to redact")
+        return number
+
+    return in_transaction(db, work)
+
+
+def _flush_at_end(links: Iterator[Link]) -> Iterator[Link | None]:
+    yield from links
+    yield None
+
+
+def _joins(run: list[Link], link: Link) -> bool:
+    """Whether one statement can look at this seal's rows together with those before it."""
+    last = run[-1]
+    follows = (link.number, link.era, link.from_xid) == (last.number + 1, last.era, last.to_xid)
+    return follows and len(run) < RUN_SEALS and sum(one.rows for one in run) + link.rows <= RUN_ROWS
+
+
+def _check_link(slug: str, last: Link | None, link: Link) -> Iterator[Finding]:
+    expected = last.number + 1 if last else 1
+    if link.number != expected:
+        gone = f"seal {expected} is" if link.number == expected + 1 else f"seals {expected} to {link.number - 1} are"
+        yield Finding(Trouble.SEAL_MISSING, slug, expected, f"{gone} gone, so nothing vouches for their rows")
+        return
+    if link.previous != (last.hash if last else b""):
+        yield Finding(Trouble.CHAIN, slug, link.number, "it does not carry the hash of the seal before it")
+    begin = last.to_xid if last and last.era == link.era else 0
+    if link.from_xid != begin or link.to_xid <= link.from_xid or (last and link.era < last.era):
+        yield Finding(Trouble.CHAIN, slug, link.number, "it does not begin where the seal before it ends")
+
+
+def _prove_run(
+    db: BaseDatabaseWrapper, slug: str, workspace: int, run: list[Link], eras: dict[int, datetime]
+) -> Iterator[Finding]:
+    until = min((since for era, since in eras.items() if era > run[0].era), default=None)
+    links = {link.number: link for link in run}
+    for number, found, intact in audit.prove(db, workspace, run, until):
+        link = links.get(number)
+        if intact or link is None:
+            continue
+        where = f"sealed {_show_moment(link.sealed_at)} over transactions {link.from_xid} to {link.to_xid - 1}"
+        counted = f"{found} of {link.rows} rows are there ({where})"
+        if found < link.rows:
+            yield Finding(Trouble.MISSING, slug, number, counted)
+        elif found > link.rows:
+            yield Finding(Trouble.EXTRA, slug, number, counted)
+        else:
+            detail = f"a cell of its {link.rows} rows, or of the seal, is not what was sealed ({where})"
+            yield Finding(Trouble.EDITED, slug, number, detail)
+
+
+def _tell_anchor(slug: str, anchor: Anchor, last: Link | None, anchored: str | None) -> Finding:
+    if anchored is None:
+        ends = f"the chain ends at seal {last.number}" if last else "there is no seal"
+        detail = f"anchored on {anchor.sealed_at}, but {ends}: the ledger was cut together with its seals"
+    else:
+        detail = f"its hash is {anchored} and was {anchor.hash}: the history was sealed anew after a change"
+    return Finding(Trouble.ANCHOR, slug, anchor.number, detail)
+
+
+def _name_holes(db: BaseDatabaseWrapper, slug: str, workspace: int) -> Iterator[Finding]:
+    """After a removal: which rows it was, where numbers that were given out tell."""
+    for instance, first, last in audit.find_holes(db, workspace, NAMED):
+        rows = f"row {first}" if first == last else f"rows {first} to {last}"
+        yield Finding(Trouble.HOLE, slug, None, f"instance {instance} has no {rows}")
+
+
+def _show_link(link: Link) -> dict[str, Any]:
+    return {
+        "number": link.number,
+        "sealed_at": _show_moment(link.sealed_at),
+        "era": link.era,
+        "since": _show_moment(link.since),
+        "from_xid": link.from_xid,
+        "to_xid": link.to_xid,
+        "rows": link.rows,
+        "previous": link.previous.hex(),
+        "hash": link.hash.hex(),
+    }
+
+
+def _show_moment(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat()

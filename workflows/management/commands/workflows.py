@@ -1,0 +1,240 @@
+"""`manage.py workflows`: what an operator does from a shell: look, retry, cancel, prune, and check a deploy.
+
+What lives here: reading arguments and wording answers. What must not: SQL, or anything the api could not do.
+Invariant owned: a command that could not do all it was asked for ends with a code other than 0 and says what is left.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import connections, router
+from django.db.models import Count, Min
+
+from workflows import api, deploys
+from workflows.conf import conf
+from workflows.durations import parse_timeout
+from workflows.exceptions import InvalidDuration, WorkflowError
+from workflows.lifecycle import Status
+from workflows.management.paper import find_width, lay_table, show_moment
+from workflows.management.story import tell_instance
+from workflows.models import Instance, Workspace
+from workflows.store.prune import BATCH, Pruned, prune
+
+LIVE_WORDS = ("live", "ended")
+
+
+class Command(BaseCommand):
+    help = "Lists, shows, retries and cancels instances; prunes ended ones; tells which a deploy has left stuck."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """One subcommand per task."""
+        tasks = parser.add_subparsers(dest="task", required=True, metavar="TASK")
+
+        def add(name: str, run: Callable[..., None], help: str) -> Any:
+            task = tasks.add_parser(name, help=help, description=help)
+            task.set_defaults(run=run)
+            return task
+
+        task = add("list", self.list_instances, "Counts by workflow, version and status; then the newest instances.")
+        task.add_argument("--workflow", help="only of this workflow")
+        task.add_argument(
+            "--status", choices=[*Status, *LIVE_WORDS], metavar="STATUS", help=", ".join((*Status, *LIVE_WORDS))
+        )
+        task.add_argument("--workspace", help="only of the workspace with this slug")
+        task.add_argument(
+            "--limit", type=_read_count, default=20, help="how many instances to list (20); 0: only the counts"
+        )
+
+        task = add("show", self.show_instance, "One instance: its row, waits, inbox, children and history.")
+        task.add_argument("id", type=_read_id, metavar="ID")
+        task.add_argument("--rows", type=_read_count, default=200, help="the last so many of each table (200)")
+
+        task = add("retry", self.retry_instances, "Run failed instances again from the step they failed in.")
+        task.add_argument("ids", type=_read_id, nargs="+", metavar="ID")
+
+        task = add("cancel", self.cancel_instances, "Cancel instances, each with all its children.")
+        task.add_argument("ids", type=_read_id, nargs="+", metavar="ID")
+        task.add_argument("--reason", default="", help="kept with the instance and in its history")
+
+        task = add(
+            "stuck",
+            self.check_deploy,
+            "Live instances that this code cannot take further; exit code 1 if there are any.",
+        )
+        task.add_argument("--json", action="store_true", help="for scripts")
+
+        task = add("prune", self.prune_ended, "Delete instances that ended long ago, with all that belongs to them.")
+        task.add_argument("--older-than", metavar="90d", help='instead of WORKFLOWS["RETENTION"]')
+        task.add_argument("--batch", type=_read_count, default=BATCH, help=f"instances per transaction ({BATCH})")
+        task.add_argument("--dry-run", action="store_true", help="count only")
+
+    def handle(self, *args: Any, run: Callable[..., None], **options: Any) -> None:
+        """Do the task."""
+        run(options)
+
+    def list_instances(self, options: dict[str, Any]) -> None:
+        rows, width = _filter(options), find_width()
+        groups = rows.order_by("workflow", "version", "status").values("workflow", "version", "status")
+        counts = groups.annotate(instances=Count("*"), oldest=Min("created_at"))
+        table = [
+            [one["workflow"], one["version"], one["status"], one["instances"], show_moment(one["oldest"])]
+            for one in counts
+        ]
+        if not table:
+            self.stdout.write("No instances.")
+            return
+        self._print(lay_table(["workflow", "version", "status", "instances", "oldest"], table, width))
+        newest = rows.order_by("-id")[: options["limit"]].only(*_LISTED)
+        if newest:
+            self.stdout.write("")
+            head = ["id", "workflow", "status", "step", "key", *(["due"] if width >= 100 else [])]
+            self._print(lay_table(head, (_list_cells(one)[: len(head)] for one in newest), width))
+
+    def show_instance(self, options: dict[str, Any]) -> None:
+        instance = _find(options["id"])
+        self._print(tell_instance(instance, width=find_width(), rows=options["rows"]))
+
+    def retry_instances(self, options: dict[str, Any]) -> None:
+        def work(instance: Instance) -> str:
+            again = api.retry(instance, actor=_find_actor())
+            return f"is {again.status} in step {again.step!r}"
+
+        self._do_each(options["ids"], work, "retried")
+
+    def cancel_instances(self, options: dict[str, Any]) -> None:
+        def work(instance: Instance) -> str:
+            return f"is {api.cancel(instance, options['reason'], actor=_find_actor()).status}"
+
+        self._do_each(options["ids"], work, "cancelled")
+
+    def check_deploy(self, options: dict[str, Any]) -> None:
+        found = deploys.find_stuck(router.db_for_read(Instance))
+        stuck = sum(one.count for one in found if one.blocks)
+        if options["json"]:
+            self.stdout.write(json.dumps(_tell_json(found, stuck), indent=2, cls=DjangoJSONEncoder))
+        else:
+            for one in found:
+                self.stdout.write((self.style.ERROR if one.blocks else self.style.WARNING)(f"{one}."))
+                self.stdout.write(f"  since {show_moment(one.oldest)}, such as {', '.join(map(str, one.examples))}")
+                self.stdout.write(f"  {one.advice}")
+        if stuck:
+            raise CommandError(f"{stuck} live instances cannot go on with this code.", returncode=1)
+        if not options["json"]:
+            self.stdout.write("Nothing is stuck: this code knows the step of every live instance.")
+
+    def prune_ended(self, options: dict[str, Any]) -> None:
+        seconds, dry = _read_age(options["older_than"]), options["dry_run"]
+        db = connections[router.db_for_write(Instance)]
+        total = Pruned()
+        for one in prune(db, older_than=seconds, batch=max(options["batch"], 1), dry_run=dry, actor=_find_actor()):
+            total += one
+            if options["verbosity"] > 1 or (options["verbosity"] and self.stdout.isatty()):
+                self.stdout.write(f"… {total.instances}")
+        done = "Would delete" if dry else "Deleted"
+        kept = f" {total.kept} stay: part of them has not ended, ended later, or is in use." if total.kept else ""
+        self.stdout.write(f"{done} {total.instances} instances in {total.trees} trees.{kept}")
+
+    def _do_each(self, ids: list[UUID], work: Callable[[Instance], str], done: str) -> None:
+        """One after the other, so that one refusal does not stop the rest."""
+        refused = 0
+        for id in dict.fromkeys(ids):
+            try:
+                self.stdout.write(f"{id} {work(_find(id))}")
+            except (WorkflowError, CommandError) as error:
+                refused += 1
+                self.stderr.write(str(error))
+        if refused:
+            raise CommandError(f"{refused} of {len(set(ids))} were not {done}; the reasons are above.")
+
+    def _print(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.stdout.write(line)
+
+
+_LISTED = ("id", "workflow", "version", "status", "step", "key", "due_at")
+
+
+def _list_cells(one: Instance) -> list[object]:
+    return [one.pk, f"{one.workflow} v{one.version}", one.status, one.step, one.key, show_moment(one.due_at)]
+
+
+def _filter(options: dict[str, Any]) -> Any:
+    rows = Instance.objects.using(router.db_for_read(Instance)).all()
+    if workflow := options["workflow"]:
+        rows = rows.filter(workflow=workflow)
+    if status := options["status"]:
+        rows = {"live": rows.live, "ended": rows.ended}.get(status, lambda: rows.filter(status=status))()
+    if slug := options["workspace"]:
+        known = list(Workspace.objects.order_by("slug").values_list("slug", flat=True))
+        if slug not in known:
+            raise CommandError(f"There is no workspace {slug!r}; there are {', '.join(known[:20])}.")
+        rows = rows.filter(workspace__slug=slug)
+    return rows
+
+
+def _find(id: UUID) -> Instance:
+    try:
+        found: Instance = Instance.objects.using(router.db_for_write(Instance)).get(pk=id)
+    except Instance.DoesNotExist:
+        raise CommandError(f"There is no instance {id}: never started, or pruned. See `workflows list`.") from None
+    return found
+
+
+def _find_actor() -> str:
+    """Who is at the shell, for the history."""
+    try:
+        return f"shell:{getpass.getuser()}"[:255]
+    except (OSError, KeyError, ImportError):  # a container whose user has no name
+        return "shell"
+
+
+def _tell_json(found: list[deploys.Stuck], stuck: int) -> dict[str, Any]:
+    groups = [
+        {
+            "problem": one.problem,
+            "stuck": one.blocks,
+            "workflow": one.workflow,
+            "version": one.version,
+            "step": one.step,
+            "count": one.count,
+            "oldest": one.oldest,
+            "examples": one.examples,
+            "advice": one.advice,
+        }
+        for one in found
+    ]
+    return {"stuck": stuck, "changed": sum(one.count for one in found if not one.blocks), "groups": groups}
+
+
+def _read_age(given: str | None) -> float:
+    try:
+        seconds = conf.retention if given is None else parse_timeout(float(given) if given.isdigit() else given)
+    except InvalidDuration as error:
+        raise CommandError(str(error)) from error
+    if seconds is None:
+        raise CommandError(
+            'Nothing says how long ended instances are kept: set WORKFLOWS["RETENTION"], such as "90d", or pass '
+            "--older-than 90d."
+        )
+    return seconds
+
+
+def _read_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no instance id; see `workflows list`") from None
+
+
+def _read_count(text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is no whole number")
+    return int(text)

@@ -1,0 +1,1 @@
+"""The engine over HTTP. The kernel never imports from here."""

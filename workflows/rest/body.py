@@ -1,0 +1,191 @@
+"""Reading a request's body as JSON, strictly.
+
+Lives here: media type, size, and a reader that refuses what other readers quietly repair. Invariants owned:
+no more than the limit is ever held in memory; nesting is measured before anything recursive runs; what is
+returned reads the same for every other strict reader of JSON, and PostgreSQL can keep it. Every refusal says
+at which place: a line and column for grammar, a path such as `$.data.lines[0]` for values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from django.http import HttpRequest, UnreadablePostError
+from django.utils.http import parse_header_parameters
+
+from workflows.conf import conf
+from workflows.exceptions import NotSerializable
+from workflows.jsontext import MAX_DEPTH, MAX_DIGITS, dump_value
+from workflows.rest.problems import INVALID_BODY, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, RequestRefused
+
+MEDIA_TYPE = "application/json"
+
+# Possessive, so that no text makes it look at a character twice: an unclosed string ends with the text.
+_STRING = r'"(?:[^"\\]++|\\.)*+"?'
+_BRACKETS = re.compile(rf"{_STRING}|[\[\]{{}}]", re.DOTALL)
+_DIGITS = re.compile(rf"{_STRING}|[0-9]++", re.DOTALL)
+
+
+def read_object(request: HttpRequest, *, limit: int | None = None) -> dict[str, Any]:
+    """The JSON object in the body; `RequestRefused` with 415, 413 or 400 otherwise."""
+    value = read_json(request, limit=limit)
+    if not isinstance(value, dict):
+        _refuse('at $: the body must be a JSON object, such as {"data": …}')
+    return value
+
+
+def read_json(request: HttpRequest, *, limit: int | None = None) -> Any:
+    """The JSON value in the body, of at most `limit` bytes (`MAX_BODY` if none is given)."""
+    _check_media_type(request)
+    most = conf.max_body if limit is None else limit
+    return parse_json(_read_bytes(request, most))
+
+
+def parse_json(raw: bytes) -> Any:
+    """The value of a JSON text in UTF-8.
+
+    >>> parse_json(b'{"data": 1}')
+    {'data': 1}
+    """
+    text = _decode(raw)
+    _check_depth(text)
+    try:
+        value = _load(text, _read_pairs)
+    except _DuplicateName:
+        _refuse_duplicate(_load(text, _Pairs))
+    try:
+        # Its own limit never binds here: what counts is the size of the body that was sent.
+        dump_value(value, "the body", limit=1 << 62)
+    except NotSerializable as error:
+        _refuse(f"at {error.path}: {error.problem}")
+    return value
+
+
+def _check_media_type(request: HttpRequest) -> None:
+    kind, parameters = parse_header_parameters(request.headers.get("Content-Type", ""))
+    charset = parameters.get("charset", "utf-8").lower()
+    if kind != MEDIA_TYPE or charset not in {"utf-8", "utf8"}:
+        raise RequestRefused(
+            UNSUPPORTED_MEDIA_TYPE,
+            f"Send the body as JSON in UTF-8, with the header Content-Type: {MEDIA_TYPE}.",
+            headers={"Accept": MEDIA_TYPE},
+        )
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise RequestRefused(UNSUPPORTED_MEDIA_TYPE, "Send the body as it is, without a Content-Encoding.")
+
+
+def _read_bytes(request: HttpRequest, limit: int) -> bytes:
+    """The body itself: `request.body` would apply a limit of the project's, meant for forms."""
+    try:
+        told = int(request.headers.get("Content-Length") or 0)
+    except ValueError:
+        _refuse("at byte 0: the header Content-Length is not a number")
+    if told > limit:
+        _refuse_size(limit)
+    try:
+        raw: bytes = request.read(limit + 1)
+    except UnreadablePostError:
+        _refuse("at its end: the connection broke before the whole body was sent")
+    if len(raw) > limit:
+        _refuse_size(limit)
+    return raw
+
+
+def _decode(raw: bytes) -> str:
+    if not raw:
+        _refuse("at byte 0: the body is empty (and a body needs the header Content-Length)")
+    if raw.startswith(b"\xef\xbb\xbf"):
+        _refuse("at byte 0: the body begins with a byte order mark; leave it away")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        _refuse(f"at byte {error.start}: this is not UTF-8")
+
+
+def _check_depth(text: str) -> None:
+    # Counting brackets is a cheap upper bound; only a suspicious text is walked.
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        token = found[0]
+        if token in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                _refuse(f"at {_place(text, found.start())}: it is nested deeper than {MAX_DEPTH} levels")
+        elif token in "]}":
+            depth -= 1
+
+
+def _load(text: str, read_pairs: Callable[[list[tuple[str, Any]]], Any]) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=read_pairs)
+    except json.JSONDecodeError as error:
+        problem = error.msg[:1].lower() + error.msg[1:]
+        _refuse(f"at line {error.lineno} column {error.colno}: {problem}")
+    except ValueError:  # Python reads no integer of more digits
+        _refuse_digits(text)
+
+
+class _DuplicateName(Exception):
+    pass
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object as it was written, to look for the name that stands there twice."""
+
+
+def _read_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    read = dict(pairs)
+    if len(read) != len(pairs):
+        raise _DuplicateName
+    return read
+
+
+def _refuse_duplicate(root: Any) -> NoReturn:
+    # A place is its parent's place and one step, put together at the end: a path for each value would
+    # repeat a long name as often as there are values below it.
+    waiting: list[tuple[Any, Any]] = [((None, "$"), root)]
+    while waiting:
+        place, value = waiting.pop()
+        if isinstance(value, _Pairs):
+            seen: set[str] = set()
+            for name, item in value:
+                if name in seen:
+                    _refuse(f"at {_join((place, f'.{name}'))}: the name stands there twice")
+                seen.add(name)
+                waiting.append(((place, f".{name}"), item))
+        elif isinstance(value, list):
+            waiting.extend(((place, f"[{index}]"), item) for index, item in enumerate(value))
+    raise AssertionError("the first reader met a name that stands there twice")
+
+
+def _join(place: Any) -> str:
+    steps: list[str] = []
+    while place is not None:
+        place, step = place
+        steps.append(f"{step:.60}")
+    return "".join(reversed(steps))
+
+
+def _refuse_digits(text: str) -> NoReturn:
+    for found in _DIGITS.finditer(text):
+        if len(found[0]) > MAX_DIGITS and not found[0].startswith('"'):
+            _refuse(f"at {_place(text, found.start())}: the number has more than {MAX_DIGITS} digits")
+    _refuse("at $: it has a number of more digits than this site reads")
+
+
+def _place(text: str, position: int) -> str:
+    line = text.count("\n", 0, position) + 1
+    return f"line {line} column {position - text.rfind(chr(10), 0, position)}"
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise RequestRefused(INVALID_BODY, f"The body cannot be read: {problem}.")
+
+
+def _refuse_size(limit: int) -> NoReturn:
+    raise RequestRefused(TOO_LARGE, f"The body is larger than {limit} bytes, the limit. Send a reference instead.")

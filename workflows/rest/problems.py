@@ -1,0 +1,119 @@
+"""Problem details (RFC 9457): the one place that words an error for HTTP.
+
+Lives here: the kinds of problems with their addresses, which error is which kind, and the response. Invariants
+owned: every error answer has `type title status detail`; the answer for "not found" is the same bytes whatever
+was asked for and whoever asks; nothing that a caller sent is repeated at length or unescaped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from django.http import HttpResponse
+
+from workflows import exceptions
+from workflows.exceptions import WorkflowError
+
+CONTENT_TYPE = "application/problem+json"
+#: A detail may quote a key or a number from the body, which may be as long as a body may be.
+LONGEST = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of problem; `type` is its stable name for programs, `title` the same for people."""
+
+    status: int
+    slug: str
+    title: str
+
+    @property
+    def type(self) -> str:
+        """The URI; it names, and there is nothing to fetch behind it."""
+        return f"urn:holdpoint:problem:{self.slug}"
+
+
+INVALID_BODY = Kind(400, "invalid-body", "The body cannot be read")
+INVALID_REQUEST = Kind(400, "invalid-request", "The request is not usable")
+REFUSED = Kind(403, "refused", "Refused by policy")
+NOT_FOUND = Kind(404, "not-found", "Not found")
+METHOD_NOT_ALLOWED = Kind(405, "method-not-allowed", "Method not allowed")
+STALE_VERSION = Kind(409, "stale-version", "It has changed since you looked")
+ANSWERED_ELSEWHERE = Kind(409, "answered-elsewhere", "Answered through another channel")
+IDEMPOTENCY_CONFLICT = Kind(409, "idempotency-conflict", "The idempotency key was used with other data")
+RESOLVED = Kind(410, "resolved", "No longer to be answered")
+TOO_LARGE = Kind(413, "too-large", "Too large")
+UNSUPPORTED_MEDIA_TYPE = Kind(415, "unsupported-media-type", "Unsupported media type")
+INVALID_DATA = Kind(422, "invalid-data", "The data is not acceptable")
+SERVER_ERROR = Kind(500, "server-error", "Server error")
+UNAVAILABLE = Kind(503, "unavailable", "Not available right now")
+
+NOTHING_HERE = "There is nothing to answer under this address: check that it was copied in full."
+
+#: Classes before the classes that they derive from.
+KINDS: Mapping[type[WorkflowError], Kind] = {
+    exceptions.InvalidToken: NOT_FOUND,
+    exceptions.UnknownInteraction: NOT_FOUND,
+    exceptions.StaleVersion: STALE_VERSION,
+    exceptions.AnswerElsewhere: ANSWERED_ELSEWHERE,
+    exceptions.IdempotencyConflict: IDEMPOTENCY_CONFLICT,
+    exceptions.InteractionResolved: RESOLVED,
+    exceptions.PolicyRefused: REFUSED,
+    exceptions.InvalidData: INVALID_DATA,
+    exceptions.ProjectionFailed: INVALID_DATA,
+    exceptions.TooLarge: TOO_LARGE,
+    exceptions.NotSerializable: INVALID_BODY,
+    exceptions.InvalidCall: INVALID_REQUEST,
+}
+
+
+class RequestRefused(WorkflowError):
+    """A request that ends here, with the kind of problem it has."""
+
+    def __init__(self, kind: Kind, detail: str, *, headers: Mapping[str, str] | None = None) -> None:
+        self.kind, self.detail, self.headers = kind, detail, headers
+        super().__init__(detail)
+
+
+def answer_error(error: WorkflowError) -> HttpResponse | None:
+    """The answer to a caller whose request led to this error; None if the error is not the caller's."""
+    if isinstance(error, RequestRefused):
+        return answer_problem(error.kind, error.detail, headers=error.headers)
+    kind = next((kind for known, kind in KINDS.items() if isinstance(error, known)), None)
+    if kind is None:
+        return None
+    if kind is NOT_FOUND:
+        return answer_problem(NOT_FOUND, NOTHING_HERE)
+    if isinstance(error, exceptions.InvalidData):
+        fields = {place or "data": list(reasons) for place, reasons in error.errors.items()}
+        return answer_problem(kind, str(error), errors=fields)
+    return answer_problem(kind, str(error))
+
+
+def answer_problem(
+    kind: Kind,
+    detail: str,
+    *,
+    errors: Mapping[str, Sequence[str]] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> HttpResponse:
+    """The response. `errors` maps a field to what is wrong with it."""
+    body: dict[str, object] = {
+        "type": kind.type,
+        "title": kind.title,
+        "status": kind.status,
+        "detail": _make_showable(detail),
+    }
+    if errors is not None:
+        body["errors"] = {
+            _make_showable(place): [_make_showable(reason) for reason in reasons] for place, reasons in errors.items()
+        }
+    return HttpResponse(json.dumps(body), status=kind.status, content_type=CONTENT_TYPE, headers=headers)
+
+
+def _make_showable(text: str) -> str:
+    """Bounded, and free of what a strict reader of JSON refuses (lone surrogates)."""
+    shown = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return shown.encode(errors="backslashreplace").decode()

@@ -1,0 +1,123 @@
+"""`POST /resume/{token}`: whoever holds the token of a callback answers it, without any other key.
+
+Lives here: the order of the questions and the answers to them. Invariants owned: only POST decides; an unknown,
+cut off, foreign or cancelled token is told the same 404, byte for byte; and neither the token nor the address
+that contains it reaches a log of ours or Django's, because whoever reads the log could answer with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import ImproperlyConfigured
+from django.db import InterfaceError, OperationalError, connections, router, transaction
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from workflows import store, tokens
+from workflows.completion import MISSING, complete_interaction
+from workflows.exceptions import InvalidToken, WorkflowError
+from workflows.jsontext import check_text
+from workflows.models import Interaction
+from workflows.rest.body import read_object
+from workflows.rest.problems import (
+    METHOD_NOT_ALLOWED,
+    SERVER_ERROR,
+    UNAVAILABLE,
+    answer_error,
+    answer_problem,
+)
+
+logger = logging.getLogger("workflows")
+
+View = TypeVar("View", bound=Callable[..., HttpResponse])
+
+#: The door, as the engine's refusals call it.
+DOOR = "resume"
+
+
+def open_to_machines(view: View) -> View:
+    """Nobody logs in, no form's token is asked for, and no transaction of the project's is around the view."""
+    view = csrf_exempt(login_not_required(view))
+    for alias in connections:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return view
+
+
+@open_to_machines
+def resume(request: HttpRequest, token: str) -> HttpResponse:
+    """Complete the interaction that the token was made for."""
+    response = _answer(request, token)
+    # An answer is nobody's to keep, and the address must not travel on as a referrer.
+    response["Cache-Control"] = "no-store"
+    response["Referrer-Policy"] = "no-referrer"
+    response["X-Content-Type-Options"] = "nosniff"
+    # Django logs the address of every answer from 400 up, unless somebody has done so already.
+    response._has_been_logged = True  # type: ignore[attr-defined]
+    return response
+
+
+def _answer(request: HttpRequest, token: str) -> HttpResponse:
+    if request.method != "POST":
+        return answer_problem(
+            METHOD_NOT_ALLOWED, "Send the answer with POST; nothing else decides.", headers={"Allow": "POST"}
+        )
+    try:
+        return _complete(request, token)
+    except WorkflowError as error:
+        return answer_error(error) or _answer_failure()
+    except ImproperlyConfigured as error:
+        logger.error("POST /resume cannot be served: %s", error)
+        return answer_problem(UNAVAILABLE, "This site is not set up to take answers.", headers={"Retry-After": "300"})
+    except (OperationalError, InterfaceError):
+        logger.exception("POST /resume: the database cannot be used")
+        # It may have been cut off between the commit and its confirmation.
+        return answer_problem(
+            UNAVAILABLE,
+            "It is not certain that the answer was taken: send it again, with its Idempotency-Key if it had one.",
+            headers={"Retry-After": "5"},
+        )
+    except Exception:  # Django would log the address
+        return _answer_failure()
+
+
+def _complete(request: HttpRequest, token: str) -> HttpResponse:
+    body = read_object(request)
+    key = request.headers.get("Idempotency-Key")
+    if key is not None:
+        check_text(key, "the header Idempotency-Key")
+    interaction, workspace = find_interaction(token)
+    done = complete_interaction(
+        interaction,
+        body.get("data", MISSING),
+        workspace=workspace,
+        door=DOOR,
+        actor="",
+        idempotency_key=key,
+        version=None,
+    )
+    return JsonResponse(
+        {"id": str(done.id), "signal_id": done.signal_id, "status": "completed", "replayed": done.replayed}
+    )
+
+
+def find_interaction(token: str) -> tuple[UUID, int]:
+    """The interaction a token was made for, and its workspace; `InvalidToken` if that is none of ours."""
+    interaction, purpose = tokens.verify_token(token)
+    db = connections[router.db_for_write(Interaction)]
+    found = store.find_interaction(db, "token_hash", tokens.hash_token(token))
+    if found is None:
+        raise InvalidToken
+    genuine = tokens.check_token(token, workspace=found.workspace, visit=found.visit)
+    if not genuine or found.id != interaction or purpose != tokens.RESUME:
+        raise InvalidToken
+    return found.id, found.workspace
+
+
+def _answer_failure() -> HttpResponse:
+    logger.exception("POST /resume failed")
+    return answer_problem(SERVER_ERROR, "Something failed here, and has been logged. Send the answer again later.")

@@ -1,0 +1,167 @@
+"""What a JSON Schema validator finds, in words for people and at the place where they look for it.
+
+Invariant owned: a field that is missing or not expected is named at the field itself, and no reason repeats the data,
+which may be long or private.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
+Errors = dict[str, list[str]]
+
+_TYPE_WORDS = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+
+def collect_error(error: ValidationError, errors: Errors) -> None:
+    """Put one finding of the validator where a person looks for it."""
+    place = list(error.absolute_path)
+    rule, value, given = _read_rule(error)
+    schema_path = list(error.absolute_schema_path)
+    if len(schema_path) > 1 and schema_path[-2] == "propertyNames":
+        add_reason(errors, join_place([*place, given]), f"is not allowed as a name: {_explain(error)}")
+    elif rule == "required" and isinstance(value, list):
+        for name in value:
+            if name not in given:
+                add_reason(errors, join_place([*place, name]), "is required")
+    elif rule in ("dependentRequired", "dependencies") and isinstance(value, dict) and not error.context:
+        for name, needed in value.items():
+            for other in [needed] if isinstance(needed, str) else needed if isinstance(needed, list) else ():
+                if name in given and other not in given:
+                    add_reason(errors, join_place([*place, other]), f"is required together with {name}")
+    elif rule in ("additionalProperties", "unevaluatedProperties") and isinstance(given, dict):
+        names = _find_unexpected(error)
+        for path in [[*place, name] for name in names] or [place]:
+            add_reason(errors, join_place(path), "is not expected")
+    elif rule in ("anyOf", "oneOf") and error.context:
+        _collect_choice(error, errors)
+    else:
+        add_reason(errors, join_place(place), _explain(error))
+
+
+def _read_rule(error: ValidationError) -> tuple[str | None, Any, Any]:
+    """The keyword, what it says, and the value that breaks it; a schema that is just `false` has no keyword."""
+    rule: Any = error.validator
+    return rule, error.validator_value, error.instance
+
+
+def _find_unexpected(error: ValidationError) -> list[str]:
+    found: Any = error.instance
+    names: list[str] = [name for name in found if isinstance(name, str)]
+    if error.validator == "unevaluatedProperties":
+        return [name for name in names if repr(name) in error.message]
+    schema: Any = error.schema
+    patterns = schema.get("patternProperties", {})
+    known = schema.get("properties", {})
+    return [name for name in names if name not in known and not any(re.search(each, name) for each in patterns)]
+
+
+def _collect_choice(error: ValidationError, errors: Errors) -> None:
+    """`T | None` and its like: name the branch that was meant, where that can be told."""
+    branches: dict[Any, list[ValidationError]] = {}
+    for inner in error.context or ():
+        branches.setdefault(inner.relative_schema_path[0], []).append(inner)
+    place = list(error.absolute_path)
+    of_type = {key: _find_type_mismatch(inner, place) for key, inner in branches.items()}
+    if all(of_type.values()):
+        words = dict.fromkeys(word for expected in of_type.values() for word in expected)
+        add_reason(errors, join_place(place), f"must be {_join(words)}")
+        return
+    likely = [inner for key, inner in branches.items() if not of_type[key]]
+    if len(likely) > 1:
+        # Forms that a constant tells apart, such as {"kind": "card", …} and {"kind": "cash", …}.
+        likely = [inner for inner in likely if not any(each.validator in ("const", "enum") for each in inner)] or likely
+    if len(likely) == 1:
+        for inner in likely[0]:
+            collect_error(inner, errors)
+    elif all(len(inner) == 1 and list(inner[0].absolute_path) == place for inner in likely):
+        words = dict.fromkeys(_explain(inner[0]) for inner in likely)
+        add_reason(errors, join_place(place), " or ".join(words))
+    else:
+        add_reason(errors, join_place(place), f"fits none of the {len(branches)} forms that are allowed")
+
+
+def _find_type_mismatch(branch: list[ValidationError], place: list[Any]) -> list[str]:
+    for error in branch:
+        if error.validator == "type" and list(error.absolute_path) == place:
+            return _name_types(error.validator_value)
+    return []
+
+
+def _name_types(value: Any) -> list[str]:
+    return [_TYPE_WORDS.get(name, str(name)) for name in ([value] if isinstance(value, str) else value)]
+
+
+def _explain(error: ValidationError) -> str:
+    rule, value, _ = _read_rule(error)
+    match rule:
+        case "type":
+            return f"must be {_join(_name_types(value))}"
+        case "enum" if isinstance(value, list):
+            return f"must be one of {_join(map(_quote, value))}" if len(value) <= 20 else "is none of the choices"
+        case "const":
+            return f"must be {_quote(value)}"
+        case "required":
+            return "is required"
+        case "format":
+            return f"is not a valid {value}"
+        case "pattern":
+            return f"does not match the pattern {value}"
+        case "minLength" if value == 1:
+            return "must not be empty"
+        case "oneOf":
+            return "fits several of the forms that are allowed, and must fit exactly one"
+    if rule is None or rule in ("not", "disallow", "properties"):
+        return "is not allowed"
+    told = _LIMITS.get(rule)
+    return told.format(_quote(value)) if told else f"breaks the rule {rule} {_quote(value)}"
+
+
+_LIMITS = {
+    "minimum": "must be at least {}",
+    "maximum": "must be at most {}",
+    "exclusiveMinimum": "must be more than {}",
+    "exclusiveMaximum": "must be less than {}",
+    "multipleOf": "must be a multiple of {}",
+    "minLength": "must have at least {} characters",
+    "maxLength": "must have at most {} characters",
+    "minItems": "must have at least {} items",
+    "maxItems": "must have at most {} items",
+    "uniqueItems": "must not hold the same item twice",
+    "minProperties": "must have at least {} properties",
+    "maxProperties": "must have at most {} properties",
+    "contains": "holds no item of the kind that it must hold",
+}
+
+
+def _quote(value: Any) -> str:
+    return f"{json.dumps(value, ensure_ascii=False):.80}"
+
+
+def _join(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def join_place(path: Iterable[Any]) -> str:
+    return ".".join(map(str, path))
+
+
+def add_reason(errors: Errors, place: str, reason: str) -> None:
+    reasons = errors.setdefault(place, [])
+    if reason not in reasons:
+        reasons.append(reason)

@@ -1,0 +1,162 @@
+"""Reading the chains back: what is sealed, whether the rows still give those hashes, and all rows for an export.
+
+Invariant owned: nothing here changes a row, so it may run on a replica and next to everything else. Each
+statement judges on its own snapshot: a seal never changes, and pruning or redaction happens in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows.store.seal import DIGEST, REDACTED, ROW_HASH, SEAL_HASH, fold_content, fold_parts
+from workflows.store.sql import atomic, compact, fetch
+
+PAGE = 1000
+
+_LINKS = compact("""
+    SELECT number, sealed_at, era, since, from_xid, to_xid, rows, previous, hash FROM holdpoint_seal
+    WHERE workspace_id = %(ws)s AND number > %(after)s ORDER BY number LIMIT %(limit)s
+""")
+
+_ERAS = "SELECT era, min(since) FROM holdpoint_seal GROUP BY era ORDER BY era"
+
+#: A run of seals whose ranges follow one another, in one look at their rows: width_bucket finds each row's seal.
+#: No sealed row is later than the latest seal; a later one with a transaction of the range is of an era to come.
+_PROVE = compact(f"""
+    WITH hashed AS (
+      SELECT %(first)s::int + width_bucket(l.xid, %(froms)s::bigint[]) - 1 AS number, l.instance_id, l.seq,
+        {ROW_HASH} AS h
+      FROM holdpoint_ledger l
+      WHERE l.workspace_id = %(ws)s AND l.xid >= %(lower)s AND l.xid < %(upper)s AND l.at >= %(since)s::timestamptz
+        AND l.at < coalesce(%(until)s::timestamptz,
+          (SELECT z.sealed_at + interval '1 us' FROM holdpoint_seal z ORDER BY z.id DESC LIMIT 1))
+    ), part AS (
+      {fold_parts("number")}
+      UNION ALL
+      SELECT (x.part->>0)::int, l.instance_id, (x.part->>1)::bigint, decode(x.part->>2, 'hex')
+      FROM holdpoint_ledger l, jsonb_array_elements(l.data->'parts') x(part)
+      WHERE l.workspace_id = %(ws)s AND l.kind = {REDACTED}
+        AND (x.part->>0)::int BETWEEN %(first)s AND %(last)s
+    ), content AS (
+      {fold_content("number")}
+    ), s AS (
+      SELECT q.*, c.n, c.content FROM holdpoint_seal q LEFT JOIN content c ON c.number = q.number
+      WHERE q.workspace_id = %(ws)s AND q.number BETWEEN %(first)s AND %(last)s
+    )
+    SELECT s.number, coalesce(s.n, 0), coalesce({SEAL_HASH} = s.hash, false) FROM s ORDER BY s.number
+""")
+
+#: Numbers that an instance gave out and its history lacks: which rows a removal took. Only looked for after one.
+_HOLES = compact(f"""
+    (SELECT x.instance_id, x.was + 1, x.seq - 1 FROM (
+      SELECT l.instance_id, l.seq, l.kind, l.data, lag(l.seq, 1, 0) OVER (PARTITION BY l.instance_id ORDER BY l.seq) was
+      FROM holdpoint_ledger l WHERE l.workspace_id = %(ws)s) x
+    WHERE x.seq > x.was + 1 AND NOT (x.kind = {REDACTED} AND x.data ? 'parts') LIMIT %(limit)s)
+    UNION ALL
+    (SELECT i.id, l.seq + 1, i.seq FROM holdpoint_instance i CROSS JOIN LATERAL (
+      SELECT coalesce(max(l.seq), 0) AS seq FROM holdpoint_ledger l WHERE l.instance_id = i.id) l
+    WHERE i.workspace_id = %(ws)s AND i.seq > l.seq LIMIT %(limit)s)
+""")
+
+_LOST = compact(f"""
+    SELECT l.instance_id, l.seq FROM holdpoint_ledger l
+    WHERE l.workspace_id = %(ws)s AND l.salt IS NULL AND {DIGEST} = 'lost' LIMIT %(limit)s
+""")
+
+_HEADS = compact("""
+    SELECT w.slug, s.number, s.hash, s.to_xid, s.sealed_at FROM holdpoint_workspace w CROSS JOIN LATERAL (
+      SELECT * FROM holdpoint_seal q WHERE q.workspace_id = w.id ORDER BY q.number DESC LIMIT 1) s
+    WHERE %(ws)s::int IS NULL OR w.id = %(ws)s::int ORDER BY w.slug
+""")
+
+_ROWS = compact(f"""
+    SELECT w.slug, l.instance_id, l.seq, l.at, l.due_at, l.kind, l.status, l.actor, l.name, l.data::text, l.xid,
+      {DIGEST}, encode({ROW_HASH}, 'hex'), l.salt IS NULL
+    FROM holdpoint_ledger l JOIN holdpoint_workspace w ON w.id = l.workspace_id
+    WHERE %(ws)s::int IS NULL OR l.workspace_id = %(ws)s::int ORDER BY l.instance_id, l.seq
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A seal as it was written down."""
+
+    number: int
+    sealed_at: datetime
+    era: int
+    since: datetime
+    from_xid: int
+    to_xid: int
+    rows: int
+    previous: bytes
+    hash: bytes
+
+
+def list_workspaces(db: BaseDatabaseWrapper) -> list[tuple[str, int]]:
+    """All workspaces, by slug."""
+    return fetch(db, "SELECT slug, id FROM holdpoint_workspace ORDER BY slug", {})
+
+
+def count_seals(db: BaseDatabaseWrapper, workspace: int) -> int:
+    return int(fetch(db, "SELECT count(*) FROM holdpoint_seal WHERE workspace_id = %(ws)s", {"ws": workspace})[0][0])
+
+
+def read_links(db: BaseDatabaseWrapper, workspace: int) -> Iterator[Link]:
+    """The chain of a workspace from its beginning, in pages."""
+    after = 0
+    while page := fetch(db, _LINKS, {"ws": workspace, "after": after, "limit": PAGE}):
+        for row in page:
+            cells: list[Any] = [bytes(cell) if isinstance(cell, memoryview) else cell for cell in row]
+            yield Link(*cells)
+        after = page[-1][0]
+
+
+def read_eras(db: BaseDatabaseWrapper) -> dict[int, datetime]:
+    """When each era began."""
+    return dict(fetch(db, _ERAS, {}))
+
+
+def prove(
+    db: BaseDatabaseWrapper, workspace: int, links: list[Link], until: datetime | None
+) -> list[tuple[int, int, bool]]:
+    """Per seal of a run: its number, how many rows are there (or were pruned), and whether they give its hash."""
+    first, last = links[0], links[-1]
+    params = {
+        "ws": workspace,
+        "first": first.number,
+        "last": last.number,
+        "froms": [link.from_xid for link in links],
+        "lower": first.from_xid,
+        "upper": last.to_xid,
+        "since": first.since,
+        "until": until,
+    }
+    return fetch(db, _PROVE, params)
+
+
+def find_holes(db: BaseDatabaseWrapper, workspace: int, limit: int) -> list[tuple[Any, int, int]]:
+    """(instance, from, to) of numbers given out without a row."""
+    return fetch(db, _HOLES, {"ws": workspace, "limit": limit})
+
+
+def find_lost(db: BaseDatabaseWrapper, workspace: int, limit: int) -> list[tuple[Any, int]]:
+    """(instance, seq) of rows whose payload is gone though no redaction tells of it."""
+    return fetch(db, _LOST, {"ws": workspace, "limit": limit})
+
+
+def read_heads(db: BaseDatabaseWrapper, workspace: int | None) -> list[tuple[str, int, bytes, int, datetime]]:
+    """The last seal of each workspace that has one."""
+    return fetch(db, _HEADS, {"ws": workspace})
+
+
+def read_rows(db: BaseDatabaseWrapper, workspace: int | None) -> Iterator[tuple[Any, ...]]:
+    """Every row with its hash, by instance and number, through a cursor on the server."""
+    with atomic(db), db.chunked_cursor() as cursor:
+        cursor.execute(_ROWS, {"ws": workspace})
+        while page := cursor.fetchmany(PAGE):
+            yield from page

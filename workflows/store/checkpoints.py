@@ -1,0 +1,180 @@
+"""Checkpoints of function-style workflows: saved under the fence, read in one statement.
+
+Invariant owned: only the holder of the claim saves. The lock on the instance row is held until the
+checkpoint is committed, so a worker that lost its claim meanwhile cannot add one behind its successor's back.
+A checkpoint is progress: where earlier runs failed, it sets their count back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows.lifecycle import CALL_CODES, INTERACTION_CODES, STATUS_OF, Call, InteractionStatus, Status
+from workflows.store.ask import CANCELLED, HELD, PENDING
+from workflows.store.claim import Claim
+from workflows.store.sql import CLOCK, compact, fetch
+
+_CALL_OF = {code: call for call, code in CALL_CODES.items()}
+_ASKED_OF = {code: status for status, code in INTERACTION_CODES.items()}
+
+
+@dataclass(slots=True)
+class Saved:
+    """One checkpoint, with what it points at: the question it waits for, or the child."""
+
+    position: int
+    call: Call
+    name: str
+    settled: bool
+    expired: bool
+    value: str | None
+    deadline: datetime | None
+    signal: int | None
+    failed: bool = False
+    unit: UUID | None = None
+    interaction: UUID | None = None
+    signal_id: str | None = None
+    status: InteractionStatus | None = None
+    output: str | None = None
+    ask_deadline: datetime | None = None
+    token_key: str | None = None
+    visit: int | None = None
+    child: UUID | None = None
+    child_status: Status | None = None
+    child_result: str | None = None
+    child_error: str | None = None
+    #: Of a question that was opened in this very run.
+    token: str | None = None
+
+
+_READ = compact("""
+    SELECT c.position, c.kind, c.name, c.settled, c.expired, c.value::text, c.deadline, c.signal, c.failed, c.unit_id,
+      x.id, x.signal_id, x.status, x.output::text, x.deadline, x.token_key, n.visit, c.child_id, i.status,
+      i.result::text, i.error
+    FROM holdpoint_checkpoint c LEFT JOIN holdpoint_unit n ON n.id = c.unit_id
+    LEFT JOIN holdpoint_interaction x ON x.unit_id = c.unit_id AND x.index = 0
+    LEFT JOIN holdpoint_instance i ON i.id = c.child_id
+    WHERE c.instance_id = %(instance)s::uuid ORDER BY c.position
+""")
+
+#: `runs` goes back to this very run, the first since the progress.
+_SAVE = compact(f"""
+    WITH t AS ({HELD}
+    ), r AS (
+      UPDATE holdpoint_instance i SET runs = 1 FROM t WHERE i.id = t.id AND i.runs > 1
+    )
+    INSERT INTO holdpoint_checkpoint(instance_id, saved_at, deadline, child_id, position, kind, settled, expired,
+      failed, blamed, signal, name, value)
+    SELECT t.id, {CLOCK}, {CLOCK} + %(timeout)s::float8 * interval '1 s', %(child)s::uuid, %(position)s::int,
+      %(call)s::smallint, %(settled)s, %(expired)s, %(failed)s, false, %(signal)s::int, %(name)s::text,
+      %(value)s::jsonb FROM t
+    ON CONFLICT (instance_id, position) DO UPDATE SET saved_at = excluded.saved_at, settled = excluded.settled,
+      expired = excluded.expired, signal = excluded.signal, value = excluded.value
+    RETURNING deadline
+""")
+
+#: The call that the instance failed of, and what was called on the failing path after it. A callback that nobody
+#: answered keeps its place, because calls between it and its wait stand; it only asks anew.
+_FORGET = compact(f"""
+    WITH b AS (
+      SELECT c.position, c.kind = {CALL_CODES[Call.CALLBACK]} AS callback, n.closed_at FROM holdpoint_checkpoint c
+      LEFT JOIN holdpoint_unit n ON n.id = c.unit_id
+      WHERE c.instance_id = %(instance)s::uuid AND c.blamed ORDER BY c.position LIMIT 1
+    ), k AS (
+      UPDATE holdpoint_checkpoint c SET unit_id = NULL, blamed = false FROM b
+      WHERE c.instance_id = %(instance)s::uuid AND c.position = b.position AND b.callback
+    )
+    DELETE FROM holdpoint_checkpoint c USING b WHERE c.instance_id = %(instance)s::uuid
+      AND CASE WHEN b.callback THEN c.position > b.position AND c.saved_at > b.closed_at
+        ELSE c.position >= b.position END
+""")
+
+_FORGET_FROM = compact(f"""
+    WITH t AS ({HELD}
+    ), c AS (
+      DELETE FROM holdpoint_checkpoint c USING t WHERE c.instance_id = t.id AND c.position >= %(position)s::int
+      RETURNING c.unit_id
+    ), n AS (
+      UPDATE holdpoint_unit n SET status = {CANCELLED}, closed_at = {CLOCK}
+      FROM c WHERE n.id = c.unit_id AND n.status = {PENDING} RETURNING n.id
+    )
+    UPDATE holdpoint_interaction x SET status = {CANCELLED}, closed_at = {CLOCK}, version = x.version + 1
+    FROM n WHERE x.unit_id = n.id AND x.status = {PENDING}
+""")
+
+_BLAME = compact(f"""
+    WITH t AS ({HELD})
+    UPDATE holdpoint_checkpoint c SET blamed = true FROM t
+    WHERE c.instance_id = t.id AND c.position = %(position)s::int
+""")
+
+
+def read_checkpoints(db: BaseDatabaseWrapper, claim: Claim) -> list[Saved]:
+    """All of them, in the order of the calls."""
+    saved = []
+    for row in fetch(db, _READ, {"instance": claim.id}):
+        one = Saved(*row)
+        one.call = _CALL_OF[row[1]]
+        one.status = None if row[12] is None else _ASKED_OF[row[12]]
+        one.child_status = None if row[18] is None else STATUS_OF[row[18]]
+        saved.append(one)
+    return saved
+
+
+def save_checkpoint(
+    db: BaseDatabaseWrapper,
+    claim: Claim,
+    position: int,
+    call: Call,
+    name: str,
+    *,
+    value: str | None = None,
+    settled: bool = True,
+    expired: bool = False,
+    failed: bool = False,
+    timeout: float | None = None,
+    signal: int | None = None,
+    child: UUID | None = None,
+) -> Saved | None:
+    """Save a new checkpoint, or settle an open one; None when the claim was lost."""
+    rows = fetch(
+        db,
+        _SAVE,
+        {
+            "instance": claim.id,
+            "fence": claim.fence,
+            "position": position,
+            "call": CALL_CODES[call],
+            "name": name,
+            "value": value,
+            "settled": settled,
+            "expired": expired,
+            "failed": failed,
+            "timeout": timeout,
+            "signal": signal,
+            "child": child,
+        },
+    )
+    if not rows:
+        return None
+    return Saved(position, call, name, settled, expired, value, rows[0][0], signal, failed, child=child)
+
+
+def blame_checkpoint(db: BaseDatabaseWrapper, claim: Claim, position: int) -> None:
+    """Mark the call that the instance is about to fail of."""
+    fetch(db, _BLAME, {"instance": claim.id, "fence": claim.fence, "position": position}, rows=False)
+
+
+def forget_checkpoints(db: BaseDatabaseWrapper, claim: Claim, position: int) -> None:
+    """Forget the calls from here on, and close what they ask: they will be made again."""
+    fetch(db, _FORGET_FROM, {"instance": claim.id, "fence": claim.fence, "position": position}, rows=False)
+
+
+def forget_failed(db: BaseDatabaseWrapper, instance: Any) -> None:
+    """For a retry: let the call that failed be made again."""
+    fetch(db, _FORGET, {"instance": instance}, rows=False)

@@ -1,0 +1,217 @@
+"""Completing an interaction: the answer, its closing and the one inbox row are one statement.
+
+Invariants owned:
+
+* One winner. The instance row is locked first, then the interaction, whose `status = pending` is checked
+  again on its newest version: a second completer, a deadline or a cancellation that came first leaves no row.
+* An answer that comes after the deadline is none: the same statement turns it into the expiry, and wakes the
+  instance if the sweep has not. Whether it is late is decided by the database's clock under the locks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows.lifecycle import CARDINALITY_CODES, INTERACTION_CODES, Event, InteractionStatus
+from workflows.store.address import address_kind, workspace_sql
+from workflows.store.sql import (
+    AWAITING,
+    CLOCK,
+    LEDGER,
+    LIVE,
+    NOTIFY_IDLE,
+    NOW,
+    RUNNABLE,
+    RUNNING,
+    becoming,
+    compact,
+    fetch,
+    kind,
+)
+
+PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
+COMPLETED = INTERACTION_CODES[InteractionStatus.COMPLETED]
+EXPIRED = INTERACTION_CODES[InteractionStatus.EXPIRED]
+_STATUS_OF = {code: status for status, code in INTERACTION_CODES.items()}
+_CARDINALITY_OF = {code: one for one, code in CARDINALITY_CODES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Addressed:
+    """An interaction as a completer finds it, before anything is locked."""
+
+    id: UUID
+    instance: UUID
+    unit: UUID
+    workspace: int
+    status: InteractionStatus
+    version: int
+    channel: str
+    owned: bool
+    signal_id: str
+    schema: str | None
+    schema_type: str | None
+    late: bool
+    idempotency_key: str | None
+    idempotency_hash: bytes | None
+    cardinality: str
+    visit: int
+    deadline: datetime | None
+    projector: str | None
+    request: str | None
+
+
+_COLUMNS = f"""x.id, x.instance_id, x.unit_id, x.workspace_id, x.status, x.version, x.channel, x.owned, x.signal_id,
+    x.schema::text, x.schema_type, x.status = {PENDING} AND x.deadline <= {NOW}, x.idempotency_key,
+    x.idempotency_hash, n.cardinality, n.visit, x.deadline, x.projector,
+    CASE WHEN x.projector IS NOT NULL THEN x.request::text END"""
+_FROM = "FROM holdpoint_interaction x JOIN holdpoint_unit n ON n.id = x.unit_id"
+
+_BY_ID = {
+    by: compact(f"SELECT {_COLUMNS} {_FROM} WHERE x.id = %(id)s::uuid AND x.workspace_id = {workspace_sql(by)}")
+    for by in ("id", "slug")
+}
+_BY_TOKEN = compact(f"SELECT {_COLUMNS} {_FROM} WHERE x.token_hash = %(hash)s::bytea")
+
+#: A signal id means the pending one, else the latest that had it. A repeated call is recognised by its
+#: idempotency key even when the id has been taken anew meanwhile. Each arm reads one entry of an index.
+_BY_SIGNAL = {
+    by: compact(f"""
+    WITH w AS (SELECT {workspace_sql(by)} AS id), found AS (
+      (SELECT o.id, 1 AS rank FROM w, holdpoint_interaction o WHERE o.workspace_id = w.id
+        AND o.signal_id = %(signal_id)s::text AND o.status <> {PENDING}
+        AND o.idempotency_key = %(key)s::text ORDER BY o.id DESC LIMIT 1)
+      UNION ALL (SELECT o.id, 2 FROM w, holdpoint_interaction o WHERE o.workspace_id = w.id
+        AND o.signal_id = %(signal_id)s::text AND o.status = {PENDING})
+      UNION ALL (SELECT o.id, 3 FROM w, holdpoint_interaction o WHERE o.workspace_id = w.id
+        AND o.signal_id = %(signal_id)s::text AND o.status <> {PENDING} ORDER BY o.id DESC LIMIT 1)
+    )
+    SELECT {_COLUMNS} FROM (SELECT id FROM found ORDER BY rank LIMIT 1) f
+    JOIN holdpoint_interaction x ON x.id = f.id JOIN holdpoint_unit n ON n.id = x.unit_id
+    """)
+    for by in ("id", "slug")
+}
+
+_WAKES = f"(m.was = {AWAITING} AND 'holdpoint:unit:' || x.unit_id = ANY(m.names))"
+
+_BECOMES = f"CASE WHEN x.wakes THEN {RUNNABLE} ELSE i.status END"
+_BECOMES_DUE = f"CASE WHEN x.wakes THEN {CLOCK} ELSE i.due_at END"
+
+_COMPLETE = compact(f"""
+    WITH t AS (
+      SELECT i.id, i.seq, i.workspace_id, i.status AS was, i.names FROM holdpoint_instance i
+      WHERE i.id = %(instance)s::uuid AND i.{LIVE} FOR NO KEY UPDATE
+    ), m AS MATERIALIZED (
+      SELECT t.*, {CLOCK} AS at FROM t  -- one moment for status and output, and one that is under the lock
+    ), x AS (
+      UPDATE holdpoint_interaction x SET closed_at = {CLOCK}, version = x.version + 1, actor = %(actor)s::text,
+        status = CASE WHEN x.deadline <= m.at THEN {EXPIRED} ELSE {COMPLETED} END,
+        output = CASE WHEN x.deadline <= m.at THEN NULL ELSE %(output)s::jsonb END,
+        idempotency_key = CASE WHEN x.deadline <= m.at THEN NULL ELSE %(key)s::text END,
+        idempotency_hash = CASE WHEN x.deadline <= m.at THEN NULL ELSE %(hash)s::bytea END
+      FROM m WHERE x.id = %(id)s::uuid AND x.instance_id = m.id AND x.status = {PENDING}
+        AND x.version = coalesce(%(version)s::int, x.version)
+      RETURNING x.id, x.unit_id, x.status, x.channel, m.id AS instance_id, m.seq + 1 AS n, m.workspace_id,
+        'holdpoint:unit:' || x.unit_id AS name, {_WAKES} AS wakes
+    ), s AS (
+      INSERT INTO holdpoint_signal(instance_id, received_at, n, workspace_id, name, dedup_key, source, payload)
+      SELECT x.instance_id, {CLOCK}, x.n, x.workspace_id, x.name, 'holdpoint:interaction:' || x.id, %(actor)s::text,
+        %(output)s::jsonb FROM x WHERE x.status = {COMPLETED}
+    ), un AS (
+      UPDATE holdpoint_unit n SET remaining = n.remaining - 1, status = x.status, closed_at = {CLOCK},
+        released_at = {CLOCK} FROM x WHERE n.id = x.unit_id
+    ), u AS (
+      UPDATE holdpoint_instance i SET seq = x.n,
+        inbox = i.inbox + CASE WHEN x.status = {COMPLETED} THEN 1 ELSE 0 END,
+        timed_out = i.timed_out OR (x.status = {EXPIRED} AND x.wakes),
+        {becoming(_BECOMES, _BECOMES_DUE, may_end=False)}
+      FROM x WHERE i.id = x.instance_id
+      RETURNING i.id, i.seq, i.workspace_id, i.status, i.step, x.status AS how, x.wakes, x.id AS interaction, x.channel
+    ), l AS (
+      {LEDGER}
+      SELECT u.id, {CLOCK}, NULL, u.seq, u.workspace_id, CASE WHEN u.how = {COMPLETED} THEN {kind(Event.ANSWERED)}
+          WHEN u.wakes THEN {kind(Event.TIMED_OUT)} ELSE {kind(Event.REFUSED)} END,
+        u.status, %(actor)s::text, CASE WHEN u.how = {EXPIRED} AND u.wakes THEN u.step END,
+        jsonb_strip_nulls(jsonb_build_object('interaction', u.interaction, 'channel', u.channel,
+          'door', %(door)s::text, 'override', %(override)s::text)) FROM u
+    )
+    SELECT u.how, CASE WHEN u.status = {RUNNABLE} THEN {NOTIFY_IDLE} END FROM u
+""")
+
+_REFUSE = compact(f"""
+    WITH u AS (
+      UPDATE holdpoint_instance i SET seq = i.seq + 1 WHERE i.id = %(instance)s::uuid
+        AND (%(fence)s::int IS NULL OR (i.fence = %(fence)s::int AND i.status = {RUNNING}))
+      RETURNING i.id, i.seq, i.workspace_id, i.status
+    ), l AS (
+    {LEDGER}
+    SELECT u.id, {CLOCK}, NULL, u.seq, u.workspace_id, {kind(Event.REFUSED)}, u.status, %(actor)s::text, NULL,
+      %(data)s::jsonb FROM u
+    ) SELECT u.id FROM u
+""")
+
+
+def find_interaction(
+    db: BaseDatabaseWrapper,
+    by: Literal["id", "signal_id", "token_hash"],
+    value: Any,
+    *,
+    workspace: str | int | None = None,
+    idempotency_key: str | None = None,
+) -> Addressed | None:
+    """The interaction a completer means; nothing is locked."""
+    if by == "token_hash":
+        rows = fetch(db, _BY_TOKEN, {"hash": value})
+    else:
+        assert workspace is not None
+        form = address_kind(workspace)
+        statement = _BY_ID[form] if by == "id" else _BY_SIGNAL[form]
+        rows = fetch(db, statement, {by: value, "ws": workspace, "key": idempotency_key})
+    if not rows:
+        return None
+    row = list(rows[0])
+    row[4], row[14] = _STATUS_OF[row[4]], _CARDINALITY_OF[row[14]]
+    if row[13] is not None:
+        row[13] = bytes(row[13])
+    return Addressed(*row)
+
+
+def complete_interaction(
+    db: BaseDatabaseWrapper,
+    found: Addressed,
+    output: str | None,
+    *,
+    actor: str,
+    door: str | None = None,
+    override: str | None = None,
+    version: int | None = None,
+    idempotency_key: str | None = None,
+    idempotency_hash: bytes | None = None,
+) -> InteractionStatus | None:
+    """Complete or, past its deadline, expire it; None when somebody else came first."""
+    rows = fetch(
+        db,
+        _COMPLETE,
+        {
+            "instance": found.instance,
+            "id": found.id,
+            "output": output,
+            "actor": actor,
+            "door": door,
+            "override": override,
+            "version": version,
+            "key": idempotency_key,
+            "hash": idempotency_hash,
+        },
+    )
+    return _STATUS_OF[rows[0][0]] if rows else None
+
+
+def record_refusal(db: BaseDatabaseWrapper, instance: Any, *, actor: str, data: str, fence: int | None = None) -> bool:
+    """One ledger row: somebody was told no. With a fence only while that claim holds; whether it was written."""
+    return bool(fetch(db, _REFUSE, {"instance": instance, "actor": actor, "data": data, "fence": fence}))

@@ -1,0 +1,118 @@
+"""Taking something out of the ledger so that what stays still verifies, and says that it was taken out.
+
+Invariants owned: a payload is cleared only together with a row that keeps its digest, and who did it and why; an
+instance's history is deleted only together with a row that keeps, for every seal, how many rows it had there and
+their digest. Those rows are sealed in their turn, so removing anything leaves a trace that cannot be removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows.store.address import address_kind, workspace_sql
+from workflows.store.seal import DIGEST, LOCK, REDACTED, ROW_HASH
+from workflows.store.sql import CLOCK, LEDGER, compact, fetch, in_transaction
+
+#: The instance first, as everywhere; what follows sees all that was committed before the lock was had.
+_LOCK_INSTANCE = {
+    scope: compact(f"""
+        SELECT 1 FROM holdpoint_instance i WHERE i.id = %(instance)s::uuid AND i.workspace_id = {workspace_sql(scope)}
+        FOR NO KEY UPDATE
+    """)
+    for scope in ("id", "slug")
+}
+
+_TELL = compact(f"""
+    WITH l AS (
+      SELECT * FROM holdpoint_ledger WHERE instance_id = %(instance)s::uuid AND seq = %(seq)s
+        AND data IS NOT NULL AND salt IS NOT NULL AND kind <> {REDACTED}
+    ), u AS (
+      UPDATE holdpoint_instance SET seq = seq + 1 WHERE id = (SELECT instance_id FROM l)
+      RETURNING id, seq, workspace_id, status
+    )
+    {LEDGER}
+    SELECT u.id, {CLOCK}, NULL, u.seq, u.workspace_id, {REDACTED}, u.status, %(actor)s, NULL,
+      jsonb_build_object('seq', l.seq, 'digest', {DIGEST}, 'reason', %(reason)s::text) FROM u, l
+    RETURNING seq
+""")
+
+_CLEAR = compact("""
+    UPDATE holdpoint_ledger SET data = NULL, salt = NULL WHERE instance_id = %(instance)s::uuid AND seq = %(seq)s
+""")
+
+#: What a pruned instance leaves: one row. A row that is not sealed yet needs no digest; nobody vouched for it.
+_BURY = compact(f"""
+    WITH hashed AS (
+      SELECT l.instance_id, l.seq, q.number, {ROW_HASH} AS h FROM holdpoint_ledger l
+      LEFT JOIN LATERAL (
+        SELECT s.number, s.to_xid FROM holdpoint_seal s
+        WHERE s.workspace_id = l.workspace_id AND s.from_xid <= l.xid AND s.era = (
+          SELECT e.era FROM unnest(%(eras)s::int[], %(sinces)s::timestamptz[]) e(era, since)
+          WHERE e.since <= l.at ORDER BY e.era DESC LIMIT 1)
+        ORDER BY s.from_xid DESC LIMIT 1) q ON l.xid < q.to_xid
+      WHERE l.instance_id = ANY(%(ids)s::uuid[]) AND NOT (l.kind = {REDACTED} AND l.data ? 'parts')
+    ), part AS (
+      SELECT instance_id, number, count(*) AS n, sha256(string_agg(h, ''::bytea ORDER BY seq, h)) AS digest
+      FROM hashed GROUP BY instance_id, number
+    ), tomb AS (
+      SELECT instance_id, sum(n) AS n,
+        jsonb_agg(jsonb_build_array(number, n, encode(digest, 'hex')) ORDER BY number)
+          FILTER (WHERE number IS NOT NULL) AS parts
+      FROM part GROUP BY instance_id
+    )
+    {LEDGER}
+    SELECT t.instance_id, {CLOCK}, NULL, l.seq + 1, l.workspace_id, {REDACTED}, l.status, %(actor)s, NULL,
+      jsonb_build_object('pruned', t.n, 'parts', t.parts)
+    FROM tomb t CROSS JOIN LATERAL (
+      SELECT x.seq, x.workspace_id, x.status FROM holdpoint_ledger x WHERE x.instance_id = t.instance_id
+      ORDER BY x.seq DESC LIMIT 1) l
+    WHERE t.parts IS NOT NULL
+""")
+
+_DELETE = compact(f"""
+    DELETE FROM holdpoint_ledger l
+    WHERE l.instance_id = ANY(%(ids)s::uuid[]) AND NOT (l.kind = {REDACTED} AND l.data ? 'parts')
+""")
+
+_ERAS = "SELECT array_agg(era), array_agg(since) FROM (SELECT DISTINCT era, since FROM holdpoint_seal) e"
+_PRUNING = "SELECT set_config('holdpoint.pruning', %(on)s, true)"
+
+
+def instance_is_here(db: BaseDatabaseWrapper, instance: UUID, workspace: str | int) -> bool:
+    """Lock the instance's row for the rest of the transaction; whether there is one."""
+    params = {"instance": instance, "ws": workspace}
+    return bool(fetch(db, _LOCK_INSTANCE[address_kind(workspace)], params))
+
+
+def redact_row(db: BaseDatabaseWrapper, instance: UUID, seq: int, *, actor: str, reason: str) -> int | None:
+    """Clear one row's payload; the number of the row that tells of it, None where there is nothing to clear.
+
+    Within a transaction that holds the instance's row.
+    """
+    params = {"instance": instance, "seq": seq, "actor": actor, "reason": reason}
+    told = fetch(db, _TELL, params)
+    if not told:
+        return None
+    fetch(db, _CLEAR, params, rows=False)
+    return int(told[0][0])
+
+
+def prune_rows(db: BaseDatabaseWrapper, ids: Iterable[UUID], *, actor: str = "retention") -> None:
+    """Delete the history of instances that are being deleted, in the caller's transaction if there is one.
+
+    The lock keeps a sealer from sealing rows that go at this moment; one that already works is waited for.
+    """
+
+    def work() -> None:
+        fetch(db, "SELECT pg_advisory_xact_lock(%(key)s)", {"key": LOCK})
+        [(eras, sinces)] = fetch(db, _ERAS, {})
+        params = {"ids": sorted(ids), "eras": eras or [], "sinces": sinces or [], "actor": actor}
+        fetch(db, _BURY, params, rows=False)
+        fetch(db, _PRUNING, {"on": "on"})
+        fetch(db, _DELETE, params, rows=False)
+        fetch(db, _PRUNING, {"on": "off"})
+
+    in_transaction(db, work)

@@ -1,0 +1,121 @@
+"""Declarative style: a class whose attributes are the stages, in the order in which they are declared.
+
+    class PaymentMachine(Machine):
+        charge = action(lambda ctx: post_charge(ctx.input["amount"], ctx.steps.payment._resume_url))
+        payment = wait_for(callback=True, timeout="24h", on_timeout="give_up", schema=Payment)
+        receipt = action(lambda ctx: {"payment_id": ctx.steps.payment.payment_id})
+        give_up = flow(action(lambda ctx: {"payment_status": "timed_out"}))
+
+Lives here: the class, and the one `Definition` that it becomes. Invariant owned: a machine whose class was
+made can run. Stages, targets, schemas and options are checked by the class statement, not when the first
+instance reaches them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from workflows import registry
+from workflows.context import Context
+from workflows.durations import parse_timeout
+from workflows.exceptions import InvalidDefinition, WorkflowError
+from workflows.fingerprint import compute_fingerprint
+from workflows.jsontext import check_signal_name, check_text
+from workflows.outcomes import Outcome
+from workflows.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
+from workflows.schema import read_schema
+from workflows.styles.errors import settle_error
+from workflows.styles.machine_plan import Plan, plan_machine
+from workflows.styles.machine_run import run_stage
+
+
+class Machine:
+    """Base of machines. Subclasses with stages register themselves under `name` and `version`."""
+
+    #: Defaults to the class name.
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
+    #: How many consecutive runs of a stage may fail: an exception, a dead worker, a timeout of the step.
+    max_attempts: ClassVar[int] = DEFAULT_MAX_ATTEMPTS
+    #: How long one run of a stage may take; None means the setting WORKFLOWS["STEP_TIMEOUT"].
+    step_timeout: ClassVar[object] = None
+    #: Each event of this name starts an instance, with the event's data as its input.
+    on_event: ClassVar[str | None] = None
+    #: Schema of the input.
+    accepts: ClassVar[Any] = None
+    #: Schema of the result.
+    responds: ClassVar[Any] = None
+    definition: ClassVar[Definition]
+
+    def __init_subclass__(cls, *, source: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        source = source or f"{cls.__module__}.{cls.__qualname__}"
+        definition = _define(cls, source)
+        if definition is not None:
+            cls.definition = definition
+            registry.register(definition)
+        elif hasattr(cls, "definition"):
+            raise InvalidDefinition(f"machine {source}: no stage is left of those it inherits")
+
+    @classmethod
+    def from_yaml(cls, path_or_text: Any, *, functions: Any = None) -> type[Machine]:
+        """Make a machine of a YAML file, or of its text.
+
+        Functions are named by dotted path, or by their name in `functions`, a module or a dict. Such a file is
+        code: it names functions that will be called.
+        """
+        from workflows.styles.machine_yaml import load_machine
+
+        made: type[Machine] = load_machine(cls, path_or_text, functions)
+        return made
+
+
+def _define(cls: type[Machine], source: str) -> Definition | None:
+    plan = plan_machine(cls, source)
+    if plan is None:
+        return None
+    at = "name"
+    try:
+        name = check_text(vars(cls).get("name", cls.__name__), "it")
+        at = "step_timeout"
+        step_timeout = None if cls.step_timeout is None else parse_timeout(cls.step_timeout)
+        at = "on_event"
+        on_event = None if cls.on_event is None else check_signal_name(cls.on_event, "it")
+        at = "accepts"
+        accepts = read_schema(cls.accepts)
+        at = "responds"
+        responds = read_schema(cls.responds)
+    except WorkflowError as error:
+        raise InvalidDefinition(f"machine {source}: {at}: {error}") from error
+    for option in ("version", "max_attempts"):
+        registry.check_count(source, option, getattr(cls, option))
+    plan = Plan(source, plan.initial, plan.nodes, plan.flows, accepts, responds)
+
+    def run(ctx: Context) -> Outcome:
+        return run_stage(plan, ctx)
+
+    return Definition(
+        name=name,
+        version=cls.version,
+        max_attempts=cls.max_attempts,
+        step_timeout=step_timeout,
+        initial=plan.initial,
+        steps={one: StepOptions(one in plan.nodes and plan.nodes[one].stage.atomic) for one in plan.steps},
+        run=run,
+        handle=settle_error,
+        source=source,
+        accepts=accepts,
+        on_event=on_event,
+        fingerprint=_compute(plan),
+    )
+
+
+def _compute(plan: Plan) -> int:
+    """Names, kinds and order. What a function does may change while instances wait to call it."""
+    return compute_fingerprint(
+        "machine",
+        [
+            f"{name} {type(node.stage).__name__} {node.next} {' '.join(map(str, node.stage.list_targets()))}"
+            for name, node in plan.nodes.items()
+        ],
+    )

@@ -1,0 +1,168 @@
+"""Which stages a machine has, in which order, and where each leads: read once, when its class is made.
+
+Lives here: collecting the stages of a class and its bases, naming those of side flows, checking names and
+targets. Invariant owned: every stage of a plan has been read, and every name that it mentions leads somewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.exceptions import InvalidDefinition, WorkflowError, show
+from workflows.jsontext import check_text
+from workflows.schema import Schema
+from workflows.styles.machine_stages import END, FAIL, Action, Branch, Flow, Sleep, Stage, WaitFor
+
+#: What ctx and Machine call by these names, and what a reader would take for it.
+RESERVED = frozenset(
+    {"id", "workspace", "key", "input", "attempt", "now", "step", "steps", "item"}
+    | {"name", "version", "max_attempts", "step_timeout", "on_event", "accepts", "responds"}
+    | {"definition", "initial", "from_yaml", END, FAIL}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One stage in its place."""
+
+    name: str
+    stage: Stage
+    #: The stage after it; None where its line ends.
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A machine as the engine runs it."""
+
+    source: str
+    initial: str
+    nodes: Mapping[str, Node]
+    #: Each flow, and its first stage.
+    flows: Mapping[str, str]
+    accepts: Schema | None = None
+    responds: Schema | None = None
+
+    def lead(self, target: str) -> str | None:
+        """The stage that a target means; None for the end."""
+        return None if target == END else self.flows.get(target, target)
+
+    @property
+    def targets(self) -> list[str]:
+        """Everything that may be named."""
+        return [*self.nodes, *self.flows, END]
+
+    @property
+    def steps(self) -> list[str]:
+        """What the engine may be asked to run. A machine that ends by sleeping has one step more: its end."""
+        sleeps = any(isinstance(node.stage, Sleep) and node.next is None for node in self.nodes.values())
+        return [*self.nodes, END] if sleeps else list(self.nodes)
+
+
+def plan_machine(cls: type, source: str) -> Plan | None:
+    """The plan of a class; None for a base that has no stage yet."""
+    declared, known = _collect(cls, source)
+    flows = {name: value for name, value in declared.items() if isinstance(value, Flow)}
+    members = {name: _name_members(name, one, known, declared, source) for name, one in flows.items()}
+    owner: dict[str, str] = {}
+    for flow, stages in members.items():
+        for name in stages:
+            if owner.setdefault(name, flow) != flow:
+                raise _wrong(
+                    source, name, None, f"it stands in {owner[name]!r} and again in {flow!r}; make another one"
+                )
+    line = {name: one for name, one in declared.items() if isinstance(one, Stage) and name not in owner}
+    if not line:
+        return None
+    nodes: dict[str, Node] = {}
+    for stages in (line, *members.values()):
+        follows = [*list(stages)[1:], None]
+        for (name, stage), after in zip(stages.items(), follows, strict=True):
+            nodes[name] = Node(name, _read(source, name, stage), after)
+    plan = Plan(source, next(iter(line)), nodes, {name: next(iter(stages)) for name, stages in members.items()})
+    for node in nodes.values():
+        _check_targets(plan, node)
+    return plan
+
+
+def _collect(cls: type, source: str) -> tuple[dict[str, Any], dict[int, str]]:
+    """Stages and flows by name, inherited ones first, and the name of every stage that ever had one."""
+    declared: dict[str, Any] = {}
+    known: dict[int, str] = {}
+    for base in reversed(cls.__mro__):
+        for name, value in vars(base).items():
+            if isinstance(value, Stage | Flow):
+                _check_name(source, name, value)
+                known[id(value)] = name
+                declared[name] = value
+            elif name in declared:
+                if value is not None:
+                    raise _wrong(
+                        source, name, None, f"{show(value)} takes its place; wrap a function in action(…), or set None"
+                    )
+                del declared[name]
+            elif isinstance(value, tuple | list) and any(isinstance(one, Stage | Flow) for one in value):
+                raise _wrong(source, name, None, "it is a list of stages: is there a comma too many? Use flow(…)")
+    return declared, known
+
+
+def _check_name(source: str, name: str, value: Stage | Flow) -> None:
+    if name in RESERVED:
+        raise _wrong(source, name, value, "this word has a meaning; give the stage another name")
+    if name.startswith("_"):
+        raise _wrong(source, name, value, "a stage's name cannot begin with an underscore")
+    check_text(name, "a stage's name")
+
+
+def _name_members(
+    flow: str, value: Flow, known: Mapping[int, str], declared: Mapping[str, Any], source: str
+) -> dict[str, Stage]:
+    """The stages of a flow: by their own names where they are attributes too, else by number."""
+    stages: dict[str, Stage] = {}
+    for number, one in enumerate(value.stages):
+        if not isinstance(one, Stage):
+            raise _wrong(source, flow, value, f"a flow is made of stages such as action(…), not {show(one)}")
+        name = known.get(id(one), f"{flow}.{number}")
+        if name in stages:
+            raise _wrong(source, name, one, f"it stands in {flow!r} twice; make another one")
+        current = declared.get(name)
+        stages[name] = current if isinstance(current, Stage) else one
+    if not stages:
+        raise _wrong(source, flow, value, "a flow needs at least one stage")
+    return stages
+
+
+def _read(source: str, name: str, stage: Stage) -> Stage:
+    try:
+        return stage.read()
+    except WorkflowError as error:
+        raise _wrong(source, name, stage, str(error)) from error
+
+
+def _check_targets(plan: Plan, node: Node) -> None:
+    stage = node.stage
+    for target in stage.list_targets():
+        known = list(plan.flows) if isinstance(stage, WaitFor) else plan.targets
+        if isinstance(stage, Branch):
+            known = [*known, FAIL]
+        if target in known:
+            continue
+        if isinstance(stage, WaitFor):
+            problem = f"on_timeout={show(target)} is no flow of this machine"
+            if target in plan.nodes:
+                problem += "; it is a stage, so put what shall happen then into a flow(…)"
+            else:
+                problem += f"; it has {', '.join(known) or 'none'} (or leave it out to fail)"
+        else:
+            word = "then=" if isinstance(stage, Action) else "to="
+            problem = f"{word}{show(target)} leads nowhere; it may be {', '.join(known)}"
+        raise _wrong(plan.source, node.name, stage, problem)
+
+
+def _wrong(source: str, name: str, value: Stage | Flow | None, problem: str) -> InvalidDefinition:
+    line = getattr(value, "line", None)
+    place = f"line {line}, " if line else ""
+    kind = "flow" if isinstance(value, Flow) else "stage"
+    return InvalidDefinition(f"machine {source}: {place}{kind} {name!r}: {problem}")

@@ -1,0 +1,222 @@
+"""What may stand as a stage of a `Machine`. Values only.
+
+Lives here: the values that `machine_words` makes, and reading their arguments. What they do when an instance
+reaches them is in `machine_run`. Invariant owned: a stage that `read()` returned can be run; what
+is wrong with its arguments is told by `read()`, because only the class knows the stage's name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from workflows.durations import parse_delay, parse_timeout
+from workflows.exceptions import InvalidDefinition, show
+from workflows.jsontext import check_text, dump_value
+from workflows.lifecycle import Cardinality
+from workflows.registry import Definition
+from workflows.schema import read_schema
+from workflows.waits import Channel, ask_channel, event, name_projector
+
+#: Where a machine ends: `then=END`, or what a branch returns.
+END: Final = "END"
+#: What an unanswered wait does to its instance unless told otherwise.
+FAIL: Final = "FAIL"
+
+_LATER = "item streams (expand, collect, each=True, MANY_… cardinalities) are not available yet"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Stage:
+    """The root of all stages."""
+
+    #: Whether it runs inside the transaction of its own commit.
+    atomic: bool = False
+    #: Where a file declares it.
+    line: int | None = None
+
+    def read(self) -> Stage:
+        """The stage with its arguments read; raises an error of ours that says what is wrong with them."""
+        raise NotImplementedError
+
+    def list_targets(self) -> tuple[str, ...]:
+        """The stages and flows that it names."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Action(Stage):
+    fn: Callable[..., Any]
+    then: str | None = None
+
+    def read(self) -> Stage:
+        check_function(self.fn)
+        return replace(self, atomic=_read_flag(self.atomic, "atomic"))
+
+    def list_targets(self) -> tuple[str, ...]:
+        return () if self.then is None else (self.then,)
+
+
+@dataclass(frozen=True, eq=False)
+class Branch(Stage):
+    fn: Callable[..., Any]
+    to: Any = None
+
+    def read(self) -> Stage:
+        check_function(self.fn)
+        if self.to is None:
+            return self
+        if isinstance(self.to, str) or not isinstance(self.to, Iterable):
+            raise InvalidDefinition(f"to= is a list of stages, not {show(self.to)}")
+        return replace(self, to=tuple(self.to))
+
+    def list_targets(self) -> tuple[str, ...]:
+        return self.to or ()
+
+
+@dataclass(frozen=True, eq=False)
+class Stream(Stage):
+    """`expand` and `collect`: one stage becomes many runs, and many become one again."""
+
+    fn: Callable[..., Any]
+
+    def read(self) -> Stage:
+        raise InvalidDefinition(_LATER)
+
+
+@dataclass(frozen=True, eq=False)
+class WaitFor(Stage):
+    event: Any = None
+    callback: Any = False
+    channel: Any = None
+    match: Any = None
+    timeout: Any = None
+    on_timeout: str = FAIL
+    #: As written, until `read()` makes a Schema of it.
+    schema: Any = None
+    cardinality: Any = Cardinality.ONE_TO_ONE
+    each: Any = False
+    input: Any = None
+    projector: Any = None
+
+    def read(self) -> Stage:
+        self._check_kind()
+        if _read_flag(self.each, "each") or self.cardinality != Cardinality.ONE_TO_ONE:
+            if self.cardinality not in list(Cardinality):
+                raise InvalidDefinition(
+                    f"cardinality must be one of {', '.join(Cardinality)}, not {show(self.cardinality)}"
+                )
+            raise InvalidDefinition(_LATER)
+        if self.timeout is not None:
+            parse_timeout(self.timeout)
+        elif self.on_timeout != FAIL:
+            raise InvalidDefinition(f"on_timeout={show(self.on_timeout)} can never happen without a timeout")
+        # A channel may bring the schema of its answers; one that is made when the stage runs is known too late.
+        own = self.channel.schema if isinstance(self.channel, Channel) else None
+        schema = read_schema(own if self.schema is None else self.schema)
+        match, request = self.match, self.input
+        if self.event is not None:
+            if request is not None:
+                raise InvalidDefinition("input= is what a callback or channel is asked; an event is asked nothing")
+            match = check_function(match) if callable(match) else dict(event(self.event, match).match)
+        else:
+            if match is not None:
+                raise InvalidDefinition("match= is for events")
+            request = _read_value(request, "input")
+        if self.projector is not None:
+            if self.event is not None:
+                raise InvalidDefinition("projector= is for callbacks and channels; an event is asked nothing")
+            name_projector(self.projector)
+        if is_function(self.channel):
+            check_function(self.channel)
+        elif self.channel is not None:
+            ask_channel("stage", self.channel)
+        return replace(self, schema=schema, match=match, input=request)
+
+    def list_targets(self) -> tuple[str, ...]:
+        return () if self.on_timeout == FAIL else (self.on_timeout,)
+
+    def _check_kind(self) -> None:
+        given = [
+            word
+            for word, is_given in (
+                ("event", self.event is not None),
+                ("callback", _read_flag(self.callback, "callback")),
+                ("channel", self.channel is not None),
+            )
+            if is_given
+        ]
+        if len(given) != 1:
+            told = " and ".join(given) or "none of them"
+            raise InvalidDefinition(
+                f'wait_for takes one of event="name", callback=True and channel=…; here it has {told}'
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Launch(Stage):
+    workflow: Any
+    input: Any = None
+    #: The new instance and the stage's own outcome are one transaction.
+    atomic: bool = field(default=True, kw_only=True)
+
+    def read(self) -> Stage:
+        if not isinstance(getattr(self.workflow, "definition", None), Definition):
+            # A name is looked up when the stage runs: its workflow may be defined later, or elsewhere.
+            check_text(self.workflow, "the workflow to launch (a class, a function or a name)")
+        return replace(self, input=_read_value(self.input, "input"))
+
+
+@dataclass(frozen=True, eq=False)
+class Sleep(Stage):
+    duration: Any
+
+    def read(self) -> Stage:
+        return replace(self, duration=parse_delay(self.duration))
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """A side path. Not a stage: the main line passes it by."""
+
+    stages: tuple[Any, ...]
+    line: int | None = None
+
+
+def is_function(value: object) -> bool:
+    """Whether an argument is to be asked for its value when the stage runs."""
+    return callable(value) and not isinstance(value, Channel | type)
+
+
+def check_function(fn: Any) -> Any:
+    """An ordinary function that can be called with ctx alone."""
+    if not callable(fn):
+        raise InvalidDefinition(f"it takes a function of ctx, not {show(fn)}")
+    if any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in (fn, type(fn).__call__)):
+        raise InvalidDefinition(
+            "its function is async: stages run in worker processes, one at a time. Write it as an ordinary function "
+            "and call async code through asgiref.sync.async_to_sync."
+        )
+    try:
+        inspect.signature(fn).bind(None)
+    except TypeError as error:
+        raise InvalidDefinition(
+            f"its function is called with ctx alone, which {show(fn)} does not allow ({error})"
+        ) from error
+    except ValueError:
+        pass  # some builtins do not tell their arguments
+    return fn
+
+
+def _read_value(value: Any, what: str) -> Any:
+    """A function of ctx, or a JSON value: a copy, so that what happens to the original changes no machine."""
+    return check_function(value) if callable(value) else json.loads(dump_value(value, f"{what}="))
+
+
+def _read_flag(value: Any, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidDefinition(f"{what}= is True or False, not {show(value)}")
+    return value

@@ -1,0 +1,200 @@
+"""A machine from a YAML file: the same words as in Python, functions by dotted path.
+
+    name: payment
+    stages:
+      - charge: {action: shop.payments.post_charge}
+      - payment: {wait for: {callback: true, timeout: 24h, on_timeout: give_up}}
+    flows:
+      give_up:
+        - action: shop.payments.tell_customer
+
+Lives here: turning the file into the class that could have been written instead. Invariant owned: nothing in
+the file is passed over. What is unknown, doubled or of the wrong kind is told with its line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import types
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+from django.utils.module_loading import import_string
+
+from workflows.exceptions import InvalidDefinition, show
+from workflows.styles.machine_parse import Fields, Named, parse_text, read_text
+from workflows.styles.machine_stages import Action, Branch, Flow, Launch, Sleep, Stage, Stream, WaitFor
+
+#: `wait for` in Spanish, French, German, Japanese, Chinese and Korean.
+TRANSLATIONS = ("espera", "attend", "wartet auf", "待つ", "等待", "기다리다")
+
+_OPTIONS = ("name", "version", "max_attempts", "step_timeout", "on_event", "accepts", "responds")
+_WAIT = (
+    "event",
+    "callback",
+    "channel",
+    "match",
+    "timeout",
+    "on_timeout",
+    "schema",
+    "cardinality",
+    "each",
+    "input",
+    "projector",
+)
+#: What may stand beside a word in a stage.
+_BESIDE = {
+    "action": ("then", "atomic"),
+    "branch": ("to",),
+    "wait_for": (),
+    "launch": ("input",),
+    "sleep": (),
+    "expand": (),
+    "collect": (),
+}
+_WORDS = {word: word for word in _BESIDE} | dict.fromkeys(("wait for", *TRANSLATIONS), "wait_for")
+
+
+def load_machine(base: type, path_or_text: Any, functions: Any) -> Any:
+    """The class that a file, or its text, describes."""
+    text, source = read_text(path_or_text)
+    return _Reader(source, functions).make_class(base, parse_text(text, source))
+
+
+class _Reader:
+    """Reads one file; every complaint names it and the line."""
+
+    def __init__(self, source: str, functions: Any) -> None:
+        self.source = source
+        self.functions: Any = functions if isinstance(functions, Mapping) else vars(functions) if functions else {}
+        self.members: dict[str, Any] = {}
+
+    def make_class(self, base: type, content: Any) -> Any:
+        top = self._read_fields(content, 1, "a machine", (*_OPTIONS, "stages", "flows"))
+        name = top.get("name")
+        if not isinstance(name, str):
+            self._refuse(top.line, f"a machine needs a name: text, not {show(name)}")
+        for line, stage, _ in self._read_stages(top.get("stages"), top.lines.get("stages", top.line), "stages"):
+            if stage is None:
+                self._refuse(line, "a stage of the main line needs a name: `- name: {action: …}`")
+        flows = top.get("flows", Fields())
+        for flow, stages in self._read_fields(flows, top.lines.get("flows", 1), "flows", None).items():
+            at = flows.lines[flow]
+            read = self._read_stages(stages, at, f"flow {flow!r}")
+            self._add(flow, Flow(tuple(stage for *_, stage in read), at), at)
+        options = {key: self._read_plain(top[key], top.lines[key]) for key in _OPTIONS if key in top}
+        for key in ("accepts", "responds"):
+            if isinstance(options.get(key), str):
+                options[key] = self._find(options[key], top.lines[key])
+        body = {**self.members, **options, "__module__": base.__module__, "__doc__": f"Made from {self.source}."}
+        label = name if name.isidentifier() else "YamlMachine"
+        return types.new_class(label, (base,), {"source": self.source}, lambda namespace: namespace.update(body))
+
+    def _read_stages(self, content: Any, line: int, what: str) -> list[tuple[int, str | None, Stage]]:
+        if not isinstance(content, list) or not content:
+            self._refuse(line, f"{what} is a list: `- name: {{action: …}}`, one line for each stage")
+        found: list[tuple[int, str | None, Stage]] = []
+        for one in content:
+            if not isinstance(one, Fields) or not one:
+                self._refuse(
+                    getattr(one, "line", line), f"{what}: a stage is written `- name: {{action: …}}`, not {show(one)}"
+                )
+            is_named = any(isinstance(body, Fields) and any(map(_find_word, body)) for body in one.values())
+            if any(map(_find_word, one)) and not (is_named and len(one) == 1):
+                found.append((one.line, None, self._read_stage(one, "a stage")))
+                continue
+            if len(one) > 1:
+                self._refuse(one.line, f"{what}: one name for each stage, here are {', '.join(map(str, one))}")
+            [(name, body)] = one.items()
+            stage = self._read_stage(body, f"stage {name!r}", one.line)
+            self._add(name, stage, one.line)
+            found.append((one.line, name, stage))
+        return found
+
+    def _read_stage(self, content: Any, what: str, line: int = 0) -> Stage:
+        body = self._read_fields(content, line, what, None)
+        words = [key for key in body if _find_word(key)]
+        if len(words) != 1:
+            told = f"here are {', '.join(words)}" if words else f"here is none of them ({', '.join(map(str, body))})"
+            self._refuse(body.line, f"{what} has one of {', '.join(_BESIDE)}; {told}")
+        [key] = words
+        word = str(_find_word(key))
+        self._read_fields(body, body.line, what, (key, *_BESIDE[word]))
+        value, at = body[key], body.lines[key]
+        match word:
+            case "action":
+                given = {name: body[name] for name in ("then", "atomic") if name in body}
+                return Action(self._find(value, at), **given, line=at)
+            case "branch":
+                return Branch(self._find(value, at), body.get("to"), line=at)
+            case "wait_for":
+                return self._read_wait(value, at, what)
+            case "launch":
+                return Launch(value, self._read_value(body, "input"), line=at)
+            case "sleep":
+                return Sleep(value, line=at)
+            case _:
+                return Stream(self._find(value, at), line=at)
+
+    def _read_wait(self, content: Any, line: int, what: str) -> Stage:
+        body = self._read_fields(content, line, f"wait for of {what}", _WAIT)
+        given = {key: self._read_value(body, key) for key in body}
+        for key in ("schema", "projector"):
+            if isinstance(given.get(key), str):
+                given[key] = self._find(given[key], body.lines[key])
+        return WaitFor(**given, line=line)
+
+    def _read_fields(self, content: Any, line: int, what: str, known: Iterable[str] | None) -> Fields:
+        if not isinstance(content, Fields):
+            hint = "; a path ends in .yaml or .yml" if isinstance(content, str) and what == "a machine" else ""
+            self._refuse(line, f"{what} is written as `key: value`, not {show(content)}{hint}")
+        allowed = None if known is None else tuple(known)
+        for key in content:
+            if not isinstance(key, str):
+                self._refuse(content.lines[key], f"{what}: the key {show(key)} is not text; put it into quotes")
+            if allowed is not None and key not in allowed:
+                self._refuse(content.lines[key], f"{what} knows no {key!r}; it has {', '.join(allowed)}")
+        return content
+
+    def _read_value(self, body: Fields, key: str) -> Any:
+        value = body.get(key)
+        return self._find(value, body.lines[key]) if isinstance(value, Named) else self._read_plain(value, body.line)
+
+    def _read_plain(self, value: Any, line: int) -> Any:
+        if isinstance(value, Named):
+            self._refuse(line, f"!function {value} stands for a whole match, input or channel, and for nothing else")
+        if isinstance(value, dict):
+            return {key: self._read_plain(one, line) for key, one in value.items()}
+        return [self._read_plain(one, line) for one in value] if isinstance(value, list) else value
+
+    def _find(self, name: Any, line: int) -> Any:
+        """What a name stands for: an entry of `functions`, else whatever its dotted path leads to."""
+        if isinstance(name, str) and name in self.functions:
+            return self.functions[name]
+        if not isinstance(name, str) or "." not in name:
+            close = difflib.get_close_matches(str(name), map(str, self.functions), n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            self._refuse(
+                line, f"{show(name)} names no function; write a dotted path such as shop.payments.charge{hint}"
+            )
+        try:
+            return import_string(name)
+        except ImportError as error:
+            self._refuse(line, f"{name} cannot be imported: {error}")
+
+    def _add(self, name: Any, value: Stage | Flow, line: int) -> None:
+        if not isinstance(name, str):
+            self._refuse(line, f"the name {show(name)} is not text; put it into quotes")
+        if name in self.members:
+            self._refuse(line, f"there are two stages or flows {name!r}")
+        if not name.isidentifier():
+            self._refuse(line, f"{name!r} cannot be the name of a stage or flow: use letters, digits and _ only")
+        self.members[name] = value
+
+    def _refuse(self, line: int, problem: str) -> NoReturn:
+        raise InvalidDefinition(f"{self.source}: line {line}: {problem}")
+
+
+def _find_word(key: Any) -> str | None:
+    return _WORDS.get(unicodedata.normalize("NFC", key)) if isinstance(key, str) else None

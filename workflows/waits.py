@@ -1,0 +1,258 @@
+"""What a wait may be for, beside a signal's name: an event, a question, a channel. Values only.
+
+Lives here: reading what authors write in `event(…)`, `ctx.callback(…)` and channels. Invariant owned: a
+`Question` that was made can be opened, but for its signal id being taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
+
+from workflows.exceptions import InvalidCall, InvalidSignalId, show
+from workflows.jsontext import check_signal_name, check_text, dump_value
+from workflows.lifecycle import Cardinality, InteractionStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from workflows.models import Interaction
+    from workflows.schema import Schema
+
+#: The names under which the engine's own signals arrive.
+UNIT = "holdpoint:unit:"
+EVENT = "holdpoint:event:"
+
+#: Bytes of field names in one match.
+MATCH_NAMES = 1000
+
+_SIGNAL_ID = re.compile(r"[A-Za-z0-9._~:@-]{1,200}", re.ASCII)
+_FOREIGN = re.compile(r"[^A-Za-z0-9._~:@-]")
+
+
+@dataclass(frozen=True, slots=True)
+class EventSpec:
+    """A named event that somebody waits for, and what must be in it."""
+
+    name: str
+    match: Mapping[str, Any] = field(default_factory=dict)
+    schema: Schema | None = None
+
+
+def event(name: str, match: Mapping[str, Any] | None = None, schema: Any = None) -> EventSpec:
+    """An event to await: `match` names fields of its data and the values they must have.
+
+    >>> event("order.paid", {"order": 7}).match
+    {'order': 7}
+    """
+    from workflows.schema import read_schema
+
+    check_signal_name(name, "an event's name")
+    if match is not None and not isinstance(match, Mapping):
+        raise InvalidCall(f"match of event {name!r} must be a mapping of field to value, not {show(match)}")
+    wanted = {check_text(key, "a field in match="): value for key, value in (match or {}).items()}
+    dump_value(wanted, f"match of event {name!r}")
+    if sum(len(key.encode()) + 4 for key in wanted) > MATCH_NAMES:  # they are part of an index entry
+        raise InvalidCall(f"match of event {name!r} names too much: {MATCH_NAMES} bytes of field names at most")
+    return EventSpec(name, wanted, read_schema(schema))
+
+
+_channels: dict[str, type[Channel]] = {}
+
+
+def find_door(channel: str) -> str:
+    """Where the answers of a channel are given."""
+    return _channels.get(channel, Channel).door
+
+
+class Channel:
+    """How a question reaches whoever answers it. Subclass it; an instance is one such question."""
+
+    #: Kept on the interaction; a label that says which doors may answer.
+    name: ClassVar[str]
+    #: Whether the channel alone takes the answer.
+    owns_answers: ClassVar[bool] = False
+    #: Where an answer is given, for the message to those who try elsewhere.
+    door: ClassVar[str] = "through its channel"
+
+    request: Any = None
+    schema: Any = None
+    #: A function (request, submitted) -> output: what the author gets, made of what somebody sent.
+    projector: Any = None
+    assignee: str | None = None
+    group: str | None = None
+    correlation_id: str | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            _channels[cls.name] = cls
+
+    def open(self, interactions: Sequence[Interaction]) -> None:
+        """Write rows of the channel's own, in the transaction that opens the interactions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a wait asks: one interaction with an address of its own. `step` names the wait within its instance."""
+
+    step: str
+    signal_id: str | None = None
+    channel: str = "signal"
+    #: Whether it gets a resume URL.
+    token: bool = False
+    schema: Schema | None = None
+    request: Any = None
+    cardinality: str = Cardinality.ONE_TO_ONE
+    assignee: str | None = None
+    group: str | None = None
+    correlation_id: str | None = None
+    #: "module:qualname" of the function (request, submitted) -> trusted output.
+    projector: str | None = None
+    #: The channel itself, when it is more than a label.
+    opener: Channel | None = None
+
+    def __post_init__(self) -> None:
+        check_text(self.step, "the id of a wait")
+        if self.signal_id is not None:
+            check_signal_id(self.signal_id)
+        for name in ("assignee", "group", "correlation_id"):
+            if (value := getattr(self, name)) is not None:
+                check_text(value, f"{name}=")
+        try:
+            Cardinality(self.cardinality)
+        except ValueError as error:
+            known = ", ".join(Cardinality)
+            raise InvalidCall(f"cardinality must be one of {known}, not {show(self.cardinality)}") from error
+
+    def address(self, instance: UUID) -> str:
+        """Its signal id: the given one, or one that is the instance's own."""
+        if self.signal_id is not None:
+            return self.signal_id
+        # A stage may be called `café`, which no address can hold.
+        name = _FOREIGN.sub(lambda found: f"~{ord(found[0]):x}~", self.step)
+        return f"{name[:150]}-{instance}"
+
+
+def ask_channel(
+    step: str,
+    channel: str | Channel,
+    *,
+    request: Any = None,
+    schema: Any = None,
+    cardinality: str = Cardinality.ONE_TO_ONE,
+    assignee: str | None = None,
+    group: str | None = None,
+    projector: Any = None,
+) -> Question:
+    """The question that a channel, or a mere label of one, asks."""
+    from workflows.schema import read_schema
+
+    if isinstance(channel, Channel):
+        return Question(
+            step,
+            channel=channel.name,
+            schema=read_schema(channel.schema if schema is None else schema),
+            request=channel.request if request is None else request,
+            cardinality=cardinality,
+            assignee=assignee or channel.assignee,
+            group=group or channel.group,
+            correlation_id=channel.correlation_id,
+            projector=name_projector(projector or channel.projector),
+            opener=channel,
+        )
+    if not isinstance(channel, str):
+        raise InvalidCall(f"a channel is a label such as 'api' or a Channel, not {show(channel)}")
+    return Question(
+        step,
+        channel=check_text(channel, "a channel"),
+        schema=read_schema(schema),
+        request=request,
+        cardinality=cardinality,
+        assignee=assignee,
+        group=group,
+        projector=name_projector(projector),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as it stands: its address, and its answer if there is one."""
+
+    id: UUID
+    unit: UUID
+    signal_id: str
+    status: InteractionStatus
+    deadline: datetime | None = None
+    output: Any = None
+    token: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name under which the answer arrives."""
+        return f"{UNIT}{self.unit}"
+
+    @property
+    def resume_url(self) -> str:
+        """Where a partner posts the answer."""
+        from workflows.tokens import resume_url
+
+        return resume_url(self.token or "")
+
+
+class Callback:
+    """A question that a partner answers by its resume URL, which exists as soon as it is read."""
+
+    __slots__ = ("_ask", "question")
+
+    def __init__(self, question: Question, ask: Callable[[Question], Asked]) -> None:
+        self.question = question
+        self._ask = ask
+
+    @property
+    def resume_url(self) -> str:
+        """The address to hand to the partner; the same however often the step runs."""
+        return self._ask(self.question).resume_url
+
+    @property
+    def resume_token(self) -> str:
+        """The secret part of that address."""
+        return self._ask(self.question).token or ""
+
+
+def name_projector(given: Any) -> str | None:
+    """Where a projector is found: every door has to find it, in whatever process."""
+    if given is None:
+        return None
+    path = f"{getattr(given, '__module__', '')}:{getattr(given, '__qualname__', '')}"
+    try:
+        known = callable(given) and find_projector(path) is given
+    except (ImportError, AttributeError):
+        known = False
+    if not known:
+        raise InvalidCall(
+            f"a projector is a function at the top of a module, which every process can import, not {show(given)}"
+        )
+    return path
+
+
+def find_projector(path: str) -> Any:
+    """The function that a row names."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+def check_signal_id(value: object) -> str:
+    """A signal id that can stand in an address.
+
+    >>> check_signal_id("approval-7")
+    'approval-7'
+    """
+    if not isinstance(value, str) or not _SIGNAL_ID.fullmatch(value) or value in (".", ".."):
+        raise InvalidSignalId(value)
+    return value
