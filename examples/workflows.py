@@ -1,13 +1,14 @@
-"""Two small workflows in the step style, and the place where Django finds those of the other modules.
+"""Two small workflows in the step style, one of a YAML file, and the place where Django finds the other modules' own.
 
 workflows.start("demo.ship", {"order": 7}, key="order-7")
 workflows.signal("order-7", "payment_confirmed", {"amount": 120})
 """
 
+from pathlib import Path
 from typing import Any
 
 from examples import builds, discounts, identity, orders, packs, payments  # noqa: F401  # which registers theirs
-from workflows import Await, Done, Next, Stop, Workflow, step
+from workflows import Await, Done, Machine, Next, Stop, Workflow, step
 
 
 class ShipOrder(Workflow):
@@ -48,3 +49,46 @@ class RemindUntilDone(Workflow):
         if ctx.state["sent"] >= ctx.input["times"]:
             return Stop("nobody reacted")
         return Next("remind")
+
+
+# --- a machine in YAML: its functions, and below them the file ----------------------------------------
+
+#: Stands for the partner: number of the repair -> the address that the serial number of the part is posted to.
+parts_ordered: dict[str, str] = {}
+
+
+def book_repair(ctx: Any) -> dict[str, Any]:
+    return {"number": f"R-{ctx.input['order']}"}
+
+
+def match_parcel(ctx: Any) -> dict[str, Any]:
+    return {"number": ctx.steps.book.number}
+
+
+def describe_fault(ctx: Any) -> dict[str, Any]:
+    return {"number": ctx.steps.book.number, "fault": ctx.input["fault"]}
+
+
+def decide_repair(ctx: Any) -> str:
+    return "order_part" if ctx.steps.quote.price <= 50 else "scrap"
+
+
+def order_part(ctx: Any) -> None:
+    # A stage may run twice, so the order has a key: the same number twice is one order.
+    parts_ordered[ctx.steps.book.number] = ctx.steps.part._resume_url
+
+
+def tell_repaired(ctx: Any) -> dict[str, Any]:
+    return {"repaired": True, "serial": ctx.steps.part.serial}
+
+
+def tell_scrapped(ctx: Any) -> dict[str, Any]:
+    return {"repaired": False}
+
+
+def tell_lost(ctx: Any) -> dict[str, Any]:
+    return {"repaired": None}
+
+
+# The file names the functions above, so they have to be there when it is read.
+Repair = Machine.from_yaml(Path(__file__).with_name("repair.yaml"))

@@ -259,6 +259,21 @@ def test_every_setting_of_the_contract_is_accepted(settings):
     assert (conf.step_timeout, conf.max_body) == (30.0, 1024)
 
 
+def test_a_duration_is_explained_once_and_with_one_full_stop(settings):
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "RETENTION": "for ever"}
+    hint = look()["holdpoint.E031"].hint
+    assert ".." not in hint
+    assert hint.count("timedelta") == 1
+    assert hint.endswith(".")
+
+
+def test_a_short_secret_is_told_with_its_length(settings):
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "TOKEN_KEYS": {"good": "x" * 20, "a": "short"}}
+    found = look()["holdpoint.E031"]
+    assert found.msg == "WORKFLOWS[\"TOKEN_KEYS\"]['a'] has 5 characters, and a secret needs 16 at least."
+    assert "secrets.token_urlsafe" in found.hint
+
+
 def test_a_secret_is_never_shown(settings):
     settings.WORKFLOWS = {**settings.WORKFLOWS, "TOKEN_KEYS": {"a": "hunter2"}}
     assert "hunter2" not in str(look()["holdpoint.E031"])
@@ -271,8 +286,11 @@ def test_a_setting_that_is_no_dictionary(settings):
 
 def test_links_need_keys_and_an_address_in_production(settings):
     settings.WORKFLOWS = {}
-    message = look()["holdpoint.W032"]
+    assert look() == {}  # test runs hear of it twice otherwise, and need no links
+    message = look(deploy=True)["holdpoint.W032"]
     assert "cannot be made" in message.msg
+    assert all(name in message.msg and name in message.hint for name in ("BASE_URL", "TOKEN_KEYS"))
+    assert sum(one.id == "holdpoint.W032" for one in run_checks(include_deployment_checks=True)) == 1
     with pytest.raises(ImproperlyConfigured, match="BASE_URL"):
         _ = conf.base_url
     with pytest.raises(ImproperlyConfigured, match="TOKEN_KEYS"):

@@ -405,6 +405,15 @@ def test_a_function_without_source_is_unknown_and_never_changed():
     assert not has_changed(5, UNKNOWN)
 
 
+def test_a_function_whose_file_holds_another_text_by_now_has_no_fingerprint(tmp_path):
+    """Edited while it was imported, say: what stands in its lines is no Python, and not even words of it."""
+    other = tmp_path / "other.py"
+    other.write_text("\n\ndef f(ctx):\n    return (\n")
+    names: dict[str, Any] = {"__name__": "other"}
+    exec(compile("\n\ndef f(ctx):\n    return 1\n", str(other), "exec"), names)
+    assert fingerprint_function(names["f"]) == UNKNOWN
+
+
 def test_a_parked_instance_is_untouched_by_all_this_looking():
     define_parcel("send", "close")
     instance = workflows.start("deploy.parcel")

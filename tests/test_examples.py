@@ -11,9 +11,12 @@ from django.test import Client
 
 import workflows
 from examples import builds, identity, payments
+from examples import workflows as small
 from examples.payments import PayByMachine, PayInSteps, pay
-from workflows import registry
+from workflows import Machine, registry
 from workflows.models import Instance, Interaction
+from workflows.schema import read_schema
+from workflows.styles import machine_words
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
 pytestmark = pytest.mark.django_db
@@ -27,6 +30,7 @@ def nobody_was_asked(monkeypatch):
     monkeypatch.setattr(payments, "charges", {})
     monkeypatch.setattr(builds, "deployed", [])
     monkeypatch.setattr(identity, "submitted", {})
+    monkeypatch.setattr(small, "parts_ordered", {})
 
 
 def answer(url: str, data: object) -> int:
@@ -283,6 +287,56 @@ def test_a_parcel_that_is_lost_is_refunded():
     assert_done(order, result={"delivered": ["cup", "bowl"], "refund": ["the parcel from wien is lost"]})
 
 
+# --- a machine in YAML -----------------------------------------------------------------------------------
+
+
+def bring_to_the_bench(price):
+    """A repair whose parcel has come, and for which the bench has named its price."""
+    repair = workflows.start("demo.repair", {"order": 7, "fault": "no light"})
+    drain()
+    assert workflows.emit("parcel.arrived", {"number": "R-8"}) == 0
+    assert workflows.emit("parcel.arrived", {"number": "R-7"}) == 1
+    advance("1d")
+    question = asked(channel="bench")
+    assert question.request == {"number": "R-7", "fault": "no light"}
+    with pytest.raises(workflows.InvalidData):
+        workflows.complete(question, {"price": "much"})
+    workflows.complete(question, {"price": price})
+    drain()
+    return repair
+
+
+def test_a_cheap_repair_is_done_and_followed_by_a_survey():
+    repair = bring_to_the_bench(30)
+    assert answer(small.parts_ordered["R-7"], {"serial": 5}) == 422
+    assert answer(small.parts_ordered["R-7"], {"serial": "s-5"}) == 200
+    drain()
+    assert_done(repair, result={"repaired": True, "serial": "s-5"})
+    assert Instance.objects.get(workflow="demo.remind").input == {"every": "7d", "times": 2}
+
+
+def test_a_dear_repair_is_scrapped():
+    assert_done(bring_to_the_bench(51), result={"repaired": False})
+    assert small.parts_ordered == {}
+
+
+def test_a_repair_without_its_part_is_scrapped():
+    repair = bring_to_the_bench(50)
+    advance("14d")
+    assert_done(repair, result={"repaired": False})
+
+
+def test_a_repair_whose_parcel_never_comes_ends():
+    repair = workflows.start("demo.repair", {"order": 7, "fault": "no light"})
+    advance("30d")
+    assert_done(repair, result={"repaired": None})
+
+
+def test_a_repair_is_not_taken_without_a_fault():
+    with pytest.raises(workflows.InvalidInput):
+        workflows.start("demo.repair", {"order": 7})
+
+
 # --- the documentation ------------------------------------------------------------------------------------
 
 SHOWN = re.compile(r"<!-- from (?P<file>examples/\S+) -->\n```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -293,7 +347,31 @@ def test_the_guide_shows_every_example_as_it_is():
     shown = list(SHOWN.finditer((HOME / "docs/guide.md").read_text()))
     assert [one["file"] for one in shown if one["code"].strip() not in (HOME / one["file"]).read_text()] == []
     modules = {f"examples/{one.name}" for one in (HOME / "examples").glob("[a-z]*.py")}
-    assert modules - {one["file"] for one in shown} == {"examples/apps.py", "examples/workflows.py"}
+    assert modules - {one["file"] for one in shown} == {"examples/apps.py"}
+
+
+def test_the_guide_shows_the_yaml_file_as_it_is():
+    text = (HOME / "docs/guide.md").read_text()
+    [code] = re.findall(r"^<!-- from examples/repair.yaml -->\n```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert code == (HOME / "examples/repair.yaml").read_text()
+
+
+def test_the_yaml_table_of_the_reference_says_the_same_twice(monkeypatch):
+    """Each row is read in both languages, as the first stage of a machine that has what it may lead to."""
+    monkeypatch.setattr(registry, "_definitions", {})
+    monkeypatch.setattr(registry, "_latest", {})
+    text = (HOME / "docs/reference.md").read_text()
+    rows = re.findall(r"^\|[^|]*\| `(\{[^`]*\})` \| `([^`]*)` \|$", text, re.MULTILINE)
+    assert len(rows) == 8
+    ways = {name: lambda ctx: None for name in ("charge", "sort", "warn")}
+    words = {**vars(machine_words), **ways}
+    dotted = {f"shop.work.{name}": fn for name, fn in ways.items()}
+    rest = "\n  - small: {sleep: 1h}\n  - large: {sleep: 1h}\nflows: {late: [{action: shop.work.warn}]}\n"
+    for n, (written, code) in enumerate(rows):
+        made = Machine.from_yaml(f"name: table{n}\nstages:\n  - first: {written}{rest}", functions=dotted)
+        read, meant = vars(vars(made)["first"]), vars(eval(code, words))
+        schemas = {"schema": read_schema(read.get("schema"))}, {"schema": read_schema(meant.get("schema"))}
+        assert read | schemas[0] | {"line": None} == meant | schemas[1], written
 
 
 def test_the_readme_shows_three_styles_that_do_the_same(monkeypatch):

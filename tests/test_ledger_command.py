@@ -54,7 +54,22 @@ def test_verify_prints_findings_and_fails() -> None:
     out, error = ledger_fails("verify")
     assert "default, seal 1: missing: 3 of 4 rows" in out
     assert f"instance {one.pk} has no row 2" in out
-    assert "2 finding(s) in 1 seal of 1 workspace(s)" in str(error)
+    assert "2 findings in 1 seal of 1 workspace(s)" in str(error)
+
+
+def test_an_edit_is_told_with_how_to_find_its_row_and_two_exports_do_find_it() -> None:
+    one, _ = live(2)
+    seal()
+    before = ledger("export").splitlines()
+    with no_triggers():
+        execute("UPDATE holdpoint_ledger SET actor = 'nobody' WHERE instance_id = %s AND seq = 2", [one.pk])
+    out, error = ledger_fails("verify")
+    assert "default, seal 1: edited" in out
+    assert "1 finding in 1 seal" in str(error)
+    assert "compare `hash` and `data` of the rows with the same `instance` and `seq`" in str(error)
+    [changed] = [json.loads(line) for line in set(ledger("export").splitlines()) - set(before)]
+    assert (changed["instance"], changed["seq"]) == (str(one.pk), 2)
+    assert changed["hash"] not in {json.loads(line)["hash"] for line in before}
 
 
 def test_an_anchor_that_was_kept_finds_a_cut_with_its_seals(tmp_path: Path) -> None:
@@ -102,13 +117,26 @@ def test_an_export_is_json_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"holdpoint_anchor": 2}', '{"holdpoint_anchor": 1, "chains": [1]}']
+    ("content", "why"),
+    [
+        ("", "it is empty"),
+        ("{", "it is no JSON (Expecting"),
+        ("\udcff", "it is no text"),
+        ("[]", 'it has no member "holdpoint_anchor"'),
+        ("{}", 'it has no member "holdpoint_anchor"'),
+        ('{"holdpoint_anchor": 2}', "it is of version 2, and this release reads version 1"),
+        ('{"holdpoint_anchor": 1}', "number 1 is not so"),
+        ('{"holdpoint_anchor": 1, "chains": [1]}', "workspace (a text), number (a number), hash (a text)"),
+        ('{"holdpoint_anchor": 1, "chains": [{"workspace": "default"}]}', "number 1 is not so"),
+    ],
 )
-def test_a_file_that_is_no_anchor_is_refused(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_no_anchor_is_refused_and_told_why(tmp_path: Path, content: str, why: str) -> None:
     file = tmp_path / "anchor.json"
-    file.write_text(content)
+    file.write_bytes(content.encode(errors="surrogateescape"))
     _, error = ledger_fails("verify", "--anchor", file)
     assert "is not what `ledger anchor` writes" in str(error)
+    assert why in str(error)
+    assert "Pass the file that `ledger anchor --output FILE` made." in str(error)
 
 
 def test_mistakes_are_told(tmp_path: Path) -> None:

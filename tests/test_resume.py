@@ -2,13 +2,16 @@
 
 import json
 import logging
+from io import StringIO
 from types import ModuleType
 from uuid import uuid4
 
 import pytest
+from django import forms
 from django.conf import settings as site
 from django.contrib.auth.models import User
 from django.core.checks import run_checks
+from django.core.management import call_command
 from django.db import OperationalError, connections
 from django.test import Client
 from django.urls import include, path
@@ -21,6 +24,14 @@ from workflows.rest.problems import CONTENT_TYPE
 from workflows.rest.resume import resume
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 from workflows.tokens import make_token
+
+
+class BrokenAnswer(forms.Form):
+    n = forms.FloatField()
+
+    def clean_n(self):
+        return 1 / self.cleaned_data["n"]
+
 
 pytestmark = pytest.mark.django_db
 
@@ -270,7 +281,9 @@ def test_a_late_answer_fires_the_deadline_that_the_sweep_has_not():
 def test_missing_data_is_a_field_that_is_wrong():
     park()
     for body in ({}, {"Data": 1}, {"payload": {"data": 1}}):
-        assert problem(post(body), 422, "invalid-data")["errors"] == {"data": ["is required"]}
+        told = problem(post(body), 422, "invalid-data")
+        assert told["errors"] == {"data": ["is required"]}
+        assert 'The body has to be {"data": …}' in told["detail"]
     assert Interaction.objects.get().status == "pending"
     assert post({"data": None}).status_code == 200
     problem(post({}), 410, "resolved")
@@ -355,6 +368,45 @@ def test_the_projects_policy_may_refuse(settings):
 # --- methods ------------------------------------------------------------------------------------------
 
 
+class ResumeBroken(Workflow):
+    @step
+    def ask(self, ctx):
+        pay = ctx.callback("pay", schema=BrokenAnswer)
+        handed["url"] = pay.resume_url
+        return Await(pay, then="end", timeout="24h")
+
+    @step
+    def end(self, ctx):
+        return Done()
+
+
+def test_a_schema_class_that_fails_is_no_failure_of_the_site():
+    park(ResumeBroken)
+    told = problem(post({"data": {"n": 0}}), 422, "invalid-data")
+    assert told["errors"] == {"data": ["cannot be checked: BrokenAnswer raised ZeroDivisionError"]}
+    told = problem(post({"data": {"n": 10**400}}), 422, "invalid-data")
+    assert "too large" in told["detail"]
+    assert Interaction.objects.get().status == "pending"
+    assert post({"data": {"n": 4}}).status_code == 200
+
+
+def test_a_refusal_is_bounded_whatever_was_sent():
+    park(ResumeTyped)
+    answer = post({"data": {"amount": 1, "lines": [0] * 50_000}})
+    problem(answer, 422, "invalid-data")
+    assert len(answer.content) < 20_000
+
+
+def test_one_slash_too_many_is_forgiven_and_one_word_is_not():
+    instance = park()
+    at = handed["token"]
+    for wrong in (f"{at}//", f"{at}/x", f"{at}/x/", f"/{at}", f"{at}%0A", f"x/{at}", f"{at}%2Fx"):
+        problem(post(at=f"/resume/{wrong}"), 404, "not-found")
+    assert post(at=f"/resume/{at}/").status_code == 200
+    drain()
+    assert_done(instance)
+
+
 @pytest.mark.parametrize("method", ["get", "head", "options", "put", "patch", "delete", "trace"])
 @pytest.mark.parametrize("accept", ["*/*", "text/html", "application/json"])
 def test_no_other_method_decides(method, accept):
@@ -382,6 +434,9 @@ def test_no_log_line_contains_a_token(caplog, settings):
     post({})
     post({"data": 1}, **{"Idempotency-Key": ""})
     post(at=f"/resume/{token[:-1]}")
+    for end in ("//", "/x", "/x/y/", "%0A", "/%0D%0A"):
+        post(at=f"/resume/{token}{end}")
+        Client().get(f"/resume/{token}{end}")
     right = settings.WORKFLOWS
     settings.WORKFLOWS = {**right, "POLICY": lambda operation, interaction, actor: 1 / 0}
     problem(post(), 500, "server-error")
@@ -450,6 +505,18 @@ def test_the_check_names_the_key_that_parked_work_needs(settings):
     assert look() == []  # without a database it asks none
     for instance in Instance.objects.all():
         workflows.cancel(instance)
+    assert look(databases=["default"]) == []
+
+
+def test_links_of_a_developers_site_are_named_with_what_can_be_done(settings):
+    settings.WORKFLOWS, settings.DEBUG = {}, True
+    instance = park()
+    settings.WORKFLOWS, settings.DEBUG = {"TOKEN_KEYS": KEYS}, False
+    [message] = look(databases=["default"])
+    assert message.msg.startswith("1 interaction waits with links that were made while DEBUG")
+    assert message.hint.endswith(f"manage.py workflows cancel {instance.id}")
+    assert "Put each key back" not in message.hint
+    call_command("workflows", "cancel", str(instance.id), stdout=StringIO())
     assert look(databases=["default"]) == []
 
 

@@ -12,17 +12,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated, Any, Literal
 
 import pydantic
 import pytest
 from django import forms
+from django.db import OperationalError
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rest_framework import serializers
 
 from workflows import schema as schema_module
-from workflows.exceptions import InvalidData, InvalidSchema
+from workflows.exceptions import InvalidData, InvalidInput, InvalidSchema
 from workflows.schema import Schema, load_schema, read_schema
 
 
@@ -177,7 +179,7 @@ def test_a_schema_that_was_read_already_is_taken() -> None:
     assert read_schema(schema) is schema
 
 
-@pytest.mark.parametrize("given", [{}, True, {"type": "object"}, {"amount": True}, {"title": "str"}])
+@pytest.mark.parametrize("given", [{}, True, {"type": "object"}, {"x-amount": True}, {"title": "Answer"}])
 def test_json_schema_takes_data_as_it_is(given: Any) -> None:
     schema = read(given)
     data = {"a": [1]}
@@ -207,6 +209,61 @@ def test_the_schema_given_can_change_later_without_effect() -> None:
 def test_what_is_no_schema_is_refused_with_a_hint(given: Any) -> None:
     with pytest.raises(InvalidSchema, match="Pass a JSON Schema, a dataclass"):
         read_schema(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"approved": "bool", "amount": "integr"}, r"'amount': 'integr' is neither a type .*did you mean 'integer'"),
+        ({"proprties": {"a": {"type": "integer"}}}, "did you mean 'properties'"),
+        ({"x": 3}, "'x': 3 is neither"),
+        ({"amount": True}, "'amount': True is neither"),
+        ({"type": "object", "requird": ["a"]}, "did you mean 'required'"),
+        ({"id": "strng"}, "did you mean 'string'"),
+        ({"lines": {"type": "array"}}, "'lines'"),
+        ({"title": "str", "description": "string"}, "lets all data pass"),
+        ({"x-amount": "int"}, "lets all data pass"),
+        ({"approved": "bool", "required": ["approved"]}, "'approved': 'bool' is a field .* in \"properties\""),
+    ],
+)
+def test_a_dict_that_would_let_everything_pass_by_a_slip_is_refused(given: Any, told: str) -> None:
+    with pytest.raises(InvalidSchema, match=told):
+        read_schema(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": "object"},
+        {"type": "string", "format": "date"},
+        {"type": "string", "title": "date"},
+        {"format": "date"},
+        {"const": "int"},
+        {"$comment": "string", "type": "null"},
+        {"type": "object", "x-note": "string"},
+        {"$schema": "http://json-schema.org/draft-04/schema#", "id": "http://e.com/a", "type": "object"},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {}, "dependencies": {}},
+        {"$ref": "#/components/schemas/A", "components": {"schemas": {"A": {"type": "integer"}}}},
+        {"properties": {"a": {"type": "integer", "nullable": True}}},
+        {"oneOf": [{"type": "null"}], "discriminator": {"propertyName": "kind"}},
+    ],
+)
+def test_a_json_schema_stays_one_whatever_its_words(given: Any) -> None:
+    assert (read(given).json, read(given).type_path) == (given, None)
+
+
+def test_the_words_of_json_schema_name_types_too() -> None:
+    named = {"s": "string", "i": "integer", "n": "number", "b": "boolean", "a": "array | null", "o": "object"}
+    data = {"s": "x", "i": 1, "n": 1.5, "b": True, "a": [1], "o": {"k": 1}}
+    schema = read(named)
+    schema.check(data)
+    assert reload(schema).cast(data) == data
+    assert errors_of(named, {**data, "i": "x", "b": 1}) == {
+        "i": ["must be a whole number"],
+        "b": ["must be true or false"],
+    }
+    assert errors_of({"id": "integer"}, {"id": "x"}).keys() == {"id"}
+    assert errors_of({"type": "string", "name": "string"}, {"type": "a"}) == {"name": ["is required"]}
 
 
 def test_the_dialect_that_is_named_counts() -> None:
@@ -373,6 +430,116 @@ def test_the_list_of_errors_has_an_end() -> None:
     errors = errors_of({"items": {"type": "null"}}, [1] * 5000)
     assert len(errors) == 1001
     assert errors[""] == ["more is wrong than the first 1000 problems listed here"]
+
+
+def test_names_that_are_not_expected_are_told_up_to_an_end() -> None:
+    body = {f"k{number}": 1 for number in range(40_000)}
+    start = perf_counter()
+    for keyword in ("additionalProperties", "unevaluatedProperties"):
+        errors = errors_of({"properties": {"a": {}}, keyword: False}, body)
+        assert len(errors) <= 21
+        assert "names that are not expected" in errors[""][0]
+        assert len(str(InvalidData(errors))) < 2000
+    assert perf_counter() - start < 3
+
+
+class Picky(serializers.Serializer):
+    def to_internal_value(self, data: Any) -> Any:
+        raise serializers.ValidationError({f"k{number}": ["no"] for number in range(5000)})
+
+
+def test_what_a_class_finds_has_an_end_too() -> None:
+    assert len(errors_of(Picky, {})) == 1001
+
+
+@pytest.mark.parametrize(
+    ("items", "twice"),
+    [
+        ([1, 1.0], True),
+        ([1, True, 0, False, "1", None, "", []], False),
+        ([{"a": [1, {"b": 2}]}, {"a": [1.0, {"b": 2}]}], True),
+        ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], True),
+        ([[1], [True]], False),
+        ([{"a": 1}, {"a": 1.5}, [["a", 1]]], False),
+        ([0.0, -0.0], True),
+        ("aa", False),
+    ],
+)
+@pytest.mark.parametrize(
+    "dialect", ["https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-03/schema#"]
+)
+def test_the_same_item_twice_is_found_as_json_has_it(items: Any, twice: bool, dialect: str) -> None:
+    given = {"$schema": dialect, "uniqueItems": True}
+    if twice:
+        assert errors_of(given, items) == {"": ["must not hold the same item twice"]}
+    else:
+        read(given).check(items)
+    read({**given, "uniqueItems": False}).check(items)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [[{"a": n} for n in range(20_000)], [n * (2**61 - 1) for n in range(20_000)]],
+    ids=["objects", "numbers that share one hash"],
+)
+def test_many_different_items_do_not_keep_a_process_busy(items: list[Any]) -> None:
+    schema = read({"uniqueItems": True})
+    start = perf_counter()
+    schema.check(items)
+    assert perf_counter() - start < 3
+
+
+class Huge(forms.Form):
+    price = forms.FloatField()
+
+
+class Broken(serializers.Serializer):
+    n = serializers.IntegerField()
+
+    def validate_n(self, value: int) -> float:
+        return 1 / (value - 7)
+
+
+@dataclass
+class BrokenToo:
+    n: int
+
+    def __post_init__(self) -> None:
+        print({}[self.n])
+
+
+class Away(serializers.Serializer):
+    def validate(self, attrs: Any) -> Any:
+        raise OperationalError("the database is away")
+
+
+def test_a_number_that_a_class_cannot_hold_is_told_like_any_other() -> None:
+    for call in (read(Huge).check, read(Huge).cast):
+        with pytest.raises(InvalidData, match="too large") as caught:
+            call({"price": 10**400})
+        assert caught.value.errors == {"": ["holds something too large to be checked"]}
+
+
+@pytest.mark.parametrize(("kind", "told"), [(Broken, "ZeroDivisionError"), (BrokenToo, "KeyError")])
+def test_what_a_classs_own_check_raises_is_told_and_logged(
+    kind: Any, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert errors_of(kind, {"n": 7}) == {"": [f"cannot be checked: {kind.__name__} raised {told}"]}
+    [record] = caplog.records
+    assert record.exc_info
+    assert told in str(record.exc_info[0])
+
+
+def test_a_database_that_is_away_says_nothing_about_the_data() -> None:
+    with pytest.raises(OperationalError):
+        read(Away).check({})
+
+
+def test_the_message_names_no_place_where_the_whole_is_wrong() -> None:
+    assert str(InvalidData({"": ["must be an object"]})).endswith("schema: must be an object")
+    assert str(InvalidInput("w", {"": "must be an object"})).endswith("input: must be an object")
+    assert str(InvalidInput("w", {"a": ["is x", "is y"], "b": "is z"})).endswith("input: a: is x, is y; b: is z")
+    assert str(InvalidData({str(n): ["no"] for n in range(25)})).endswith("19: no; and 5 more")
 
 
 @pytest.mark.parametrize("text", ["2026-01-31T10:00:00Z", "2026-01-31t10:00:00.123456+02:00", "2026-01-31T10:00"])

@@ -110,9 +110,10 @@ def test_list_shows_only_the_counts_when_asked_for_none(run):
     ("arguments", "words"),
     [
         (["list", "--workspace", "nowhere"], "there are default"),
-        (["list", "--status", "asleep"], "invalid choice"),
+        (["list", "--status", "asleep"], r"invalid choice: 'asleep' \(choose from '?runnable'?, '?running'?, .*live"),
         (["list", "--limit", "many"], "'many' is no whole number"),
-        (["show", "order-1"], "'order-1' is no instance id; see `workflows list`"),
+        (["show", "order-1"], "'order-1' is neither the id of an instance nor a key in workspace 'default'. See"),
+        (["show", "order-1", "--workspace", "nowhere"], "There is no workspace 'nowhere'"),
         (["retry"], "required"),
         (["shout"], "invalid choice"),
         ([], "required"),
@@ -143,7 +144,7 @@ def test_show_tells_the_story_of_an_instance_in_the_width_of_the_terminal(run, m
     inbox, history = told[told.index("Inbox") :].split("History")
     assert "smalltalk" in inbox
     assert "open" in inbox
-    assert [line.split()[3] for line in history.splitlines()[2:]] == ["started", "parked", "signalled"]
+    assert [line.split()[4] for line in history.splitlines()[2:]] == ["started", "parked", "signalled"]
     assert "until" in history
 
 
@@ -242,7 +243,7 @@ def test_cancel_takes_the_children_along_and_keeps_the_reason(run):
     truck.refresh_from_db()
     assert (truck.status, truck.error) == (Status.CANCELLED, "no petrol")
     assert {child.status for child in truck.children.all()} == {Status.CANCELLED}
-    with pytest.raises(CommandError, match="1 of 1 were not cancelled"):
+    with pytest.raises(CommandError, match="1 of 1 was not cancelled"):
         run("cancel", truck.pk)
 
 
@@ -262,7 +263,7 @@ def test_stuck_names_the_renamed_step_and_ends_with_code_1(run):
     forget("deploy.parcel")
     define_parcel("send", "close_it")
     out = StringIO()
-    with pytest.raises(CommandError, match="1 live instances cannot go on with this code") as caught:
+    with pytest.raises(CommandError, match="1 live instance cannot go on with this code") as caught:
         call_command("workflows", "stuck", stdout=out, no_color=True)
     assert caught.value.returncode == 1
     assert "in step 'close': the workflow has no such step." in out.getvalue()
@@ -319,7 +320,7 @@ def test_prune_deletes_what_ended_before_and_keeps_the_rest(run):
     young = workflows.start(Parcel, {"lost": True})
     workflows.signal(live, "smalltalk", dedup_key="evt_1")
     drain()
-    assert run("prune", "--older-than", "1d") == "Deleted 1 instances in 1 trees.\n"
+    assert run("prune", "--older-than", "1d") == "Deleted 1 instance in 1 tree.\n"
     assert set(Instance.objects.values_list("pk", flat=True)) == {live.pk, young.pk}
     assert not Instance.objects.filter(pk=old.pk).exists()
     assert workflows.signal(live, "smalltalk", dedup_key="evt_1").duplicate
@@ -360,7 +361,7 @@ def test_a_tree_goes_only_when_all_of_it_has_ended_long_ago(run):
     # The first child ended two days ago, the second and the root yesterday.
     assert run("prune", "--older-than", "36h").startswith("Deleted 0 ")
     advance("1d")
-    assert run("prune", "--older-than", "36h") == "Deleted 3 instances in 1 trees.\n"
+    assert run("prune", "--older-than", "36h") == "Deleted 3 instances in 1 tree.\n"
 
 
 def test_a_child_that_outlives_its_root_keeps_the_whole_tree(run):
@@ -375,7 +376,7 @@ def test_a_child_that_outlives_its_root_keeps_the_whole_tree(run):
         )
     advance("2d")
     told = run("prune", "--older-than", "1d")
-    assert told == ("Deleted 0 instances in 0 trees. 1 stay: part of them has not ended, ended later, or is in use.\n")
+    assert told == ("Deleted 0 instances in 0 trees. 1 stays: part of it has not ended, ended later, or is in use.\n")
     assert Instance.objects.filter(pk=outliving.pk).exists()
 
 

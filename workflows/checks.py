@@ -15,24 +15,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
-from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, ProgrammingError, connections, router, transaction
-from django.db.models import Count
+from django.db import ProgrammingError, connections, router, transaction
 
 from workflows import deploys, registry
-from workflows.conf import conf, find_problems
+from workflows.checks_links import check_links, check_token_keys
+from workflows.conf import Problem, conf, find_problems
 from workflows.exceptions import InvalidDuration
-from workflows.lifecycle import InteractionStatus
-from workflows.models import Instance, Interaction
+from workflows.models import Instance
 
 TAG = "holdpoint"
 #: What `tasks.push_pump` adds to Q_CLUSTER's timeout for a pump.
 PUMP_MARGIN = 15
+#: As `conf` wants it.
+SHORTEST_SECRET = 16
 MANY_KEPT = 500
 FEW_TASKS = 10
 #: Groups of stuck instances that are named; `manage.py workflows stuck` names all.
@@ -140,73 +139,20 @@ def check_settings() -> Iterator[CheckMessage]:
         if problem.name and problem.what.endswith("changes nothing."):
             yield Warning(problem.what, hint=problem.fix, id="holdpoint.W030")
         else:
-            yield Error(problem.what, hint=problem.fix, id="holdpoint.E031")
-    for name in ("base_url", "token_keys"):
-        try:
-            getattr(conf, name)
-        except ImproperlyConfigured as error:
-            yield Warning(
-                f'WORKFLOWS["{name.upper()}"] is not set: links for callbacks and approvals cannot be made.',
-                hint=str(error),
-                id="holdpoint.W032",
-            )
-        except (AttributeError, TypeError, ValueError):
-            continue  # reported as unreadable
+            yield _tell_unreadable(problem)
 
 
-def check_links() -> Iterator[CheckMessage]:
-    """What makes a link that answers less secret than it should be."""
-    with contextlib.suppress(ImproperlyConfigured, AttributeError, TypeError, ValueError):  # reported above
-        base = urlsplit(conf.base_url)
-        if base.scheme == "http" and base.hostname not in {"localhost", "127.0.0.1", "::1"}:
-            yield Warning(
-                'WORKFLOWS["BASE_URL"] begins with http: resume links, which need no other key, travel in the clear.',
-                hint=f'Serve the site by TLS and write "https://{base.netloc}".',
-                id="holdpoint.W043",
-            )
-        if settings.SECRET_KEY in conf.token_keys.values():
-            yield Warning(
-                'WORKFLOWS["TOKEN_KEYS"] holds SECRET_KEY itself: changing the one would end the other\'s links.',
-                hint="Make a secret of its own: python -c 'import secrets; print(secrets.token_urlsafe(50))'",
-                id="holdpoint.W044",
-            )
-
-
-def check_token_keys(
-    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
-    """Whether the keys are there that tokens out there were made with; asked with `check --database` only."""
-    alias = router.db_for_write(Interaction)
-    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
-        return []
-    try:
-        with transaction.atomic(using=alias):  # before the first migrate there is nothing to ask
-            used = count_token_keys(alias)
-    except DatabaseError:
-        return []
-    try:
-        known = set(conf.token_keys)
-    except (ImproperlyConfigured, AttributeError, TypeError, ValueError):
-        known = set()
-    missing = {key: count for key, count in used.items() if key not in known}
-    if not missing:
-        return []
-    told = ", ".join(f"{key!r} ({count} interactions wait with its tokens)" for key, count in sorted(missing.items()))
-    return [
-        Error(
-            f'WORKFLOWS["TOKEN_KEYS"] lacks keys that parked work needs: {told}. Partners who answer are told 404, and '
-            "steps that read such a link again fail.",
-            hint="Put each key back after the newer ones, with the secret that it had, until its interactions are "
-            "answered. If a secret is gone or was told to somebody, cancel their instances.",
-            id="holdpoint.E033",
-        )
-    ]
-
-
-def count_token_keys(alias: str) -> dict[str, int]:
-    """Key id -> how many pending interactions have a token made with it."""
-    rows = Interaction.objects.using(alias).filter(status=InteractionStatus.PENDING, token_key__isnull=False)
-    return dict(rows.values_list("token_key").annotate(Count("pk")).order_by())
+def _tell_unreadable(problem: Problem) -> CheckMessage:
+    what, hint = problem.what, problem.fix
+    keys = conf.given.get("TOKEN_KEYS") if problem.name == "TOKEN_KEYS" else None
+    for name, secret in keys.items() if isinstance(keys, Mapping) else ():
+        if isinstance(secret, str) and len(secret) < SHORTEST_SECRET and "characters" in problem.fix:
+            size = f"{len(secret)} character{'' if len(secret) == 1 else 's'}"
+            what = f'WORKFLOWS["TOKEN_KEYS"][{name!r}] has {size}, and a secret needs {SHORTEST_SECRET} at least.'
+            hint = "Make one: python -c 'import secrets; print(secrets.token_urlsafe(50))'"
+            break
+    # What a duration may be is part of the problem's own words already, with their full stop.
+    return Error(what, hint=f"{hint.partition('.. ')[0].rstrip('.')}.", id="holdpoint.E031")
 
 
 def check_speed() -> Iterator[CheckMessage]:

@@ -258,6 +258,15 @@ def _run_atomically(claim: Claim, definition: Definition, host: Host) -> None:
         host.clean_up()
 
 
+def _log_raised(claim: Claim, error: Exception, outcome: Outcome) -> None:
+    """Where it was raised is told nowhere else: the row and the ledger keep the message only."""
+    level = {Stop: logging.ERROR, RunAgain: logging.WARNING}.get(type(outcome), logging.INFO)
+    what = {Stop: "raised, and the instance failed", RunAgain: "raised, and will run again"}.get(
+        type(outcome), "raised"
+    )
+    logger.log(level, "step %s of %s %s %s", claim.step, claim.workflow, claim.id, what, exc_info=error)
+
+
 def _commit_inside(db: BaseDatabaseWrapper, commit: Commit) -> bool:
     if commit.event is not None:
         return _park_on_event(db, commit, patient=True)
@@ -265,9 +274,9 @@ def _commit_inside(db: BaseDatabaseWrapper, commit: Commit) -> bool:
 
 
 def _handle(claim: Claim, definition: Definition, ctx: Context, error: Exception, host: Host) -> Commit | None:
-    logger.info("step %s of %s %s raised", claim.step, claim.workflow, claim.id, exc_info=error)
     try:
         outcome = host.call_author(lambda: definition.handle(error, ctx))
+        _log_raised(claim, error, outcome)
         if isinstance(outcome, Stop):
             return _stop(claim, outcome.reason)  # without the state: what the failed run did to it has not happened
         return _commit_of(claim, definition, ctx, outcome, host.db)

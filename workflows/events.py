@@ -128,4 +128,6 @@ def _start(db: BaseDatabaseWrapper, workspace: int, event: str, data: Any, actor
             planned.append(plan_instance(definition, {} if data is None else data, None, "the event's data"))
         except InvalidInput as error:
             logger.warning("event %r does not start workflow %r: %s", event, definition.name, error)
+        except Exception:  # its own check of the data is broken: that must not keep the event from the others
+            logger.exception("event %r does not start workflow %r: its accepts= failed", event, definition.name)
     return len(store.insert_instances(db, planned, workspace=workspace, actor=actor)) if planned else 0

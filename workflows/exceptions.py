@@ -65,6 +65,17 @@ def show(value: object) -> str:
         return f"<{type(value).__name__} that cannot be shown>"
 
 
+def _tell_places(errors: Mapping[str, Any]) -> str:
+    """Places with their reasons, in one line; what is wrong with the whole has no place."""
+    told = []
+    for place, given in list(errors.items())[:20]:
+        reasons = ", ".join(map(str, given)) if isinstance(given, list | tuple) else str(given)
+        told.append(f"{place:.200}: {reasons}" if place else reasons)
+    if len(errors) > 20:
+        told.append(f"and {len(errors) - 20} more")
+    return "; ".join(told)
+
+
 class WorkflowError(Exception):
     """Whatever the engine refuses or reports."""
 
@@ -108,8 +119,7 @@ class InvalidInput(InvalidCall):
 
     def __init__(self, workflow: str, errors: Mapping[str, Any]) -> None:
         self.workflow, self.errors = workflow, dict(errors)
-        told = "; ".join(f"{field}: {problem}" for field, problem in self.errors.items())
-        super().__init__(f"workflow {workflow!r} does not accept this input: {told}")
+        super().__init__(f"workflow {workflow!r} does not accept this input: {_tell_places(self.errors)}")
 
 
 class InvalidData(InvalidCall):
@@ -117,8 +127,7 @@ class InvalidData(InvalidCall):
 
     def __init__(self, errors: Mapping[str, list[str]]) -> None:
         self.errors = dict(errors)
-        told = "; ".join(f"{place or 'data'}: {', '.join(reasons)}" for place, reasons in self.errors.items())
-        super().__init__(f"the data does not fit its schema: {told}")
+        super().__init__(f"the data does not fit its schema: {_tell_places(self.errors)}")
 
 
 class InvalidSchema(InvalidCall):

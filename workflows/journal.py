@@ -44,10 +44,12 @@ class Ousted(BaseException):
 class Journal:
     """One claim's way to the store."""
 
-    __slots__ = ("_claim", "_host", "_joined")
+    __slots__ = ("_claim", "_host", "_joined", "_progress")
 
     def __init__(self, claim: Claim, host: Host) -> None:
         self._claim, self._host = claim, host
+        #: Where this run saved something: progress, unless it is forgotten again.
+        self._progress: set[int] = set()
         #: Whether what is written now belongs to the transaction of an atomic step.
         self._joined = False
 
@@ -103,7 +105,7 @@ class Journal:
             saved = self._commit(lambda db: store.save_checkpoint(db, self._claim, position, call, name, **values))
         if saved is None:
             raise Ousted
-        self._note_progress()
+        self._note_progress(position)
         return saved
 
     def save_with(self, position: int, call: Call, name: str, work: Callable[[], Any], what: str) -> Saved:
@@ -120,11 +122,12 @@ class Journal:
                 return saved
 
         saved = store.retrying(db, write)
-        self._note_progress()  # not before: the commit itself may fail, at a deferred constraint
+        self._note_progress(position)  # not before: the commit itself may fail, at a deferred constraint
         return saved
 
-    def _note_progress(self) -> None:
+    def _note_progress(self, position: int) -> None:
         """Failed runs are counted from the last progress on, here as in the row."""
+        self._progress.add(position)
         self._claim.runs = min(self._claim.runs, 1)
 
     def refuse_open_block(self, what: str) -> None:
@@ -232,10 +235,15 @@ class Journal:
             self._record_refusal({"operation": "suspend", "signal_id": new.signal_id, "reason": str(refused)})
             raise
 
-    def forget(self, position: int) -> None:
-        """This call and what came after it are to be made again by the next run."""
+    def forget(self, position: int, runs: int) -> None:
+        """This call and what came after it are to be made again by the next run; so many have failed by now.
+
+        Unless this run has saved something that stays: then it is the first since.
+        """
+        runs = 1 if any(saved < position for saved in self._progress) else runs
         with self._host.as_engine():
-            self._commit(lambda db: store.forget_checkpoints(db, self._claim, position))
+            self._commit(lambda db: store.forget_checkpoints(db, self._claim, position, runs))
+        self._claim.runs = runs
 
     def ask_about_timeout(self, unit: str) -> str | None:
         """The policy on a deadline that has passed; the reason if it refuses."""

@@ -204,6 +204,8 @@ class Pump:
         """Commit what could not be committed in its turn: a row was held, or the database away."""
         if self._owed and time.monotonic() - self._paid_at > PAY_EVERY:
             self._paid_at = time.monotonic()
+            # Not every owed row is locked so that nobody can take it: a wait for an event may want that event's lock.
+            store.renew(db, [one.claim for one in self._owed])
             self._settle_owed(db)
 
     def _pay_up(self) -> None:

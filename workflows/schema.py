@@ -20,17 +20,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workflows.exceptions import InvalidSchema, show
-from workflows.schema_classes import Reader, make_reader
+from workflows.schema_classes import Reader, make_reader, read_guarded
+from workflows.schema_dicts import find_written_fields
 from workflows.schema_json import check_json, dump_schema, make_validator, read_json_schema
 
 logger = logging.getLogger(__name__)
-
-#: Types by name, for fields that are written in YAML: `int`, `date | None`.
-NAMED_TYPES = {
-    "str": "str", "int": "int", "float": "float", "bool": "bool", "list": "list", "dict": "dict", "any": "Any",
-    "none": "None", "null": "None", "decimal": "decimal:Decimal", "date": "datetime:date", "time": "datetime:time",
-    "datetime": "datetime:datetime", "timedelta": "datetime:timedelta", "uuid": "uuid:UUID",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +43,12 @@ class Schema:
             validator = self._made["validator"] = make_validator(self.json)
         check_json(validator, data)
         if reader := self._find_reader():
-            reader.read(data)
+            read_guarded(reader, data)
 
     def cast(self, data: Any) -> Any:
         """The typed value of data that was checked: an instance of the class, or what the class makes of it."""
         reader = self._find_reader()
-        return data if reader is None else reader.read(data)
+        return data if reader is None else read_guarded(reader, data)
 
     def describe(self) -> dict[str, Any]:
         """The JSON Schema as an object, for forms and lists; the caller may change it."""
@@ -139,24 +133,9 @@ def _find_fields(given: dict[Any, Any]) -> dict[Any, Any] | None:
     """The fields, when this is no JSON Schema: that has JSON for values, and never a type."""
     if any(not isinstance(value, str | int | float | list | tuple | dict | None) for value in given.values()):
         return given
-    # {"amount": "int"} is how YAML has it. As a JSON Schema it would say nothing and let everything pass.
-    named = {name: _read_names(value) for name, value in given.items()}
-    if None not in named.values() and not named.keys() <= _KEYWORDS:
-        return {name: _read_type(written) for name, written in named.items()}
-    return None
-
-
-_KEYWORDS = frozenset({"type", "format", "pattern", "title", "description", "default", "const", "contentMediaType"})
-
-
-def _read_names(value: Any) -> Any:
-    """`int | None` as it is written to a row; None when a word of it names no type."""
-    if not isinstance(value, str):
+    if (written := find_written_fields(given)) is None:
         return None
-    kinds = [NAMED_TYPES.get(word.strip().lower()) for word in value.split("|")]
-    if None in kinds:
-        return None
-    return kinds[0] if len(kinds) == 1 else ["|", *kinds]
+    return {name: _read_type(kind) for name, kind in written.items()}
 
 
 # --- the way to a class and back ----------------------------------------------------------------------

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import logging
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from workflows.exceptions import InvalidData, InvalidSchema, show
+from workflows.exceptions import InvalidData, InvalidSchema, WorkflowError, show
 from workflows.jsontext import dump_value
+from workflows.schema_words import TOO_LARGE, Errors, bound_errors
 
-Errors = dict[str, list[str]]
+logger = logging.getLogger("workflows.schema")
 
 #: A decimal as text keeps its digits on the way.
 DECIMAL_TEXT = {"format": "decimal"}
@@ -45,6 +47,28 @@ def make_reader(source: Any) -> Reader | None:
     if _is_kind(source, "django.forms", "BaseForm"):
         return _FormReader(source)
     return None
+
+
+def read_guarded(reader: Reader, data: Any) -> Any:
+    """The typed value. What a class's own code raises says that the data cannot be taken, and never ends a request."""
+    from django.db import DataError
+    from django.db import Error as DatabaseError
+
+    try:
+        return reader.read(data)
+    except WorkflowError:
+        raise
+    except (OverflowError, RecursionError) as error:
+        raise InvalidData({"": [TOO_LARGE]}) from error
+    except Exception as error:
+        # A database that is away says nothing about the data; whoever asked knows what to do then.
+        if isinstance(error, DatabaseError) and not isinstance(error, DataError):
+            raise
+        source = getattr(reader, "source", None)
+        name = source.__qualname__ if isinstance(source, type) else "a field's own check"
+        # Its message may repeat the data, or tell strangers about the code: that is for the log.
+        logger.exception("A schema failed to check data: %s raised %s", name, type(error).__name__)
+        raise InvalidData({"": [f"cannot be checked: {name} raised {type(error).__name__}"]}) from error
 
 
 def _is_kind(source: type, module: str, name: str) -> bool:
@@ -143,7 +167,7 @@ def _read_pydantic_errors(error: Any, data: Any) -> Errors:
             reason = reason.removeprefix(prefix)
         place = _find_place(found["loc"], data, missing=found["type"] == "missing")
         errors.setdefault(place, []).append(reason)
-    return errors
+    return bound_errors(errors)
 
 
 def _find_place(location: tuple[Any, ...], data: Any, *, missing: bool) -> str:
@@ -228,4 +252,4 @@ def _flatten(found: Any, whole: str) -> Errors:
             if isinstance(each, Mapping | list | tuple):
                 name = "" if step == whole else str(step)
                 waiting.append((".".join(filter(None, (place, name))), each))
-    return errors
+    return bound_errors(errors)

@@ -16,10 +16,7 @@ from typing import Any
 
 from workflows.exceptions import InvalidCall, InvalidData, InvalidSchema, show
 from workflows.jsontext import dump_value
-from workflows.schema_words import Errors, add_reason, collect_error, join_place
-
-#: More errors than anybody reads; a long list against a wrong schema has one per item.
-MAX_ERRORS = 1000
+from workflows.schema_words import MAX_ERRORS, TOO_LARGE, Errors, add_reason, collect_error, join_place
 
 #: Keywords whose subschemas look at the same value again.
 _SAME_VALUE_ONE = ("not", "if", "then", "else")
@@ -174,7 +171,7 @@ def make_validator(schema: dict[str, Any] | bool) -> Any:
 
 @cache
 def _mend(dialect: Any) -> Any:
-    """The library forgets which property it was whose schema is just `false`."""
+    """The library forgets which property it was whose schema is just `false`, and compares all items with all."""
     from jsonschema import Draft3Validator, ValidationError
     from jsonschema.validators import extend
 
@@ -185,9 +182,28 @@ def _mend(dialect: Any) -> Any:
             elif name in instance:
                 yield from validator.descend(instance[name], inner, path=name, schema_path=name)
 
-    if dialect is Draft3Validator:
-        return dialect
-    return extend(dialect, {"properties": check_properties})  # type: ignore[no-untyped-call]
+    def check_unique(validator: Any, unique: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        if unique is True and isinstance(instance, list):
+            seen: set[str] = set()
+            for item in instance:
+                if (text := json.dumps(_make_comparable(item), sort_keys=True)) in seen:
+                    yield ValidationError("holds the same item twice")
+                    return
+                seen.add(text)
+
+    mended: dict[str, Any] = {"uniqueItems": check_unique}
+    if dialect is not Draft3Validator:
+        mended["properties"] = check_properties
+    return extend(dialect, mended)  # type: ignore[no-untyped-call]
+
+
+def _make_comparable(value: Any) -> Any:
+    """1 is 1.0 and not true, as JSON Schema has it. Compared as texts: numbers could be made to share one hash."""
+    if isinstance(value, dict):
+        return {name: _make_comparable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_make_comparable(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def check_json(validator: Any, data: Any) -> None:
@@ -201,7 +217,7 @@ def check_json(validator: Any, data: Any) -> None:
             collect_error(error, errors)
     except (RecursionError, OverflowError):
         # A number or a text that no check can work with, such as a thousand digits against a fraction.
-        add_reason(errors, "", "holds something too large to be checked")
+        add_reason(errors, "", TOO_LARGE)
     if errors:
         raise InvalidData(errors)
 

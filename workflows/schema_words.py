@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 Errors = dict[str, list[str]]
 
+#: More errors than anybody reads; a long list against a wrong schema has one per item.
+MAX_ERRORS = 1000
+#: Of names that are not expected, each a place of its own, and texts of the library in which they are looked for.
+_MOST_NAMES = 20
+_LONGEST_TEXT = 10_000
+
+TOO_LARGE = "holds something too large to be checked"
+
 _TYPE_WORDS = {
     "string": "text",
     "integer": "a whole number",
@@ -45,8 +53,12 @@ def collect_error(error: ValidationError, errors: Errors) -> None:
                     add_reason(errors, join_place([*place, other]), f"is required together with {name}")
     elif rule in ("additionalProperties", "unevaluatedProperties") and isinstance(given, dict):
         names = _find_unexpected(error)
-        for path in [[*place, name] for name in names] or [place]:
-            add_reason(errors, join_place(path), "is not expected")
+        for name in names[:_MOST_NAMES]:
+            add_reason(errors, join_place([*place, name]), "is not expected")
+        if len(names) > _MOST_NAMES:
+            add_reason(errors, join_place(place), f"has {len(names) - _MOST_NAMES} more names that are not expected")
+        elif not names:
+            add_reason(errors, join_place(place), "has names that are not expected")
     elif rule in ("anyOf", "oneOf") and error.context:
         _collect_choice(error, errors)
     else:
@@ -63,6 +75,8 @@ def _find_unexpected(error: ValidationError) -> list[str]:
     found: Any = error.instance
     names: list[str] = [name for name in found if isinstance(name, str)]
     if error.validator == "unevaluatedProperties":
+        if len(error.message) > _LONGEST_TEXT:  # all names times all of the text
+            return []
         return [name for name in names if repr(name) in error.message]
     schema: Any = error.schema
     patterns = schema.get("patternProperties", {})
@@ -165,3 +179,12 @@ def add_reason(errors: Errors, place: str, reason: str) -> None:
     reasons = errors.setdefault(place, [])
     if reason not in reasons:
         reasons.append(reason)
+
+
+def bound_errors(errors: Errors) -> Errors:
+    """No more places than anybody reads."""
+    if len(errors) <= MAX_ERRORS:
+        return errors
+    bounded = dict(list(errors.items())[:MAX_ERRORS])
+    add_reason(bounded, "", f"more is wrong than the first {MAX_ERRORS} problems listed here")
+    return bounded

@@ -1,9 +1,13 @@
-"""Callbacks: /resume/{token}."""
+"""Callbacks: /resume/{token}.
 
-from django.urls import path
+Whatever stands below /resume/ goes to the view: Django logs the address of what no route takes, and a slash or a
+line break too many after a token would put one into the log that still is good for an answer.
+"""
+
+from django.urls import re_path
 
 from workflows.rest.resume import resume
 
 app_name = "workflows"
 
-urlpatterns = [path("resume/<str:token>", resume, name="resume")]
+urlpatterns = [re_path(r"^resume/(?P<token>[\s\S]+)\Z", resume, name="resume")]

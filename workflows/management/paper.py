@@ -21,7 +21,7 @@ NARROWEST, WIDEST = 80, 120
 SHORTEST = 8
 GAP = "  "
 #: Columns that are of no use when cut.
-WHOLE = frozenset({"id", "n", "at", "received", "saved", "finished", "instances", "oldest"})
+WHOLE = frozenset({"id", "n", "at", "received", "saved", "finished", "instances", "oldest", "due", "closed"})
 
 
 def find_width() -> int:
@@ -41,10 +41,20 @@ def clip(value: object, width: int) -> str:
 
 
 def show_moment(value: datetime | None) -> str:
-    """To the second, in the zone of the settings."""
+    """To the second, in the zone of the settings, which is named: a server's is often not the reader's."""
     if value is None:
         return ""
-    return (timezone.localtime(value) if timezone.is_aware(value) else value).strftime("%Y-%m-%d %H:%M:%S")
+    local = timezone.localtime(value) if timezone.is_aware(value) else value
+    return local.strftime("%Y-%m-%d %H:%M:%S %Z").rstrip()
+
+
+def show_count(n: int, one: str) -> str:
+    """A number of things.
+
+    >>> show_count(1, "instance"), show_count(2, "instance")
+    ('1 instance', '2 instances')
+    """
+    return f"{n} {one}{'' if n == 1 else 's'}"
 
 
 def show_json(value: Any) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from django.http import HttpResponse
 
@@ -19,6 +20,8 @@ from workflows.exceptions import WorkflowError
 CONTENT_TYPE = "application/problem+json"
 #: A detail may quote a key or a number from the body, which may be as long as a body may be.
 LONGEST = 500
+#: Places, and reasons at one place, that an answer lists; whoever sent more mistakes sees these first.
+MOST_ERRORS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +75,22 @@ KINDS: Mapping[type[WorkflowError], Kind] = {
 class RequestRefused(WorkflowError):
     """A request that ends here, with the kind of problem it has."""
 
-    def __init__(self, kind: Kind, detail: str, *, headers: Mapping[str, str] | None = None) -> None:
-        self.kind, self.detail, self.headers = kind, detail, headers
+    def __init__(
+        self,
+        kind: Kind,
+        detail: str,
+        *,
+        errors: Mapping[str, Sequence[str]] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.kind, self.detail, self.errors, self.headers = kind, detail, errors, headers
         super().__init__(detail)
 
 
 def answer_error(error: WorkflowError) -> HttpResponse | None:
     """The answer to a caller whose request led to this error; None if the error is not the caller's."""
     if isinstance(error, RequestRefused):
-        return answer_problem(error.kind, error.detail, headers=error.headers)
+        return answer_problem(error.kind, error.detail, errors=error.errors, headers=error.headers)
     kind = next((kind for known, kind in KINDS.items() if isinstance(error, known)), None)
     if kind is None:
         return None
@@ -108,7 +118,8 @@ def answer_problem(
     }
     if errors is not None:
         body["errors"] = {
-            _make_showable(place): [_make_showable(reason) for reason in reasons] for place, reasons in errors.items()
+            _make_showable(place): [_make_showable(reason) for reason in reasons[:MOST_ERRORS]]
+            for place, reasons in islice(errors.items(), MOST_ERRORS)
         }
     return HttpResponse(json.dumps(body), status=kind.status, content_type=CONTENT_TYPE, headers=headers)
 

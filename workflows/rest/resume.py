@@ -20,14 +20,16 @@ from django.views.decorators.csrf import csrf_exempt
 
 from workflows import store, tokens
 from workflows.completion import MISSING, complete_interaction
-from workflows.exceptions import InvalidToken, WorkflowError
+from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
 from workflows.jsontext import check_text
 from workflows.models import Interaction
 from workflows.rest.body import read_object
 from workflows.rest.problems import (
+    INVALID_DATA,
     METHOD_NOT_ALLOWED,
     SERVER_ERROR,
     UNAVAILABLE,
+    RequestRefused,
     answer_error,
     answer_problem,
 )
@@ -51,7 +53,7 @@ def open_to_machines(view: View) -> View:
 @open_to_machines
 def resume(request: HttpRequest, token: str) -> HttpResponse:
     """Complete the interaction that the token was made for."""
-    response = _answer(request, token)
+    response = _answer(request, token.removesuffix("/"))
     # An answer is nobody's to keep, and the address must not travel on as a referrer.
     response["Cache-Control"] = "no-store"
     response["Referrer-Policy"] = "no-referrer"
@@ -91,15 +93,25 @@ def _complete(request: HttpRequest, token: str) -> HttpResponse:
     if key is not None:
         check_text(key, "the header Idempotency-Key")
     interaction, workspace = find_interaction(token)
-    done = complete_interaction(
-        interaction,
-        body.get("data", MISSING),
-        workspace=workspace,
-        door=DOOR,
-        actor="",
-        idempotency_key=key,
-        version=None,
-    )
+    try:
+        done = complete_interaction(
+            interaction,
+            body.get("data", MISSING),
+            workspace=workspace,
+            door=DOOR,
+            actor="",
+            idempotency_key=key,
+            version=None,
+        )
+    except InvalidData:
+        if "data" in body:
+            raise
+        # Not by a field of the partner's own data, which may well be called "data" too.
+        raise RequestRefused(
+            INVALID_DATA,
+            'The body has to be {"data": …}, with the answer in it: its member "data" is missing.',
+            errors={"data": ["is required"]},
+        ) from None
     return JsonResponse(
         {"id": str(done.id), "signal_id": done.signal_id, "status": "completed", "replayed": done.replayed}
     )

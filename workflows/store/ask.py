@@ -27,9 +27,11 @@ PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
 CANCELLED = INTERACTION_CODES[InteractionStatus.CANCELLED]
 _STATUS_OF = {code: status for status, code in INTERACTION_CODES.items()}
 
-#: The claimed row, locked: a stale worker finds none and so writes nothing.
+#: The claimed row, locked: a stale worker finds none and so writes nothing. `+ 0` keeps the planner from taking a
+#: partial index for what is one look-up by key: made while that index is empty, the plan would read it whole later.
 HELD = f"""SELECT i.id, i.workspace_id, i.seq, i.status FROM holdpoint_instance i
-      WHERE i.id = %(instance)s::uuid AND i.fence = %(fence)s AND i.status = {RUNNING} FOR NO KEY UPDATE"""
+      WHERE i.id = %(instance)s::uuid AND i.fence = %(fence)s AND i.status + 0 = {RUNNING}
+      FOR NO KEY UPDATE"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ _ARM = compact(f"""
     ), a AS (
       UPDATE holdpoint_interaction x SET deadline = {CLOCK} + %(timeout)s::float8 * interval '1 s',
         request = coalesce(x.request, %(request)s::jsonb)
-      FROM t WHERE x.unit_id = %(unit)s::uuid AND x.instance_id = t.id AND x.status = {PENDING}
+      FROM t WHERE x.unit_id = %(unit)s::uuid AND x.instance_id = t.id AND x.status + 0 = {PENDING}
       RETURNING x.unit_id, x.deadline
     ), b AS (UPDATE holdpoint_unit n SET deadline = a.deadline FROM a WHERE n.id = a.unit_id)
     SELECT x.id, x.unit_id, x.signal_id, x.status, coalesce(a.deadline, x.deadline), x.token_key, n.visit,

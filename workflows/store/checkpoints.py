@@ -36,6 +36,7 @@ class Saved:
     deadline: datetime | None
     signal: int | None
     failed: bool = False
+    blamed: bool = False
     unit: UUID | None = None
     interaction: UUID | None = None
     signal_id: str | None = None
@@ -53,7 +54,8 @@ class Saved:
 
 
 _READ = compact("""
-    SELECT c.position, c.kind, c.name, c.settled, c.expired, c.value::text, c.deadline, c.signal, c.failed, c.unit_id,
+    SELECT c.position, c.kind, c.name, c.settled, c.expired, c.value::text, c.deadline, c.signal, c.failed, c.blamed,
+      c.unit_id,
       x.id, x.signal_id, x.status, x.output::text, x.deadline, x.token_key, n.visit, c.child_id, i.status,
       i.result::text, i.error
     FROM holdpoint_checkpoint c LEFT JOIN holdpoint_unit n ON n.id = c.unit_id
@@ -75,14 +77,15 @@ _SAVE = compact(f"""
       %(value)s::jsonb FROM t
     ON CONFLICT (instance_id, position) DO UPDATE SET saved_at = excluded.saved_at, settled = excluded.settled,
       expired = excluded.expired, signal = excluded.signal, value = excluded.value
-    RETURNING deadline
+    RETURNING deadline, CASE WHEN %(echo)s THEN value::text END
 """)
 
 #: The call that the instance failed of, and what was called on the failing path after it. A callback that nobody
 #: answered keeps its place, because calls between it and its wait stand; it only asks anew.
 _FORGET = compact(f"""
     WITH b AS (
-      SELECT c.position, c.kind = {CALL_CODES[Call.CALLBACK]} AS callback, n.closed_at FROM holdpoint_checkpoint c
+      SELECT c.position, c.kind = {CALL_CODES[Call.CALLBACK]} AND NOT c.failed AS callback, n.closed_at
+      FROM holdpoint_checkpoint c
       LEFT JOIN holdpoint_unit n ON n.id = c.unit_id
       WHERE c.instance_id = %(instance)s::uuid AND c.blamed ORDER BY c.position LIMIT 1
     ), k AS (
@@ -99,18 +102,20 @@ _FORGET_FROM = compact(f"""
     ), c AS (
       DELETE FROM holdpoint_checkpoint c USING t WHERE c.instance_id = t.id AND c.position >= %(position)s::int
       RETURNING c.unit_id
+    ), r AS (
+      UPDATE holdpoint_instance i SET runs = %(runs)s FROM t WHERE i.id = t.id
     ), n AS (
       UPDATE holdpoint_unit n SET status = {CANCELLED}, closed_at = {CLOCK}
       FROM c WHERE n.id = c.unit_id AND n.status = {PENDING} RETURNING n.id
     )
     UPDATE holdpoint_interaction x SET status = {CANCELLED}, closed_at = {CLOCK}, version = x.version + 1
-    FROM n WHERE x.unit_id = n.id AND x.status = {PENDING}
+    FROM n WHERE x.unit_id = n.id AND x.closed_at IS NULL
 """)
 
 _BLAME = compact(f"""
     WITH t AS ({HELD})
-    UPDATE holdpoint_checkpoint c SET blamed = true FROM t
-    WHERE c.instance_id = t.id AND c.position = %(position)s::int
+    UPDATE holdpoint_checkpoint c SET blamed = (c.position = %(position)s::int) FROM t
+    WHERE c.instance_id = t.id AND (c.blamed OR c.position = %(position)s::int)
 """)
 
 
@@ -120,8 +125,8 @@ def read_checkpoints(db: BaseDatabaseWrapper, claim: Claim) -> list[Saved]:
     for row in fetch(db, _READ, {"instance": claim.id}):
         one = Saved(*row)
         one.call = _CALL_OF[row[1]]
-        one.status = None if row[12] is None else _ASKED_OF[row[12]]
-        one.child_status = None if row[18] is None else STATUS_OF[row[18]]
+        one.status = None if row[13] is None else _ASKED_OF[row[13]]
+        one.child_status = None if row[19] is None else STATUS_OF[row[19]]
         saved.append(one)
     return saved
 
@@ -152,6 +157,8 @@ def save_checkpoint(
             "call": CALL_CODES[call],
             "name": name,
             "value": value,
+            # jsonb keeps numbers written out: 1e16 comes back as an integer, and must in the first run too.
+            "echo": value is not None and "e+" in value,
             "settled": settled,
             "expired": expired,
             "failed": failed,
@@ -162,17 +169,19 @@ def save_checkpoint(
     )
     if not rows:
         return None
-    return Saved(position, call, name, settled, expired, value, rows[0][0], signal, failed, child=child)
+    deadline, echo = rows[0]
+    return Saved(position, call, name, settled, expired, echo or value, deadline, signal, failed, child=child)
 
 
 def blame_checkpoint(db: BaseDatabaseWrapper, claim: Claim, position: int) -> None:
-    """Mark the call that the instance is about to fail of."""
+    """Mark the call that the instance is about to fail of, and no other; none for a position that is not there."""
     fetch(db, _BLAME, {"instance": claim.id, "fence": claim.fence, "position": position}, rows=False)
 
 
-def forget_checkpoints(db: BaseDatabaseWrapper, claim: Claim, position: int) -> None:
-    """Forget the calls from here on, and close what they ask: they will be made again."""
-    fetch(db, _FORGET_FROM, {"instance": claim.id, "fence": claim.fence, "position": position}, rows=False)
+def forget_checkpoints(db: BaseDatabaseWrapper, claim: Claim, position: int, runs: int) -> None:
+    """Forget the calls from here on, and close what they ask: they will be made again, and were no progress."""
+    params = {"instance": claim.id, "fence": claim.fence, "position": position, "runs": runs}
+    fetch(db, _FORGET_FROM, params, rows=False)
 
 
 def forget_failed(db: BaseDatabaseWrapper, instance: Any) -> None:

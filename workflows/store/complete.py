@@ -114,7 +114,7 @@ _COMPLETE = compact(f"""
         output = CASE WHEN x.deadline <= m.at THEN NULL ELSE %(output)s::jsonb END,
         idempotency_key = CASE WHEN x.deadline <= m.at THEN NULL ELSE %(key)s::text END,
         idempotency_hash = CASE WHEN x.deadline <= m.at THEN NULL ELSE %(hash)s::bytea END
-      FROM m WHERE x.id = %(id)s::uuid AND x.instance_id = m.id AND x.status = {PENDING}
+      FROM m WHERE x.id = %(id)s::uuid AND x.instance_id = m.id AND x.status + 0 = {PENDING}
         AND x.version = coalesce(%(version)s::int, x.version)
       RETURNING x.id, x.unit_id, x.status, x.channel, m.id AS instance_id, m.seq + 1 AS n, m.workspace_id,
         'holdpoint:unit:' || x.unit_id AS name, {_WAKES} AS wakes

@@ -39,9 +39,10 @@ def micros(moment: str) -> str:
 
 
 #: What stands for a row's payload and salt. A payload that never was counts as empty text, which no JSON is;
-#: `lost` is one that was cleared without a redaction, and so matches nothing.
+#: `lost` is one that was cleared without a redaction, or replaced after one, and so matches nothing.
 DIGEST = f"""CASE WHEN l.salt IS NOT NULL
       THEN encode(sha256(uuid_send(l.salt) || convert_to(coalesce(l.data::text, ''), 'UTF8')), 'hex')
+      WHEN l.data IS NOT NULL THEN 'lost'
       ELSE coalesce((
         SELECT r.data->>'digest' FROM holdpoint_ledger r WHERE r.instance_id = l.instance_id
           AND r.kind = {REDACTED} AND r.data->>'seq' = l.seq::text ORDER BY r.seq LIMIT 1), 'lost') END"""

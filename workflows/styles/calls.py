@@ -242,17 +242,22 @@ class FunctionContext(Context):
         What that call raised must not be raised again for ever, nor what came after it be kept: a `finally` with calls
         of its own, say. When the instance fails for good, a retry begins again with that call.
         """
+        new = None if self._raised is None else self._raised[2]
         self._raised = None
         found: BaseException | None = error
-        while found is not None:
+        # Along `raise … from …` only: what a handler meets on its way has the caught error as its context, and that one
+        # was caught. What a new call raised came from nowhere else.
+        while found is not None and found is not new:
             for raised, saved in self._origins:
                 if raised is found:
                     if saved.failed and not for_good:
-                        self._left.forget(saved.position)
+                        self._left.forget(saved.position, self._attempt + 1)
                     else:
                         self._left.blame(saved.position)
                     return
-            found = found.__cause__ or found.__context__
+            found = found.__cause__
+        if any(one.blamed for one in self._load()):
+            self._left.blame(-1)  # an earlier run ended there, and this one got past it
 
     def refuse_unmade_calls(self) -> None:
         """A run that ends before it has made all the calls of an earlier one took another way."""
@@ -292,12 +297,19 @@ class FunctionContext(Context):
 
     @contextmanager
     def _making(self, call: Call, id: str) -> Iterator[None]:
-        """What a call raises is remembered: should the function go on from it, it is saved like a result."""
+        """What a call raises is remembered: should the function go on from it, it is saved like a result.
+
+        It is handed on as a later run will raise it, so that nothing depends on what cannot be kept.
+        """
         try:
             yield
         except Exception as error:
-            self._raised = (call, id, error)
-            raise
+            known = revive_error(_read(describe_raised(error)))
+            if type(known) is not type(error):
+                self._raised = (call, id, error)
+                raise
+            self._raised = (call, id, known)
+            raise known from error
 
     def _save_failure(self) -> None:
         """The function caught what a call of it raised: every later run has to be told the same."""

@@ -175,7 +175,10 @@ class View(dict[str, Any]):
         object.__setattr__(self, "_holdpoint_ctx", ctx)
 
     def __getattribute__(self, name: str) -> Any:
-        return dict.__getitem__(self, name) if dict.__contains__(self, name) else super().__getattribute__(name)
+        # What a partner sent may be called anything: a name of ours is not to be taken by it.
+        if not name.startswith("_") and dict.__contains__(self, name):
+            return dict.__getitem__(self, name)
+        return super().__getattribute__(name)
 
     def __getattr__(self, name: str) -> Any:
         place = object.__getattribute__(self, "_holdpoint_place")

@@ -18,16 +18,21 @@ def describe_raised(error: Exception) -> str:
     """The exception as JSON text: its class, what it carries as far as that is plain, its words."""
     cls = type(error)
     told: dict[str, Any] = {"type": f"{cls.__module__}:{cls.__qualname__}", "text": describe_error(error)}
-    for name, value in (("args", list(error.args)), ("state", vars(error))):
-        try:
-            dump_value(value, name)
-        except InvalidCall:
-            continue  # the class and the words are kept all the same
-        told[name] = value
+    if _is_plain(list(error.args)):
+        told["args"] = list(error.args)
+    told["state"] = {name: value for name, value in vars(error).items() if _is_plain(value)}
     try:
         return dump_value(told, "an exception")
     except InvalidCall:
         return dump_value({"type": told["type"], "text": told["text"]}, "an exception")
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        dump_value(value, "what an exception carries")
+    except InvalidCall:
+        return False
+    return True
 
 
 def revive_error(told: dict[str, Any]) -> Exception:

@@ -19,9 +19,16 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.ledger import Anchor, export_lines, make_anchors, seal_ledger, verify_workspace
+from workflows.ledger import Anchor, Trouble, export_lines, make_anchors, seal_ledger, verify_workspace
+from workflows.management.paper import show_count
 from workflows.models import LedgerEvent
 from workflows.store import audit
+
+#: A seal says that something was changed among its rows, not which: that takes what the rows were.
+COMPARE = (
+    "\nWhich row it is, two exports tell: run `ledger export` on this database and on a backup from before (or take an "
+    "export that was kept), and compare `hash` and `data` of the rows with the same `instance` and `seq`."
+)
 
 #: Between two lines about progress.
 SECONDS = 5.0
@@ -64,21 +71,24 @@ class Command(BaseCommand):
         """Print what is wrong; fail if anything is."""
         anchors = read_anchors(options["anchor"]) if options["anchor"] else {}
         findings = seals = 0
+        changed = False
         for slug, id in workspaces.items():
             for finding in verify_workspace(
                 db, slug, id, anchor=anchors.get(slug), on_progress=self.tell_progress(slug)
             ):
                 self.stdout.write(self.style.ERROR(str(finding)))
                 findings += 1
+                changed = changed or finding.trouble in (Trouble.EDITED, Trouble.EXTRA)
             seals += audit.count_seals(db, id)
         for slug in sorted(anchors.keys() - workspaces.keys()) if options["workspace"] is None else []:
             self.stdout.write(self.style.ERROR(f"{slug}: the anchor names this workspace, and it is gone"))
             findings += 1
         if options["workspace"] and options["anchor"] and options["workspace"] not in anchors:
             raise CommandError(f"{options['anchor']} says nothing about workspace {options['workspace']!r}.")
-        looked = f"{seals} seal{'' if seals == 1 else 's'} of {len(workspaces)} workspace(s)"
+        looked = f"{show_count(seals, 'seal')} of {len(workspaces)} workspace(s)"
         if findings:
-            raise CommandError(f"the ledger is not what was sealed: {findings} finding(s) in {looked}", returncode=1)
+            told = f"the ledger is not what was sealed: {show_count(findings, 'finding')} in {looked}"
+            raise CommandError(f"{told}{COMPARE if changed else ''}", returncode=1)
         against = f", and agree with the anchor{'s' if len(anchors) > 1 else ''}" if anchors else ""
         self.stdout.write(self.style.SUCCESS(f"{looked} hold{against}"))
 
@@ -125,12 +135,33 @@ class Command(BaseCommand):
 def read_anchors(path: str) -> dict[str, Anchor]:
     """What `ledger anchor` wrote, by workspace."""
     try:
-        read = json.loads(Path(path).read_text(encoding="utf-8"))
-        if read["holdpoint_anchor"] != 1:
-            raise ValueError(f"version {read['holdpoint_anchor']!r}")
-        anchors = [Anchor(**chain) for chain in read["chains"]]
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise CommandError(f"{path} is not what `ledger anchor` writes: {error}") from error
-    return {anchor.workspace: anchor for anchor in anchors}
+    except UnicodeDecodeError:
+        raise _no_anchor(path, "it is no text") from None
+    try:
+        read = json.loads(text)
+    except ValueError as error:
+        raise _no_anchor(path, f"it is no JSON ({error})" if text.strip() else "it is empty") from None
+    if not isinstance(read, dict) or "holdpoint_anchor" not in read:
+        raise _no_anchor(path, 'it has no member "holdpoint_anchor"')
+    if (version := read["holdpoint_anchor"]) != 1:
+        raise _no_anchor(path, f"it is of version {version!r}, and this release reads version 1")
+    anchors: dict[str, Anchor] = {}
+    chains = read.get("chains")
+    for number, chain in enumerate(chains if isinstance(chains, list) else [None], 1):
+        if not isinstance(chain, dict) or {name: type(value) for name, value in chain.items()} != _CHAIN:
+            wanted = ", ".join(f"{name} ({'a number' if kind is int else 'a text'})" for name, kind in _CHAIN.items())
+            raise _no_anchor(path, f'"chains" is a list whose members have {wanted}; number {number} is not so')
+        anchors[chain["workspace"]] = Anchor(**chain)
+    return anchors
+
+
+_CHAIN = {"workspace": str, "number": int, "hash": str, "to_xid": int, "sealed_at": str}
+
+
+def _no_anchor(path: str, why: str) -> CommandError:
+    return CommandError(
+        f"{path} is not what `ledger anchor` writes: {why}. Pass the file that `ledger anchor --output FILE` made."
+    )

@@ -9,6 +9,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from workflows.management.paper import show_count
+from workflows.management.tidying import Tidier
 from workflows.pump import Pump
 
 #: EX_SOFTWARE: a supervisor sees a failure and starts a fresh process.
@@ -20,7 +22,8 @@ class Command(BaseCommand):
 
     help = (
         "Runs workflow steps and fires deadlines until SIGTERM or Ctrl-C; then finishes the running step and "
-        "gives the rest back. Any number of workers and django-q clusters may run at once."
+        "gives the rest back. Seals the "
+        "ledger and deletes old events once a minute. Any number of workers and django-q clusters may run at once."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -37,8 +40,13 @@ class Command(BaseCommand):
             signal.signal(number, lambda *_: pump.stop())
         self.stdout.write(f"worker {pump.holder} is ready; SIGTERM or Ctrl-C stops it")
         self.stdout.flush()
-        pump.run()
-        self.stdout.write(f"worker {pump.holder} stopped after {pump.steps} steps")
+        tidier = Tidier()
+        tidier.start()
+        try:
+            pump.run()
+        finally:
+            tidier.stop()
+        self.stdout.write(f"worker {pump.holder} stopped after {show_count(pump.steps, 'step')}")
 
     def give_up(self) -> None:
         """A step ignores its interruption, so nothing in this process will ever move again."""

@@ -11,7 +11,6 @@ import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable
 from typing import Any
-from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
@@ -23,12 +22,15 @@ from workflows.conf import conf
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidDuration, WorkflowError
 from workflows.lifecycle import Status
-from workflows.management.paper import find_width, lay_table, show_moment
-from workflows.management.story import tell_instance
-from workflows.models import Instance, Workspace
+from workflows.management.paper import clean, find_width, lay_table, show_count, show_moment
+from workflows.management.story import tell_instance, tell_record
+from workflows.management.targets import check_workspace, find_target
+from workflows.models import Instance
+from workflows.scope import DEFAULT_WORKSPACE
 from workflows.store.prune import BATCH, Pruned, prune
 
-LIVE_WORDS = ("live", "ended")
+#: Plain texts: the parser's refusal shows them as they are written.
+STATUS_WORDS = [*(status.value for status in Status), "live", "ended"]
 
 
 class Command(BaseCommand):
@@ -43,25 +45,32 @@ class Command(BaseCommand):
             task.set_defaults(run=run)
             return task
 
+        def add_workspace(task: Any) -> None:
+            task.add_argument("--workspace", metavar="SLUG", help=f"where a key is looked up ({DEFAULT_WORKSPACE})")
+
         task = add("list", self.list_instances, "Counts by workflow, version and status; then the newest instances.")
         task.add_argument("--workflow", help="only of this workflow")
-        task.add_argument(
-            "--status", choices=[*Status, *LIVE_WORDS], metavar="STATUS", help=", ".join((*Status, *LIVE_WORDS))
-        )
+        task.add_argument("--status", choices=STATUS_WORDS, metavar="STATUS", help=", ".join(STATUS_WORDS))
         task.add_argument("--workspace", help="only of the workspace with this slug")
         task.add_argument(
             "--limit", type=_read_count, default=20, help="how many instances to list (20); 0: only the counts"
         )
 
         task = add("show", self.show_instance, "One instance: its row, waits, inbox, children and history.")
-        task.add_argument("id", type=_read_id, metavar="ID")
+        task.add_argument("target", metavar="ID|KEY", help="an instance's id, or the key it was started with")
         task.add_argument("--rows", type=_read_count, default=200, help="the last so many of each table (200)")
+        how = task.add_mutually_exclusive_group()
+        how.add_argument("--full", action="store_true", help="cut nothing, however wide the lines become")
+        how.add_argument("--json", action="store_true", help="for scripts; nothing is cut either")
+        add_workspace(task)
 
         task = add("retry", self.retry_instances, "Run failed instances again from the step they failed in.")
-        task.add_argument("ids", type=_read_id, nargs="+", metavar="ID")
+        task.add_argument("targets", nargs="+", metavar="ID|KEY")
+        add_workspace(task)
 
         task = add("cancel", self.cancel_instances, "Cancel instances, each with all its children.")
-        task.add_argument("ids", type=_read_id, nargs="+", metavar="ID")
+        task.add_argument("targets", nargs="+", metavar="ID|KEY")
+        add_workspace(task)
         task.add_argument("--reason", default="", help="kept with the instance and in its history")
 
         task = add(
@@ -95,25 +104,30 @@ class Command(BaseCommand):
         newest = rows.order_by("-id")[: options["limit"]].only(*_LISTED)
         if newest:
             self.stdout.write("")
-            head = ["id", "workflow", "status", "step", "key", *(["due"] if width >= 100 else [])]
+            head = ["id", "workflow", "status", "step", "key", *(["due"] if width >= 104 else [])]
             self._print(lay_table(head, (_list_cells(one)[: len(head)] for one in newest), width))
 
     def show_instance(self, options: dict[str, Any]) -> None:
-        instance = _find(options["id"])
-        self._print(tell_instance(instance, width=find_width(), rows=options["rows"]))
+        check_workspace(options["workspace"])
+        instance = find_target(options["target"], options["workspace"])
+        if options["json"]:
+            record = tell_record(instance, rows=options["rows"])
+            self.stdout.write(json.dumps(record, indent=2, cls=DjangoJSONEncoder))
+            return
+        self._print(tell_instance(instance, width=find_width(), rows=options["rows"], whole=options["full"]))
 
     def retry_instances(self, options: dict[str, Any]) -> None:
         def work(instance: Instance) -> str:
             again = api.retry(instance, actor=_find_actor())
             return f"is {again.status} in step {again.step!r}"
 
-        self._do_each(options["ids"], work, "retried")
+        self._do_each(options, work, "retried")
 
     def cancel_instances(self, options: dict[str, Any]) -> None:
         def work(instance: Instance) -> str:
             return f"is {api.cancel(instance, options['reason'], actor=_find_actor()).status}"
 
-        self._do_each(options["ids"], work, "cancelled")
+        self._do_each(options, work, "cancelled", ended=False)
 
     def check_deploy(self, options: dict[str, Any]) -> None:
         found = deploys.find_stuck(router.db_for_read(Instance))
@@ -126,7 +140,7 @@ class Command(BaseCommand):
                 self.stdout.write(f"  since {show_moment(one.oldest)}, such as {', '.join(map(str, one.examples))}")
                 self.stdout.write(f"  {one.advice}")
         if stuck:
-            raise CommandError(f"{stuck} live instances cannot go on with this code.", returncode=1)
+            raise CommandError(f"{show_count(stuck, 'live instance')} cannot go on with this code.", returncode=1)
         if not options["json"]:
             self.stdout.write("Nothing is stuck: this code knows the step of every live instance.")
 
@@ -139,20 +153,31 @@ class Command(BaseCommand):
             if options["verbosity"] > 1 or (options["verbosity"] and self.stdout.isatty()):
                 self.stdout.write(f"… {total.instances}")
         done = "Would delete" if dry else "Deleted"
-        kept = f" {total.kept} stay: part of them has not ended, ended later, or is in use." if total.kept else ""
-        self.stdout.write(f"{done} {total.instances} instances in {total.trees} trees.{kept}")
+        stay = "1 stays: part of it" if total.kept == 1 else f"{total.kept} stay: part of them"
+        kept = f" {stay} has not ended, ended later, or is in use." if total.kept else ""
+        gone = f"{show_count(total.instances, 'instance')} in {show_count(total.trees, 'tree')}"
+        self.stdout.write(f"{done} {gone}.{kept}")
 
-    def _do_each(self, ids: list[UUID], work: Callable[[Instance], str], done: str) -> None:
+    def _do_each(
+        self, options: dict[str, Any], work: Callable[[Instance], str], done: str, *, ended: bool = True
+    ) -> None:
         """One after the other, so that one refusal does not stop the rest."""
-        refused = 0
-        for id in dict.fromkeys(ids):
+        check_workspace(options["workspace"])
+        targets, seen, refused = list(dict.fromkeys(options["targets"])), set(), 0
+        for given in targets:
             try:
-                self.stdout.write(f"{id} {work(_find(id))}")
+                instance = find_target(given, options["workspace"], ended=ended)
+                if instance.pk in seen:
+                    continue  # once by its id and once by its key
+                seen.add(instance.pk)
+                known = f" (key {clean(instance.key)})" if given == instance.key else ""
+                self.stdout.write(f"{instance.pk}{known} {work(instance)}")
             except (WorkflowError, CommandError) as error:
                 refused += 1
                 self.stderr.write(str(error))
         if refused:
-            raise CommandError(f"{refused} of {len(set(ids))} were not {done}; the reasons are above.")
+            were = "was" if refused == 1 else "were"
+            raise CommandError(f"{refused} of {len(targets)} {were} not {done}; the reasons are above.")
 
     def _print(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -173,19 +198,9 @@ def _filter(options: dict[str, Any]) -> Any:
     if status := options["status"]:
         rows = {"live": rows.live, "ended": rows.ended}.get(status, lambda: rows.filter(status=status))()
     if slug := options["workspace"]:
-        known = list(Workspace.objects.order_by("slug").values_list("slug", flat=True))
-        if slug not in known:
-            raise CommandError(f"There is no workspace {slug!r}; there are {', '.join(known[:20])}.")
+        check_workspace(slug)
         rows = rows.filter(workspace__slug=slug)
     return rows
-
-
-def _find(id: UUID) -> Instance:
-    try:
-        found: Instance = Instance.objects.using(router.db_for_write(Instance)).get(pk=id)
-    except Instance.DoesNotExist:
-        raise CommandError(f"There is no instance {id}: never started, or pruned. See `workflows list`.") from None
-    return found
 
 
 def _find_actor() -> str:
@@ -225,13 +240,6 @@ def _read_age(given: str | None) -> float:
             "--older-than 90d."
         )
     return seconds
-
-
-def _read_id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no instance id; see `workflows list`") from None
 
 
 def _read_count(text: str) -> int:
