@@ -46,6 +46,7 @@ from workflows import (
     store,
 )
 from workflows.host import Host
+from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent, Signal
 from workflows.store import Claim
 
@@ -105,7 +106,7 @@ _ROWS = """
       ), (SELECT max(l.seq) FROM holdpoint_ledger l WHERE l.instance_id = i.id)
     FROM holdpoint_instance i
 """
-_STATUS = {status.code: str(status) for status in workflows.models.Status}
+_STATUS = {status.code: str(status) for status in Status}
 
 
 class Trial:

@@ -8,6 +8,7 @@ import pytest
 from django.db import connection, connections
 
 import workflows
+from tests.test_ledger import wait_for_foreigners
 from tests.two_connections import COMMITTED, _provided_again, committed, race, work  # noqa: F401 (fixtures)
 from workflows import Child, Done, Spawn, Stop, Workflow, step
 from workflows.models import Instance, LedgerEvent
@@ -97,6 +98,7 @@ def test_two_sweeps_at_once_delete_each_tree_once():
 
 def test_of_a_sealed_history_one_row_stays_that_says_who_pruned_it():
     instance = make(Failing)
+    wait_for_foreigners()
     while seal_batch(connections["default"])[1]:
         pass
     for _ in prune(connections["default"], older_than=0.0, actor="shell:ann"):

@@ -21,9 +21,9 @@ from tests.pumps import pumping
 from tests.two_connections import COMMITTED, _provided_again, committed, take  # noqa: F401
 from workflows import Await, Child, Done, Spawn, Workflow, step, store
 from workflows.batch import Batch
-from workflows.engine import plan_instance
 from workflows.lifecycle import Status
 from workflows.models import Instance
+from workflows.planning import plan_instance
 from workflows.pump import LOCK_TIMEOUT_MS, connect
 from workflows.testing import assert_done
 

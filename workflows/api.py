@@ -22,7 +22,6 @@ from workflows.arguments import read_actor, read_address, read_line, read_many, 
 from workflows.bulk import BATCH, Delivery, deliver_lines, group_by_workspace, tell_delivery
 from workflows.conf import conf
 from workflows.durations import parse_delay
-from workflows.engine import plan_instance
 from workflows.exceptions import (
     DuplicateKey,
     InstanceCancelled,
@@ -38,6 +37,7 @@ from workflows.fields import INHERITED
 from workflows.jsontext import check_text
 from workflows.lifecycle import Status
 from workflows.models import Instance
+from workflows.planning import plan_instance
 from workflows.scope import current_workspace
 from workflows.store import Address, Line, NewInstance
 

@@ -19,10 +19,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import registry, store
 from workflows.arguments import read_actor
 from workflows.conf import conf
-from workflows.engine import plan_instance
 from workflows.exceptions import InvalidInput, InvalidSchema, UnknownWorkspace
 from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.models import Instance
+from workflows.planning import plan_instance
 from workflows.scope import current_workspace
 
 logger = logging.getLogger("workflows")

@@ -176,7 +176,7 @@ class FunctionContext(Context):
         """Run another workflow as a child and wait for its result."""
         saved = self._find(Call.INVOKE, id)
         if saved is None:
-            from workflows.engine import plan_child
+            from workflows.planning import plan_child
 
             with self._making(Call.INVOKE, id):
                 child = plan_child(workflow, input)

@@ -1,0 +1,328 @@
+"""What an outcome becomes: the row to commit, or several rows that are committed here with it.
+
+Lives here: `make_commit` for every kind of outcome, and the commits of runs that have none. Must not live here:
+calling the author. Invariant owned: what writes other rows than its own (children, checkpoints, waits for events)
+writes them and its outcome in one transaction, under the lock of the claimed instance.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows import store
+from workflows.context import Context
+from workflows.exceptions import (
+    ClaimLost,
+    DuplicateKey,
+    InvalidOutcome,
+    NotSerializable,
+    TooLarge,
+    show,
+)
+from workflows.jsontext import RESERVED, dump_value
+from workflows.lifecycle import Call
+from workflows.models import Instance
+from workflows.outcomes import (
+    UNSET,
+    Await,
+    Done,
+    Invoke,
+    Next,
+    Outcome,
+    Retry,
+    RunAgain,
+    Spawn,
+    Stop,
+    Suspend,
+)
+from workflows.planning import plan_spawned
+from workflows.registry import Definition
+from workflows.store import Claim, Commit, Kind, NewInstance
+from workflows.styles.steps import describe_error
+from workflows.waits import EVENT, Channel, EventSpec, Question, ask_channel
+
+logger = logging.getLogger("workflows")
+
+LONGEST_BACK_OFF = 300.0
+#: An instance whose workflow this process does not know waits for a process that does.
+FIRST_PUT_BACK = 10.0
+LONGEST_PUT_BACK = 120.0
+#: Seconds that a park waits for the lock of its event, before the pump goes on with other work.
+EVENT_PATIENCE = 0.05
+_PUT_BACK = re.compile(r"put back (\d+) times")
+
+
+def make_commit(
+    claim: Claim, definition: Definition, ctx: Context, outcome: Outcome, db: BaseDatabaseWrapper
+) -> Commit | None:
+    """The row an outcome becomes. What writes other rows first is committed here, with them."""
+    match outcome:
+        case Await(what=EventSpec() as spec):
+            park = _park(claim, definition, ctx, outcome.then, outcome.state, consume=_was_answered(claim))
+            park.event, park.delay = spec, outcome.timeout
+            return park
+        case Suspend(event=EventSpec() as spec):
+            park = _park(claim, definition, ctx, None, UNSET, consume=True)
+            park.event, park.delay = spec, outcome.until.timestamp() if outcome.until else None
+            return park
+        case Invoke():
+            _invoke(claim, definition, ctx, outcome, db)
+            return None
+        case Await() if not outcome.what and _was_answered(claim):
+            park = _park(claim, definition, ctx, outcome.then, outcome.state, consume=True)
+            park.names = outcome.names
+            park.delay = None if outcome.timeout is None else store.read_clock(db) + outcome.timeout
+            return park
+    commit = _plain_commit(claim, definition, ctx, outcome)
+    if isinstance(outcome, Spawn) and outcome.children:
+        _spawn(claim, outcome, commit, db)
+        return None
+    return commit
+
+
+def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: Outcome) -> Commit:
+    solo = definition.max_attempts == 1
+    match outcome:
+        case Next(step, state, delay, consume):
+            return Commit(
+                claim,
+                Kind.NEXT,
+                step=step,
+                state=_state_text(claim, ctx, state),
+                delay=delay or None,
+                signals=ctx.number_handed(consume),
+                solo=solo,
+            )
+        case Await(what=Question() | Channel() as what):
+            question = what if isinstance(what, Question) else _ask_in_step(claim, what)
+            asked = ctx.ask_and_arm(question, outcome.timeout)
+            park = _park(claim, definition, ctx, outcome.then, outcome.state, consume=_was_answered(claim))
+            park.names = (asked.name,)
+            park.delay = asked.deadline.timestamp() if asked.deadline else None
+            return park
+        case Suspend(names, _, until, taken):
+            park = _park(claim, definition, ctx, None, UNSET, consume=True, taken=taken)
+            park.names = names or None
+            park.delay = until.timestamp() if until else None
+            return park
+        case RunAgain(error):
+            return make_failed_run(claim, definition, error)
+        case Await(names, _, then, state, timeout):
+            return Commit(
+                claim,
+                Kind.AWAIT,
+                step=then,
+                state=_state_text(claim, ctx, state),
+                names=names,
+                delay=timeout,
+                signals=ctx.number_handed(frozenset()),
+                solo=solo,
+            )
+        case Retry(state, delay):
+            wait = min(2.0 ** min(claim.attempt, 40), 2.0**33) if delay is None else delay
+            return Commit(claim, Kind.RETRY, state=_state_text(claim, ctx, state), delay=wait or None, solo=solo)
+        case Spawn(children, then, state):
+            return Commit(
+                claim,
+                Kind.SPAWN,
+                step=then,
+                state=_state_text(claim, ctx, state),
+                signals=ctx.number_handed(frozenset()),
+                solo=solo,
+                children=len(children),
+            )
+        case Done(result):
+            return Commit(
+                claim,
+                Kind.DONE,
+                state=_state_text(claim, ctx, UNSET),
+                result=dump_value(result, "the result"),
+                signals=ctx.number_handed(frozenset()),
+            )
+        case Stop(reason):
+            return Commit(claim, Kind.STOP, state=_last_state(claim, ctx), error=reason)
+    raise InvalidOutcome(f"{show(outcome)} is not an outcome the engine knows")
+
+
+def _was_answered(claim: Claim) -> bool:
+    """Whether the step was woken for an answer or an event: it has been handed out, and so is used up by any park.
+
+    Signals of plain names accumulate; the answer of a question belongs to one visit.
+    """
+    return claim.names is not None and claim.names[0].startswith(RESERVED)
+
+
+def _ask_in_step(claim: Claim, channel: Channel) -> Question:
+    """A channel in `Await` is named after its step; a callback of that name is another question."""
+    question = ask_channel(claim.step, channel)
+    address = replace(question, step=f"{claim.step}.{channel.name}").address(UUID(claim.id))
+    return replace(question, signal_id=address)
+
+
+def _park(
+    claim: Claim,
+    definition: Definition,
+    ctx: Context,
+    then: str | None,
+    state: Any,
+    *,
+    consume: bool,
+    taken: frozenset[str] = frozenset(),
+) -> Commit:
+    return Commit(
+        claim,
+        Kind.SUSPEND,
+        step=then,
+        state=_state_text(claim, ctx, state),
+        signals=ctx.number_handed(taken) if consume else [],
+        solo=definition.max_attempts == 1,
+    )
+
+
+def park_on_event(db: BaseDatabaseWrapper, park: Commit, *, patient: bool) -> bool:
+    """Wait row, look-back and park in one transaction, under the lock that an emit of this event takes too.
+
+    Whichever comes second sees what the first has committed, so that neither misses the other. An emit inside a
+    long transaction must not hold up everybody else's work: unless `patient`, the lock is waited for a moment only.
+    """
+    claim, spec = park.claim, park.event
+    assert spec is not None
+    # A function's deadline was fixed when it called; a step's begins with this park.
+    relative = park.delay if park.step is not None else None
+    with store.atomic(db):
+        store.wait_for_locks(db, 0.0 if patient else EVENT_PATIENCE)
+        store.lock_event(db, claim.workspace, spec.name, shared=True)
+        if not store.lock_claim(db, claim):
+            return False
+        park.names = (f"{EVENT}{store.park_on_event(db, claim, spec)}",)
+        if relative is not None:
+            park.delay = store.read_clock(db) + relative
+        try:
+            return bool(store.commit_locked(db, [park]))
+        finally:
+            park.delay = relative if relative is not None else park.delay
+
+
+def _invoke(claim: Claim, definition: Definition, ctx: Context, outcome: Invoke, db: BaseDatabaseWrapper) -> None:
+    commit = Commit(
+        claim,
+        Kind.SPAWN,
+        delay=outcome.timeout,
+        signals=ctx.number_handed(outcome.taken),
+        solo=definition.max_attempts == 1,
+        children=1,
+    )
+
+    def write() -> None:
+        with store.atomic(db):
+            store.wait_for_locks(db)
+            if not store.lock_claim(db, claim):
+                raise ClaimLost(claim.id, claim.fence)
+            store.insert_instances(
+                db,
+                [outcome.child],
+                workspace=claim.workspace,
+                parent=claim.id,
+                spawn_no=claim.spawns + 1,
+                actor=f"instance:{claim.id}",
+            )
+            store.save_checkpoint(
+                db,
+                claim,
+                outcome.position,
+                Call.INVOKE,
+                outcome.call,
+                settled=False,
+                timeout=outcome.timeout,
+                child=outcome.child.id,
+            )
+            store.commit(db, [commit])
+
+    store.retrying(db, write)
+
+
+def _spawn(claim: Claim, outcome: Spawn, commit: Commit, db: BaseDatabaseWrapper) -> None:
+    new = [plan_spawned(child) for child in outcome.children]
+
+    def write() -> None:
+        with store.atomic(db):
+            store.wait_for_locks(db)
+            if not store.lock_claim(db, claim):
+                raise ClaimLost(claim.id, claim.fence)
+            written = store.insert_instances(
+                db, new, workspace=claim.workspace, parent=claim.id, spawn_no=claim.spawns + 1
+            )
+            for one in new:
+                if one.id not in written:
+                    raise _duplicate(db, one, claim.workspace)
+            store.commit(db, [commit])
+
+    store.retrying(db, write)
+
+
+def _duplicate(db: BaseDatabaseWrapper, one: NewInstance, workspace: int) -> DuplicateKey:
+    holder = store.find_holder(db, one.key or "", workspace)
+    instance = Instance.objects.using(db.alias).filter(pk=holder).first() if holder else None
+    return DuplicateKey(one.key or "", instance)
+
+
+def _state_text(claim: Claim, ctx: Context, given: Any) -> str | None:
+    """The state to store; None while it is what the row already holds."""
+    value = ctx.changed_state if given is UNSET else given
+    if value is UNSET:
+        return None
+    text = dump_value(value, "the state")
+    return None if text == (claim.input if claim.state is None else claim.state) else text
+
+
+def _last_state(claim: Claim, ctx: Context) -> str | None:
+    """The state at the end; one that cannot be stored must not hide the author's reason for stopping."""
+    try:
+        return _state_text(claim, ctx, UNSET)
+    except (NotSerializable, TooLarge):
+        return None
+
+
+def make_put_back(claim: Claim) -> Commit:
+    """This process does not know the workflow: wait for one that does, ever longer, as a deploy ends soon or never."""
+    before = _PUT_BACK.match(claim.error or "")
+    times = int(before[1]) + 1 if before else 1
+    reason = (
+        f"put back {times} times: the worker knows no workflow {claim.workflow!r} version {claim.version} with step "
+        f"{claim.step!r}; was it started before the workflow was deployed?"
+    )
+    logger.warning("instance %s is %s", claim.id, reason)
+    wait = min(FIRST_PUT_BACK * 2.0 ** min(times - 1, 20), LONGEST_PUT_BACK) * random.uniform(0.5, 1.5)
+    return Commit(claim, Kind.PUT_BACK, error=reason, delay=wait, solo=claim.solo)
+
+
+def make_stop(claim: Claim, reason: str) -> Commit:
+    """The end as failed, with its reason."""
+    return Commit(claim, Kind.STOP, error=reason)
+
+
+def make_failed_run(claim: Claim, definition: Definition, error: BaseException) -> Commit:
+    """A run that ended without an outcome: again later, until the attempts are used up."""
+    raised = isinstance(error, Exception)
+    if claim.runs >= definition.max_attempts:
+        runs = f"run {claim.runs} of at most {definition.max_attempts} without progress"
+        return make_stop(claim, f"{describe_error(error)} ({runs if raised else tell_spent(claim, definition)})")
+    wait = min(2.0 ** min(claim.runs - 1, 20), LONGEST_BACK_OFF) * random.uniform(0.5, 1.0)
+    # Alone only where the run may have cost a worker; an exception costs nobody anything.
+    solo = claim.solo or not raised or definition.max_attempts == 1
+    return Commit(claim, Kind.RUN_FAILED, error=describe_error(error), delay=wait, solo=solo)
+
+
+def tell_spent(claim: Claim, definition: Definition) -> str:
+    """Why the attempts are used up."""
+    return (
+        f"step {claim.step!r} ended {definition.max_attempts} times without an outcome: its worker died or the "
+        f"step timed out (max_attempts={definition.max_attempts})"
+    )

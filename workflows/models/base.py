@@ -1,0 +1,49 @@
+"""What every table of the engine has in common: it reads, and refuses to write.
+
+Invariant owned: rows are written by the store only.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from django.db import models
+
+from workflows.exceptions import EngineOwned
+from workflows.lifecycle import LIVE, TERMINAL
+
+
+class ReadQuerySet(models.QuerySet[Any]):
+    """Everything that reads; everything that writes refuses, naming the calls to use."""
+
+    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
+        raise EngineOwned(self.model.__name__)
+
+    create = get_or_create = update_or_create = bulk_create = bulk_update = update = delete = _refuse
+
+
+class InstanceQuerySet(ReadQuerySet):
+    """Ways to ask for instances."""
+
+    def live(self) -> InstanceQuerySet:
+        """Those that have not ended."""
+        return self.filter(status__in=LIVE)
+
+    def ended(self) -> InstanceQuerySet:
+        """Those that have."""
+        return self.filter(status__in=TERMINAL)
+
+
+class EngineModel(models.Model):
+    """A row that only the store writes."""
+
+    class Meta:
+        abstract = True
+
+    def save(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: rows of the engine change through its calls only."""
+        raise EngineOwned(type(self).__name__)
+
+    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: rows of the engine go by retention only."""
+        raise EngineOwned(type(self).__name__)

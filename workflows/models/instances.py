@@ -1,0 +1,232 @@
+"""Instances and their inbox, and the workspace they belong to.
+
+Invariant owned: a row that contradicts itself cannot be committed (check constraints).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.db.models import F, Q
+from django.utils.translation import gettext_lazy as _
+
+from workflows.fields import (
+    INHERITED,
+    StateField,
+    StatusField,
+    TextListField,
+)
+from workflows.lifecycle import FIRST_TERMINAL, TERMINAL, Status
+from workflows.models.base import EngineModel, InstanceQuerySet, ReadQuerySet
+from workflows.uuid7 import make_uuid7
+
+
+class Workspace(models.Model):
+    """A tenant. Single-tenant projects live in the default one and never name it."""
+
+    id = models.AutoField(primary_key=True)
+    slug = models.SlugField(_("slug"), max_length=100, unique=True)
+    name = models.CharField(_("name"), max_length=200, blank=True)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+
+    class Meta:
+        db_table = "holdpoint_workspace"
+        ordering: ClassVar = ["slug"]
+        verbose_name = _("workspace")
+        verbose_name_plural = _("workspaces")
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Instance(EngineModel):
+    """One durable execution: a row, never a process."""
+
+    id = models.UUIDField(primary_key=True, default=make_uuid7, editable=False)
+    created_at = models.DateTimeField(_("created at"))
+    #: One moment for all: when to run (runnable, sleeping), lease end (running), deadline (parked).
+    due_at = models.DateTimeField(_("due at"), null=True)
+    finished_at = models.DateTimeField(_("finished at"), null=True)
+    parent = models.ForeignKey(
+        "self",
+        models.DO_NOTHING,
+        null=True,
+        db_constraint=False,
+        db_index=False,
+        related_name="children",
+        verbose_name=_("parent"),
+    )
+    workspace = models.ForeignKey(Workspace, models.PROTECT, db_index=False, verbose_name=_("workspace"))
+    #: Counts claims; a commit that carries an older number changes nothing.
+    fence = models.IntegerField(default=0)
+    #: The last ledger number given out; also numbers the signals, in their exact order of arrival.
+    seq = models.IntegerField(default=0)
+    #: How many signals are unconsumed. A park compares it to learn of a delivery it cannot see yet.
+    inbox = models.IntegerField(default=0)
+    #: How many children of the latest Spawn have not ended.
+    pending = models.IntegerField(default=0)
+    version = models.IntegerField(_("version"), default=1)
+    status = StatusField(_("status"))
+    #: Explicit retries of the current step (`ctx.attempt`).
+    attempt = models.SmallIntegerField(_("attempt"), default=0)
+    #: Consecutive runs that ended without a committed outcome; bounded by `max_attempts`.
+    runs = models.SmallIntegerField(default=0)
+    #: How often this instance has spawned, and for a child: by which spawn of its parent it was born.
+    spawns = models.IntegerField(default=0)
+    spawn_no = models.IntegerField(null=True)
+    #: How many units it has opened: zero spares every ending the look for open ones.
+    asked = models.IntegerField(db_default=0)
+    #: Of the definition it was started with; tells a deployed change from none.
+    fingerprint = models.IntegerField(db_default=0)
+    timed_out = models.BooleanField(default=False)
+    #: Claimed without neighbours: its last worker died, or it may run only once.
+    solo = models.BooleanField(default=False)
+    workflow = models.TextField(_("workflow"))
+    step = models.TextField(_("step"))
+    key = models.TextField(_("key"), null=True)
+    started_by = models.TextField(_("started by"), default="", blank=True)
+    #: The names waited for; kept while the step that they woke is running or has failed.
+    names = TextListField(null=True)
+    input = models.JSONField(_("input"), encoder=DjangoJSONEncoder)
+    stored_state = StateField(_("state"), db_column="state", null=True, encoder=DjangoJSONEncoder)
+    result = models.JSONField(_("result"), null=True, encoder=DjangoJSONEncoder)
+    #: The exception's class and message, the reason of Stop, or the reason of a cancellation.
+    error = models.TextField(_("error"), null=True)
+
+    objects = InstanceQuerySet.as_manager()
+
+    class Meta:
+        db_table = "holdpoint_instance"
+        base_manager_name = "objects"
+        ordering: ClassVar = ["-id"]
+        verbose_name = _("instance")
+        verbose_name_plural = _("instances")
+        permissions: ClassVar = [
+            ("cancel_instance", "Can cancel instances"),
+            ("retry_instance", "Can retry failed instances"),
+        ]
+        default_permissions: ClassVar = ("view",)
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["workspace", "key"],
+                condition=Q(key__isnull=False, status__lt="done"),
+                name="holdpoint_instance_key",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=[status.value for status in Status]), name="holdpoint_instance_status"
+            ),
+            models.CheckConstraint(
+                condition=Q(finished_at__isnull=False, due_at__isnull=True, status__gte="done")
+                | Q(finished_at__isnull=True, status__lt="done"),
+                name="holdpoint_instance_end",
+            ),
+            models.CheckConstraint(
+                condition=Q(due_at__isnull=False) | ~Q(status__in=["runnable", "running", "sleeping"]),
+                name="holdpoint_instance_due",
+            ),
+            models.CheckConstraint(
+                condition=Q(names__isnull=False) | ~Q(status="awaiting"),
+                name="holdpoint_instance_awaits",
+            ),
+            models.CheckConstraint(
+                condition=Q(pending__gt=0) | ~Q(status="awaiting_children"),
+                name="holdpoint_instance_children",
+            ),
+            models.CheckConstraint(
+                condition=Q(result__isnull=True) | Q(status="done"),
+                name="holdpoint_instance_result",
+            ),
+            models.CheckConstraint(
+                condition=Q(error__isnull=False) | ~Q(status="failed"),
+                name="holdpoint_instance_error",
+            ),
+            models.CheckConstraint(
+                condition=Q(fence__gte=0, seq__gte=0, inbox__gte=0, pending__gte=0)
+                & Q(attempt__gte=0, runs__gte=0, inbox__lte=F("seq")),
+                name="holdpoint_instance_counters",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["due_at"], condition=Q(status="runnable"), name="holdpoint_runnable"),
+            models.Index(fields=["due_at"], condition=Q(status="running"), name="holdpoint_lease"),
+            models.Index(
+                fields=["due_at"],
+                condition=Q(
+                    status__in=["awaiting", "sleeping", "awaiting_children"],
+                    due_at__isnull=False,
+                ),
+                name="holdpoint_deadline",
+            ),
+            models.Index(fields=["parent"], condition=Q(parent__isnull=False), name="holdpoint_children"),
+            models.Index(fields=["finished_at"], condition=Q(finished_at__isnull=False), name="holdpoint_finished"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workflow} {self.key or self.id}"
+
+    @property
+    def state(self) -> Any:
+        """What the author's steps see as `ctx.state`."""
+        return self.input if self.stored_state is INHERITED else self.stored_state
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can happen any more (but `retry` of a failed one)."""
+        return self.status in TERMINAL
+
+
+class Signal(EngineModel):
+    """A fact that arrived for an instance. Consumed ones stay: they carry the dedup keys."""
+
+    pk = models.CompositePrimaryKey("instance_id", "n")
+    instance = models.ForeignKey(
+        Instance, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="signals"
+    )
+    received_at = models.DateTimeField(_("received at"))
+    consumed_at = models.DateTimeField(_("consumed at"), null=True)
+    n = models.IntegerField(_("number"))
+    workspace = models.ForeignKey(Workspace, models.DO_NOTHING, db_constraint=False, db_index=False)
+    #: The fence of the run that consumed it.
+    consumed_by = models.IntegerField(null=True)
+    name = models.TextField(_("name"))
+    dedup_key = models.TextField(_("dedup key"), null=True)
+    source = models.TextField(_("source"), default="", blank=True)
+    payload = models.JSONField(_("payload"), null=True, encoder=DjangoJSONEncoder)
+
+    objects = ReadQuerySet.as_manager()
+
+    class Meta:
+        db_table = "holdpoint_signal"
+        base_manager_name = "objects"
+        ordering: ClassVar = ["instance_id", "n"]
+        verbose_name = _("signal")
+        verbose_name_plural = _("signals")
+        default_permissions: ClassVar = ("view",)
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["instance", "dedup_key"],
+                condition=Q(dedup_key__isnull=False),
+                name="holdpoint_signal_dedup",
+            ),
+            models.CheckConstraint(
+                condition=Q(consumed_at__isnull=True, consumed_by__isnull=True)
+                | Q(consumed_at__isnull=False, consumed_by__isnull=False),
+                name="holdpoint_signal_consumed",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["instance", "n"], condition=Q(consumed_at__isnull=True), name="holdpoint_signal_open"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} #{self.n}"
+
+    @property
+    def id(self) -> str:
+        """The address that `Delivery.id` gives: instance and number."""
+        return f"{self.instance_id}:{self.n}"
+
+
+assert Status.DONE.code == FIRST_TERMINAL  # the partial indexes list the live codes

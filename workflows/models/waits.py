@@ -1,0 +1,274 @@
+"""What instances wait for and what functions remember: units, interactions, events, checkpoints.
+
+Invariant owned: one pending interaction per workspace and signal id, one open wait for an event per instance.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from workflows.fields import (
+    CallField,
+    CardinalityField,
+    InteractionStatusField,
+    UnitStatusField,
+)
+from workflows.models.base import EngineModel, ReadQuerySet
+from workflows.models.instances import Instance, Workspace
+from workflows.uuid7 import make_uuid7
+
+
+class AwaitUnit(EngineModel):
+    """The durable boundary of a wait that asks somebody something: how many answers it needs, what came back."""
+
+    id = models.UUIDField(primary_key=True, default=make_uuid7, editable=False)
+    instance = models.ForeignKey(Instance, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="units")
+    created_at = models.DateTimeField(_("created at"))
+    deadline = models.DateTimeField(_("deadline"), null=True)
+    closed_at = models.DateTimeField(_("closed at"), null=True)
+    #: When its one signal was put into the inbox.
+    released_at = models.DateTimeField(null=True)
+    workspace = models.ForeignKey(Workspace, models.DO_NOTHING, db_constraint=False, db_index=False)
+    #: Which visit of this wait: a wait in a loop asks anew each time.
+    visit = models.IntegerField(default=1)
+    total = models.IntegerField(default=1)
+    remaining = models.IntegerField(default=1)
+    failed = models.IntegerField(default=0)
+    status = UnitStatusField(_("status"))
+    cardinality = CardinalityField(_("cardinality"))
+    #: The wait's name: a stage, the id of a call, or the step that parked.
+    step = models.TextField(_("step"))
+
+    objects = ReadQuerySet.as_manager()
+
+    class Meta:
+        db_table = "holdpoint_unit"
+        base_manager_name = "objects"
+        ordering: ClassVar = ["id"]
+        verbose_name = _("await unit")
+        verbose_name_plural = _("await units")
+        default_permissions: ClassVar = ("view",)
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(status="open", closed_at__isnull=True) | (~Q(status="open") & Q(closed_at__isnull=False)),
+                name="holdpoint_unit_closed",
+            ),
+            models.CheckConstraint(condition=Q(remaining__gte=0, failed__gte=0), name="holdpoint_unit_counters"),
+        ]
+        indexes: ClassVar = [models.Index(fields=["instance"], name="holdpoint_unit_instance")]
+
+    def __str__(self) -> str:
+        return f"{self.step} ({self.status})"
+
+
+class Interaction(EngineModel):
+    """One question that the outside sees: listed, addressed, answered once."""
+
+    id = models.UUIDField(primary_key=True, default=make_uuid7, editable=False)
+    unit = models.ForeignKey(
+        AwaitUnit, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="interactions"
+    )
+    instance = models.ForeignKey(
+        Instance, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="interactions"
+    )
+    created_at = models.DateTimeField(_("created at"))
+    deadline = models.DateTimeField(_("deadline"), null=True)
+    closed_at = models.DateTimeField(_("closed at"), null=True)
+    dispatched_at = models.DateTimeField(_("dispatched at"), null=True)
+    workspace = models.ForeignKey(Workspace, models.DO_NOTHING, db_constraint=False, db_index=False)
+    #: Counts items from 0.
+    index = models.IntegerField(_("index"), default=0)
+    #: Raised by every change; a caller may demand the one that it was shown.
+    version = models.IntegerField(_("version"), default=1)
+    status = InteractionStatusField(_("status"))
+    #: Its channel answers it, and every other door refuses.
+    owned = models.BooleanField(default=False)
+    channel = models.TextField(_("channel"))
+    signal_id = models.TextField(_("signal id"))
+    #: The id of the key that signed its token: the same token can be derived again while that key is kept.
+    token_key = models.TextField(null=True)
+    token_hash = models.BinaryField(null=True)
+    idempotency_key = models.TextField(null=True)
+    idempotency_hash = models.BinaryField(null=True)
+    actor = models.TextField(_("actor"), default="", blank=True)
+    assignee = models.TextField(_("assignee"), null=True)
+    group = models.TextField(_("group"), null=True, db_column="group_name")
+    correlation_id = models.TextField(_("correlation id"), null=True)
+    #: "module:qualname" of the class that a JSON Schema came from, so that every door can ask the class too.
+    schema_type = models.TextField(null=True)
+    #: "module:qualname" of the function that makes the trusted output of what was submitted.
+    projector = models.TextField(null=True)
+    request = models.JSONField(_("request"), null=True, encoder=DjangoJSONEncoder)
+    schema = models.JSONField(_("schema"), null=True, encoder=DjangoJSONEncoder)
+    output = models.JSONField(_("output"), null=True, encoder=DjangoJSONEncoder)
+
+    objects = ReadQuerySet.as_manager()
+
+    class Meta:
+        db_table = "holdpoint_interaction"
+        base_manager_name = "objects"
+        ordering: ClassVar = ["id"]
+        verbose_name = _("interaction")
+        verbose_name_plural = _("interactions")
+        default_permissions: ClassVar = ("view",)
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["workspace", "signal_id"], condition=Q(status="pending"), name="holdpoint_interaction_signal"
+            ),
+            models.UniqueConstraint(fields=["unit", "index"], name="holdpoint_interaction_item"),
+            models.UniqueConstraint(
+                fields=["token_hash"], condition=Q(token_hash__isnull=False), name="holdpoint_interaction_token"
+            ),
+            models.CheckConstraint(
+                condition=Q(status="pending", closed_at__isnull=True)
+                | (~Q(status="pending") & Q(closed_at__isnull=False)),
+                name="holdpoint_interaction_closed",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["workspace", "deadline", "id"],
+                condition=Q(status="pending"),
+                name="holdpoint_interaction_inbox",
+            ),
+            # Resolved ones: told apart from unknown ones by their signal id.
+            models.Index(
+                fields=["workspace", "signal_id", "id"],
+                condition=~Q(status="pending"),
+                name="holdpoint_interaction_past",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.signal_id} ({self.status})"
+
+
+class Checkpoint(EngineModel):
+    """A saved result inside a function-style workflow, in the order of its calls."""
+
+    pk = models.CompositePrimaryKey("instance_id", "position")
+    instance = models.ForeignKey(
+        Instance, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="checkpoints"
+    )
+    saved_at = models.DateTimeField(_("saved at"))
+    #: Of a wait for time or for an event.
+    deadline = models.DateTimeField(_("deadline"), null=True)
+    #: The unit of a wait that asked a question; its answer is read from there.
+    unit = models.ForeignKey(AwaitUnit, models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
+    child = models.ForeignKey(
+        Instance, models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
+    )
+    position = models.IntegerField(_("position"))
+    kind = CallField(_("kind"))
+    #: Whether the value stands; a wait that is still open has none.
+    settled = models.BooleanField(_("settled"), default=True)
+    #: Whether the call raised, and the function went on: `value` tells what, and every later run raises it again.
+    failed = models.BooleanField(_("failed"), db_default=False)
+    #: Whether the instance failed of it: `retry` makes it again, and what came after it.
+    blamed = models.BooleanField(db_default=False)
+    #: The number of the signal that settled it.
+    signal = models.IntegerField(null=True)
+    #: Whether the call ended by its deadline.
+    expired = models.BooleanField(_("expired"), default=False)
+    name = models.TextField(_("id"))
+    value = models.JSONField(_("value"), null=True, encoder=DjangoJSONEncoder)
+
+    objects = ReadQuerySet.as_manager()
+
+    class Meta:
+        db_table = "holdpoint_checkpoint"
+        base_manager_name = "objects"
+        ordering: ClassVar = ["instance_id", "position"]
+        verbose_name = _("checkpoint")
+        verbose_name_plural = _("checkpoints")
+        default_permissions: ClassVar = ("view",)
+
+    def __str__(self) -> str:
+        return f"{self.position} {self.name}"
+
+
+class NamedEvent(EngineModel):
+    """An event that was emitted, kept for as long as a wait may look back."""
+
+    id = models.UUIDField(primary_key=True, default=make_uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, models.DO_NOTHING, db_constraint=False, db_index=False)
+    at = models.DateTimeField(_("at"))
+    name = models.TextField(_("name"))
+    dedup_key = models.TextField(_("dedup key"), null=True)
+    actor = models.TextField(_("actor"), default="", blank=True)
+    data = models.JSONField(_("data"), null=True, encoder=DjangoJSONEncoder)
+
+    objects = ReadQuerySet.as_manager()
+
+    class Meta:
+        db_table = "holdpoint_event"
+        base_manager_name = "objects"
+        ordering: ClassVar = ["id"]
+        verbose_name = _("event")
+        verbose_name_plural = _("events")
+        default_permissions: ClassVar = ("view",)
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["workspace", "name", "dedup_key"],
+                condition=Q(dedup_key__isnull=False),
+                name="holdpoint_event_dedup",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["workspace", "name", "at"], name="holdpoint_event_lookback"),
+            models.Index(fields=["at"], condition=Q(dedup_key__isnull=True), name="holdpoint_event_age"),
+            models.Index(fields=["at"], condition=Q(dedup_key__isnull=False), name="holdpoint_event_keyed"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class EventWait(EngineModel):
+    """A parked instance that waits for a named event, found by the values it wants to see in it."""
+
+    id = models.UUIDField(primary_key=True, default=make_uuid7, editable=False)
+    instance = models.ForeignKey(
+        Instance, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="event_waits"
+    )
+    #: Answered, timed out or cancelled; kept, because it tells the type of the answer.
+    closed_at = models.DateTimeField(null=True)
+    workspace = models.ForeignKey(Workspace, models.DO_NOTHING, db_constraint=False, db_index=False)
+    hash = models.BigIntegerField()
+    event = models.TextField(_("event"))
+    #: The JSON list of the match's field names, sorted.
+    fields = models.TextField()
+    match = models.JSONField(_("match"), encoder=DjangoJSONEncoder)
+    schema_type = models.TextField(null=True)
+    schema = models.JSONField(null=True, encoder=DjangoJSONEncoder)
+
+    objects = ReadQuerySet.as_manager()
+
+    class Meta:
+        db_table = "holdpoint_event_wait"
+        base_manager_name = "objects"
+        verbose_name = _("event wait")
+        verbose_name_plural = _("event waits")
+        default_permissions: ClassVar = ("view",)
+        indexes: ClassVar = [
+            models.Index(
+                fields=["workspace", "event", "fields", "hash", "id"],
+                condition=Q(closed_at__isnull=True),
+                name="holdpoint_event_wait_match",
+            ),
+            # For retention, which removes closed ones with their instance.
+            models.Index(fields=["instance"], condition=Q(closed_at__isnull=False), name="holdpoint_event_wait_past"),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["instance"], condition=Q(closed_at__isnull=True), name="holdpoint_event_wait_one"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.event
