@@ -401,7 +401,7 @@ def test_the_same_call_again_is_told_the_same_before_and_after_the_instance_went
     drain()
     assert_done(found.instance_id, [{"n": 1}])
     before = all_rows()
-    assert workflows.complete(found, {"n": 1}, idempotency_key="k") == again
+    assert workflows.complete("the-gate", {"n": 1}, idempotency_key="k") == again
     assert all_rows() == before
 
 
@@ -410,7 +410,7 @@ def test_a_replay_comes_before_every_other_check():
     workflows.complete(found, {"n": 1}, idempotency_key="k", version=1)
     assert workflows.complete(found, {"n": 1}, idempotency_key="k", version=1).replayed
     advance("2h")
-    assert workflows.complete("the-gate", {"n": 1}, idempotency_key="k", version=1).replayed
+    assert workflows.complete(found, {"n": 1}, idempotency_key="k", version=1).replayed
 
 
 def test_a_replay_is_recognised_when_the_id_was_taken_anew():
@@ -433,8 +433,16 @@ def test_other_data_with_the_same_key_is_a_conflict():
     workflows.complete(found, 1, idempotency_key="k")
     told = refused(IdempotencyConflict, found, 2, idempotency_key="k")
     assert "'k'" in str(told)
-    refused(IdempotencyConflict, "the-gate", None, idempotency_key="k")
-    refused(IdempotencyConflict, "the-gate", True, idempotency_key="k")
+    refused(IdempotencyConflict, found, None, idempotency_key="k")
+    refused(IdempotencyConflict, found, True, idempotency_key="k")
+
+
+def test_a_key_belongs_to_the_address_that_it_came_with():
+    """As it does over HTTP: one key for the signal id, another for the interaction, even when both mean the same."""
+    found = park()
+    workflows.complete("the-gate", 1, idempotency_key="k")
+    refused(InteractionResolved, found, 1, idempotency_key="k")
+    assert workflows.complete("the-gate", 1, idempotency_key="k").replayed
 
 
 def test_without_a_key_or_with_another_a_second_answer_is_refused():
@@ -475,7 +483,7 @@ def test_an_answer_that_came_too_late_uses_up_no_key_either():
     assert (told.replayed, told.id) == (False, second.id)
 
 
-@pytest.mark.parametrize("bad", ["", " ", "k" * 201, "\0", 7, b"k"])
+@pytest.mark.parametrize("bad", ["", " ", "k" * 256, "\0", 7, b"k"])
 def test_a_key_that_is_none_is_refused(bad):
     found = park()
     refused(InvalidCall, found, 1, idempotency_key=bad)

@@ -6,11 +6,11 @@ except that one which comes too late fires the deadline that has passed.
 
 from __future__ import annotations
 
-import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 from uuid import UUID
 
 from django.db import connections, router
@@ -33,13 +33,14 @@ from workflows.exceptions import (
     UnknownWorkspace,
     show,
 )
-from workflows.jsontext import check_text, dump_value
+from workflows.idempotency import check_told, make_once
+from workflows.jsontext import dump_value
 from workflows.lifecycle import Cardinality, InteractionStatus
 from workflows.models import Instance, Interaction
 from workflows.policy import ask_policy
 from workflows.schema import load_schema
 from workflows.scope import current_workspace
-from workflows.store import Addressed
+from workflows.store import Addressed, Once
 from workflows.waits import check_signal_id, find_door, find_projector
 
 
@@ -50,6 +51,8 @@ class _Missing:
 
 #: For doors where the data may have been left out: `None` is data.
 MISSING: Final = _Missing()
+
+By: TypeAlias = Literal["id", "signal_id"]
 
 #: Which doors a label lets answer; a label that is not listed here restricts nothing but the resume URL.
 _DOORS = {"resume": frozenset({"callback", "webhook"})}
@@ -81,7 +84,7 @@ def complete(
     False
     """
     scope: str | int = current_workspace(workspace)
-    by: Literal["id", "signal_id"]
+    by: By
     value: UUID | str
     if isinstance(target, Interaction):
         scope = target.workspace_id if workspace is None else scope
@@ -92,47 +95,41 @@ def complete(
         by, value = "signal_id", check_signal_id(target)
     else:
         raise InvalidCall(f"{show(target)} is no interaction: pass its signal id, its UUID or the Interaction")
+    once = None
     if idempotency_key is not None:
-        check_text(idempotency_key, "idempotency_key")
-
-    def find(db: BaseDatabaseWrapper) -> Addressed | None:
-        found = store.find_interaction(db, by, value, workspace=scope, idempotency_key=idempotency_key)
-        if found is None and not store.workspace_exists(db, scope):
-            raise UnknownWorkspace(scope)
-        return found
-
-    return _complete(find, data, None, read_actor(actor), idempotency_key, version)
+        body = dump_value(data, "the data", conf.max_body)
+        once = make_once("complete", str(value), idempotency_key, body=body.encode())
+    return complete_at(by, value, data, workspace=scope, door=None, actor=read_actor(actor), once=once, version=version)
 
 
-def complete_interaction(
-    interaction: UUID,
+def complete_at(
+    by: By,
+    value: UUID | str,
     data: Any,
     *,
     workspace: str | int,
-    door: str,
+    door: str | None,
     actor: str = "",
-    idempotency_key: str | None = None,
+    once: Once | None = None,
     version: int | None = None,
+    workflows: Sequence[str] | None = None,
 ) -> Completion:
-    """The same for a door of the outside, which a channel's label may keep shut."""
-    return _complete(
-        lambda db: store.find_interaction(db, "id", interaction, workspace=workspace),
-        data,
-        door,
-        actor,
-        idempotency_key,
-        version,
-    )
-
-
-def _complete(
-    find: Any, data: Any, door: str | None, actor: str, idempotency_key: str | None, version: int | None
-) -> Completion:
+    """The same for a door of the outside, which a channel's label may keep shut, and for callers of some workflows."""
     db = connections[router.db_for_write(Instance)]
     text = None if data is MISSING else dump_value(data, "the data", conf.max_body)
-    digest = None if idempotency_key is None else hashlib.sha256((text or "").encode()).digest()
     for _ in range(3):
-        found: Addressed | None = find(db)
+        row = store.find_interaction(db, by, value, workspace=workspace, once=once, workflows=workflows)
+        if row is None:
+            raise UnknownWorkspace(workspace)
+        before, found = row
+        if before is not None and once is not None:
+            try:
+                check_told(once, before)
+            except IdempotencyConflict as refused:
+                if found is not None:
+                    _record(db, found, actor, door, refused)
+                raise
+            return read_completion(before.body)
         if found is None:
             raise UnknownInteraction
         if found.status is InteractionStatus.CANCELLED:
@@ -140,10 +137,6 @@ def _complete(
             raise UnknownInteraction
         told = Completion(found.id, found.signal_id, found.instance)
         try:
-            if idempotency_key is not None and found.idempotency_key == idempotency_key:
-                if found.idempotency_hash != digest:
-                    raise IdempotencyConflict(idempotency_key)
-                return Completion(found.id, found.signal_id, found.instance, replayed=True)
             _check(db, found, data, door, actor, version)
             output = text if found.projector is None or found.late else _project(found, data)
         except (InteractionRefused, InvalidData) as refused:
@@ -157,8 +150,8 @@ def _complete(
             actor=actor,
             door=door,
             version=version,
-            idempotency_key=idempotency_key,
-            idempotency_hash=digest,
+            once=once,
+            told=write_completion(told),
         )
         how = store.retrying(db, answer)
         if how is InteractionStatus.COMPLETED:
@@ -167,6 +160,18 @@ def _complete(
             raise InteractionResolved("expired")
         # Somebody came first: look again at what it has become.
     raise InteractionResolved("answered")
+
+
+def write_completion(done: Completion) -> str:
+    """What a caller outside is told, the same however often it asks."""
+    told = {"id": str(done.id), "signal_id": done.signal_id, "instance": str(done.instance), "status": "completed"}
+    return json.dumps(told)
+
+
+def read_completion(text: str) -> Completion:
+    """What was told the first time."""
+    told = json.loads(text)
+    return Completion(UUID(told["id"]), told["signal_id"], UUID(told["instance"]), replayed=True)
 
 
 def _check(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from workflows.durations import parse_timeout
-from workflows.exceptions import InvalidDuration
+from workflows.exceptions import InvalidCall, InvalidDuration
 
 DEFAULTS: Mapping[str, Any] = {
     "BASE_URL": None,
@@ -34,6 +35,7 @@ DEFAULTS: Mapping[str, Any] = {
     "POLICY": None,
     "WORKSPACES_FOR": None,
     "METRICS_PUBLIC": False,
+    "API_RATE": "60000/m",
 }
 
 LOCAL_URL = "http://localhost:8000"
@@ -82,6 +84,28 @@ class Conf:
         return import_string(given) if isinstance(given, str) else given
 
     @property
+    def max_bulk_body(self) -> int:
+        """The largest body of a call that carries many signals, in bytes."""
+        return int(self._read("MAX_BULK_BODY"))
+
+    @property
+    def api_rate(self) -> tuple[int, int] | None:
+        """How many calls in how many seconds a key or user may make; None for any number."""
+        given = self._read("API_RATE")
+        return None if given is None else parse_rate(given)
+
+    @property
+    def workspaces_for(self) -> Callable[[Any], Any] | None:
+        """The project's answer to which workspaces a user may choose."""
+        given: Callable[[Any], Any] | str | None = self._read("WORKSPACES_FOR")
+        return import_string(given) if isinstance(given, str) else given
+
+    @property
+    def metrics_public(self) -> bool:
+        """Whether /metrics may be read without a key."""
+        return bool(self._read("METRICS_PUBLIC"))
+
+    @property
     def base_url(self) -> str:
         """The address of this site as users and partners see it, without a slash at its end."""
         if given := self._read("BASE_URL"):
@@ -105,6 +129,22 @@ class Conf:
 conf = Conf()
 
 
+_RATE = re.compile(r"([1-9][0-9]{0,8})/([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse_rate(given: str) -> tuple[int, int]:
+    """How many in how many seconds.
+
+    >>> parse_rate("600/m")
+    (600, 60)
+    """
+    found = _RATE.fullmatch(given) if isinstance(given, str) else None
+    if found is None:
+        raise InvalidCall(f'{given!r:.60} is no rate; write a number per s, m, h or d, such as "600/m"')
+    return int(found[1]), _SECONDS[found[2]]
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Something about the setting that cannot be right, and what to write instead."""
@@ -125,7 +165,9 @@ def find_problems() -> Iterator[Problem]:
             close = difflib.get_close_matches(str(name).upper(), DEFAULTS, n=1)
             known = f"Did you mean {close[0]}?" if close else f"There are {', '.join(sorted(DEFAULTS))}."
             yield Problem(name, f"WORKFLOWS has no setting {name!r}; it changes nothing.", known)
-        elif (given is not None or DEFAULTS[name] is not None) and (fix := _READERS[name](given)):
+        elif (given is not None or (DEFAULTS[name] is not None and name != "API_RATE")) and (
+            fix := _READERS[name](given)
+        ):
             shown = "" if name == "TOKEN_KEYS" else f" = {given!r:.80}"  # a check's message may be logged
             yield Problem(name, f'WORKFLOWS["{name}"]{shown} cannot be read.', fix)
 
@@ -151,6 +193,14 @@ def _want_flag(value: Any) -> str | None:
 def _want_function(value: Any) -> str | None:
     dotted = isinstance(value, str) and all(part.isidentifier() for part in value.split(".")) and "." in value
     return None if callable(value) or dotted else 'Write a function or its path, such as "shop.rules.may_start".'
+
+
+def _want_rate(value: Any) -> str | None:
+    try:
+        parse_rate(value)
+    except InvalidCall:
+        return 'Write a number per s, m, h or d, such as "600/m", or None for no limit.'
+    return None
 
 
 def _want_url(value: Any) -> str | None:
@@ -187,4 +237,5 @@ _READERS: Mapping[str, Callable[[Any], str | None]] = {
     "POLICY": _want_function,
     "WORKSPACES_FOR": _want_function,
     "METRICS_PUBLIC": _want_flag,
+    "API_RATE": _want_rate,
 }

@@ -376,7 +376,7 @@ class IdempotencyConflict(InteractionRefused):
 
     def __init__(self, key: str) -> None:
         self.key = key
-        super().__init__(f"idempotency key {key!r} was used with other data; use a new key for another answer")
+        super().__init__(f"idempotency key {key!r} was used with other data; use a new key for another call")
 
 
 class InteractionResolved(InteractionRefused):

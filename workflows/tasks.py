@@ -58,6 +58,10 @@ def sweep() -> None:
     except DatabaseError:
         logger.exception("old events could not be deleted; the next sweep tries again")
     try:
+        store.prune_answers(db)
+    except DatabaseError:
+        logger.exception("old answers could not be deleted; the next sweep tries again")
+    try:
         seal_ledger(db)
     except DatabaseError:
         logger.exception("the ledger could not be sealed; the next sweep tries again")

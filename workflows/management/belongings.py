@@ -50,7 +50,7 @@ def list_parts(instance: Instance) -> Iterator[Part]:
     related: Any = instance
     # Found by their units, which have an index on the instance.
     asked = Interaction.objects.using(instance._state.db).filter(unit__in=instance.units.values("pk"))
-    secret = ("token_hash", "idempotency_hash", "idempotency_key")
+    secret = ("token_hash",)
     yield Part(
         "Questions", asked.select_related("unit").defer(*secret).order_by("-id"), None, ("request", "schema", "output")
     )

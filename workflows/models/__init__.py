@@ -8,6 +8,9 @@ the state is NULL while it equals the input, and signal and ledger rows are keye
 number taken from the instance under its lock, instead of carrying an identity of their own.
 """
 
+from workflows.models.access import ApiKey as ApiKey
+from workflows.models.answers import StoredAnswer as StoredAnswer
+from workflows.models.answers import Tally as Tally
 from workflows.models.base import EngineModel as EngineModel
 from workflows.models.base import InstanceQuerySet as InstanceQuerySet
 from workflows.models.base import ReadQuerySet as ReadQuerySet

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import F, Q
@@ -30,6 +31,10 @@ class Workspace(models.Model):
     slug = models.SlugField(_("slug"), max_length=100, unique=True)
     name = models.CharField(_("name"), max_length=200, blank=True)
     created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+    #: Who may choose this workspace with a session; where there is only one, everybody is in it.
+    members: models.ManyToManyField[Any, Any] = models.ManyToManyField(
+        settings.AUTH_USER_MODEL, blank=True, related_name="holdpoint_workspaces", verbose_name=_("members")
+    )
 
     class Meta:
         db_table = "holdpoint_workspace"
@@ -104,6 +109,8 @@ class Instance(EngineModel):
         verbose_name = _("instance")
         verbose_name_plural = _("instances")
         permissions: ClassVar = [
+            ("start_instance", "Can start instances"),
+            ("signal_instance", "Can send signals and events"),
             ("cancel_instance", "Can cancel instances"),
             ("retry_instance", "Can retry failed instances"),
         ]
@@ -161,6 +168,13 @@ class Instance(EngineModel):
             ),
             models.Index(fields=["parent"], condition=Q(parent__isnull=False), name="holdpoint_children"),
             models.Index(fields=["finished_at"], condition=Q(finished_at__isnull=False), name="holdpoint_finished"),
+            # Those that had a key once: the unique constraint knows the live ones only.
+            models.Index(
+                fields=["workspace", "key", "id"],
+                condition=Q(key__isnull=False, status__gte="done"),
+                name="holdpoint_past_key",
+            ),
+            models.Index(fields=["workspace", "id"], condition=Q(status="failed"), name="holdpoint_failed"),
         ]
 
     def __str__(self) -> str:

@@ -93,8 +93,6 @@ class Interaction(EngineModel):
     #: The id of the key that signed its token: the same token can be derived again while that key is kept.
     token_key = models.TextField(null=True)
     token_hash = models.BinaryField(null=True)
-    idempotency_key = models.TextField(null=True)
-    idempotency_hash = models.BinaryField(null=True)
     actor = models.TextField(_("actor"), default="", blank=True)
     assignee = models.TextField(_("assignee"), null=True)
     group = models.TextField(_("group"), null=True, db_column="group_name")
@@ -116,6 +114,7 @@ class Interaction(EngineModel):
         verbose_name = _("interaction")
         verbose_name_plural = _("interactions")
         default_permissions: ClassVar = ("view",)
+        permissions: ClassVar = [("complete_interaction", "Can complete interactions")]
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["workspace", "signal_id"], condition=Q(status="pending"), name="holdpoint_interaction_signal"
@@ -135,6 +134,16 @@ class Interaction(EngineModel):
                 fields=["workspace", "deadline", "id"],
                 condition=Q(status="pending"),
                 name="holdpoint_interaction_inbox",
+            ),
+            models.Index(
+                fields=["workspace", "assignee", "deadline", "id"],
+                condition=Q(status="pending", assignee__isnull=False),
+                name="holdpoint_interaction_assignee",
+            ),
+            models.Index(
+                fields=["workspace", "group", "deadline", "id"],
+                condition=Q(status="pending", group__isnull=False),
+                name="holdpoint_interaction_group",
             ),
             # Resolved ones: told apart from unknown ones by their signal id.
             models.Index(

@@ -29,19 +29,22 @@ _BRACKETS = re.compile(rf"{_STRING}|[\[\]{{}}]", re.DOTALL)
 _DIGITS = re.compile(rf"{_STRING}|[0-9]++", re.DOTALL)
 
 
-def read_object(request: HttpRequest, *, limit: int | None = None) -> dict[str, Any]:
-    """The JSON object in the body; `RequestRefused` with 415, 413 or 400 otherwise."""
-    value = read_json(request, limit=limit)
+def read_bytes(request: HttpRequest, *, limit: int | None = None) -> bytes:
+    """The body as it was sent, of at most `limit` bytes (`MAX_BODY` if none is given); 415, 413 or 400 otherwise."""
+    _check_media_type(request)
+    return _read_bytes(request, conf.max_body if limit is None else limit)
+
+
+def parse_object(raw: bytes) -> dict[str, Any]:
+    """The JSON object in a body; `RequestRefused` with 400 otherwise.
+
+    >>> parse_object(b'{"data": 1}')
+    {'data': 1}
+    """
+    value = parse_json(raw)
     if not isinstance(value, dict):
         _refuse('at $: the body must be a JSON object, such as {"data": …}')
     return value
-
-
-def read_json(request: HttpRequest, *, limit: int | None = None) -> Any:
-    """The JSON value in the body, of at most `limit` bytes (`MAX_BODY` if none is given)."""
-    _check_media_type(request)
-    most = conf.max_body if limit is None else limit
-    return parse_json(_read_bytes(request, most))
 
 
 def parse_json(raw: bytes) -> Any:

@@ -15,15 +15,15 @@ from uuid import UUID
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import ImproperlyConfigured
 from django.db import InterfaceError, OperationalError, connections, router, transaction
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from workflows import store, tokens
-from workflows.completion import MISSING, complete_interaction
+from workflows.completion import MISSING, complete_at
 from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
-from workflows.jsontext import check_text
 from workflows.models import Interaction
-from workflows.rest.body import read_object
+from workflows.rest.body import parse_object, read_bytes
+from workflows.rest.once import answer_completion, read_once
 from workflows.rest.problems import (
     INVALID_DATA,
     METHOD_NOT_ALLOWED,
@@ -88,21 +88,12 @@ def _answer(request: HttpRequest, token: str) -> HttpResponse:
 
 
 def _complete(request: HttpRequest, token: str) -> HttpResponse:
-    body = read_object(request)
-    key = request.headers.get("Idempotency-Key")
-    if key is not None:
-        check_text(key, "the header Idempotency-Key")
+    raw = read_bytes(request)
+    body = parse_object(raw)
+    once = read_once(request, raw)
     interaction, workspace = find_interaction(token)
     try:
-        done = complete_interaction(
-            interaction,
-            body.get("data", MISSING),
-            workspace=workspace,
-            door=DOOR,
-            actor="",
-            idempotency_key=key,
-            version=None,
-        )
+        done = complete_at("id", interaction, body.get("data", MISSING), workspace=workspace, door=DOOR, once=once)
     except InvalidData:
         if "data" in body:
             raise
@@ -112,16 +103,14 @@ def _complete(request: HttpRequest, token: str) -> HttpResponse:
             'The body has to be {"data": …}, with the answer in it: its member "data" is missing.',
             errors={"data": ["is required"]},
         ) from None
-    return JsonResponse(
-        {"id": str(done.id), "signal_id": done.signal_id, "status": "completed", "replayed": done.replayed}
-    )
+    return answer_completion(done)
 
 
 def find_interaction(token: str) -> tuple[UUID, int]:
     """The interaction a token was made for, and its workspace; `InvalidToken` if that is none of ours."""
     interaction, purpose = tokens.verify_token(token)
     db = connections[router.db_for_write(Interaction)]
-    found = store.find_interaction(db, "token_hash", tokens.hash_token(token))
+    found = store.find_by_token(db, tokens.hash_token(token))
     if found is None:
         raise InvalidToken
     genuine = tokens.check_token(token, workspace=found.workspace, visit=found.visit)

@@ -9,6 +9,12 @@ id, `FOR NO KEY UPDATE`, before anything else; then interactions, then units.
 from workflows.store.address import Address as Address
 from workflows.store.address import resolve_workspaces as resolve_workspaces
 from workflows.store.address import workspace_exists as workspace_exists
+from workflows.store.answers import KEEP_DAYS as KEEP_DAYS
+from workflows.store.answers import Once as Once
+from workflows.store.answers import Told as Told
+from workflows.store.answers import keep_answer as keep_answer
+from workflows.store.answers import prune_answers as prune_answers
+from workflows.store.answers import reserve_answer as reserve_answer
 from workflows.store.ask import FoundQuestion as FoundQuestion
 from workflows.store.ask import NewQuestion as NewQuestion
 from workflows.store.ask import arm_question as arm_question
@@ -37,6 +43,7 @@ from workflows.store.commit import ended_here as ended_here
 from workflows.store.commit import lock_claim as lock_claim
 from workflows.store.complete import Addressed as Addressed
 from workflows.store.complete import complete_interaction as complete_interaction
+from workflows.store.complete import find_by_token as find_by_token
 from workflows.store.complete import find_interaction as find_interaction
 from workflows.store.complete import record_refusal as record_refusal
 from workflows.store.deliver import Delivered as Delivered
@@ -54,6 +61,7 @@ from workflows.store.events import insert_event as insert_event
 from workflows.store.events import lock_event as lock_event
 from workflows.store.events import park_on_event as park_on_event
 from workflows.store.events import prune_events as prune_events
+from workflows.store.keys import find_key as find_key
 from workflows.store.sql import CHANNEL as CHANNEL
 from workflows.store.sql import atomic as atomic
 from workflows.store.sql import fetch as fetch

@@ -10,6 +10,7 @@ Invariants owned:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import CARDINALITY_CODES, INTERACTION_CODES, Event, InteractionStatus
 from workflows.store.address import address_kind, workspace_sql
+from workflows.store.answers import Once, Told, read_told
 from workflows.store.sql import (
     AWAITING,
     CLOCK,
@@ -57,8 +59,6 @@ class Addressed:
     schema: str | None
     schema_type: str | None
     late: bool
-    idempotency_key: str | None
-    idempotency_hash: bytes | None
     cardinality: str
     visit: int
     deadline: datetime | None
@@ -67,34 +67,35 @@ class Addressed:
 
 
 _COLUMNS = f"""x.id, x.instance_id, x.unit_id, x.workspace_id, x.status, x.version, x.channel, x.owned, x.signal_id,
-    x.schema::text, x.schema_type, x.status = {PENDING} AND x.deadline <= {NOW}, x.idempotency_key,
-    x.idempotency_hash, n.cardinality, n.visit, x.deadline, x.projector,
-    CASE WHEN x.projector IS NOT NULL THEN x.request::text END"""
+    x.schema::text, x.schema_type, x.status = {PENDING} AND x.deadline <= {NOW}, n.cardinality, n.visit, x.deadline,
+    x.projector, CASE WHEN x.projector IS NOT NULL THEN x.request::text END"""
 _FROM = "FROM holdpoint_interaction x JOIN holdpoint_unit n ON n.id = x.unit_id"
-
-_BY_ID = {
-    by: compact(f"SELECT {_COLUMNS} {_FROM} WHERE x.id = %(id)s::uuid AND x.workspace_id = {workspace_sql(by)}")
-    for by in ("id", "slug")
-}
 _BY_TOKEN = compact(f"SELECT {_COLUMNS} {_FROM} WHERE x.token_hash = %(hash)s::bytea")
 
-#: A signal id means the pending one, else the latest that had it. A repeated call is recognised by its
-#: idempotency key even when the id has been taken anew meanwhile. Each arm reads one entry of an index.
-_BY_SIGNAL = {
-    by: compact(f"""
-    WITH w AS (SELECT {workspace_sql(by)} AS id), found AS (
-      (SELECT o.id, 1 AS rank FROM w, holdpoint_interaction o WHERE o.workspace_id = w.id
-        AND o.signal_id = %(signal_id)s::text AND o.status <> {PENDING}
-        AND o.idempotency_key = %(key)s::text ORDER BY o.id DESC LIMIT 1)
-      UNION ALL (SELECT o.id, 2 FROM w, holdpoint_interaction o WHERE o.workspace_id = w.id
-        AND o.signal_id = %(signal_id)s::text AND o.status = {PENDING})
-      UNION ALL (SELECT o.id, 3 FROM w, holdpoint_interaction o WHERE o.workspace_id = w.id
-        AND o.signal_id = %(signal_id)s::text AND o.status <> {PENDING} ORDER BY o.id DESC LIMIT 1)
-    )
-    SELECT {_COLUMNS} FROM (SELECT id FROM found ORDER BY rank LIMIT 1) f
-    JOIN holdpoint_interaction x ON x.id = f.id JOIN holdpoint_unit n ON n.id = x.unit_id
+#: A signal id means the pending one, else the latest that had it. Each arm reads one entry of an index.
+_MEANT = {
+    "id": "%(id)s::uuid",
+    "signal_id": f"""coalesce(
+      (SELECT o.id FROM holdpoint_interaction o WHERE o.workspace_id = w.id
+        AND o.signal_id = %(signal_id)s::text AND o.status = {PENDING}),
+      (SELECT o.id FROM holdpoint_interaction o WHERE o.workspace_id = w.id
+        AND o.signal_id = %(signal_id)s::text AND o.status <> {PENDING} ORDER BY o.id DESC LIMIT 1))""",
+}
+
+#: One row if there is such a workspace: what this call was told the first time, and the interaction. Both from one
+#: snapshot, so that whoever sees a question opened after an answer also sees the answer.
+_FIND = {
+    (by, scope): compact(f"""
+    SELECT k.body_hash, k.status, k.body, f.* FROM (SELECT {workspace_sql(scope)} AS id) w
+    LEFT JOIN holdpoint_answer k ON k.workspace_id = w.id AND k.digest = %(digest)s::bytea
+    LEFT JOIN LATERAL (
+      SELECT {_COLUMNS} {_FROM} WHERE x.id = {meant} AND x.workspace_id = w.id AND (%(workflows)s::text[] IS NULL
+        OR (SELECT i.workflow FROM holdpoint_instance i WHERE i.id = x.instance_id) = ANY(%(workflows)s::text[]))
+    ) f ON true
+    WHERE w.id IS NOT NULL
     """)
-    for by in ("id", "slug")
+    for by, meant in _MEANT.items()
+    for scope in ("id", "slug")
 }
 
 _WAKES = f"(m.was = {AWAITING} AND 'holdpoint:unit:' || x.unit_id = ANY(m.names))"
@@ -111,9 +112,7 @@ _COMPLETE = compact(f"""
     ), x AS (
       UPDATE holdpoint_interaction x SET closed_at = {CLOCK}, version = x.version + 1, actor = %(actor)s::text,
         status = CASE WHEN x.deadline <= m.at THEN {EXPIRED} ELSE {COMPLETED} END,
-        output = CASE WHEN x.deadline <= m.at THEN NULL ELSE %(output)s::jsonb END,
-        idempotency_key = CASE WHEN x.deadline <= m.at THEN NULL ELSE %(key)s::text END,
-        idempotency_hash = CASE WHEN x.deadline <= m.at THEN NULL ELSE %(hash)s::bytea END
+        output = CASE WHEN x.deadline <= m.at THEN NULL ELSE %(output)s::jsonb END
       FROM m WHERE x.id = %(id)s::uuid AND x.instance_id = m.id AND x.status + 0 = {PENDING}
         AND x.version = coalesce(%(version)s::int, x.version)
       RETURNING x.id, x.unit_id, x.status, x.channel, m.id AS instance_id, m.seq + 1 AS n, m.workspace_id,
@@ -122,6 +121,10 @@ _COMPLETE = compact(f"""
       INSERT INTO holdpoint_signal(instance_id, received_at, n, workspace_id, name, dedup_key, source, payload)
       SELECT x.instance_id, {CLOCK}, x.n, x.workspace_id, x.name, 'holdpoint:interaction:' || x.id, %(actor)s::text,
         %(output)s::jsonb FROM x WHERE x.status = {COMPLETED}
+    ), k AS (
+      INSERT INTO holdpoint_answer(workspace_id, digest, body_hash, at, instance_id, status, body)
+      SELECT x.workspace_id, %(digest)s::bytea, %(body_hash)s::bytea, {CLOCK}, x.instance_id, 200, %(told)s::text
+      FROM x WHERE x.status = {COMPLETED} AND %(digest)s::bytea IS NOT NULL
     ), un AS (
       UPDATE holdpoint_unit n SET remaining = n.remaining - 1, status = x.status, closed_at = {CLOCK},
         released_at = {CLOCK} FROM x WHERE n.id = x.unit_id
@@ -156,28 +159,39 @@ _REFUSE = compact(f"""
 """)
 
 
+def find_by_token(db: BaseDatabaseWrapper, token_hash: bytes) -> Addressed | None:
+    """The interaction that a token was made for; nothing is locked."""
+    rows = fetch(db, _BY_TOKEN, {"hash": token_hash})
+    return _read_addressed(rows[0]) if rows else None
+
+
 def find_interaction(
     db: BaseDatabaseWrapper,
-    by: Literal["id", "signal_id", "token_hash"],
+    by: Literal["id", "signal_id"],
     value: Any,
     *,
-    workspace: str | int | None = None,
-    idempotency_key: str | None = None,
-) -> Addressed | None:
-    """The interaction a completer means; nothing is locked."""
-    if by == "token_hash":
-        rows = fetch(db, _BY_TOKEN, {"hash": value})
-    else:
-        assert workspace is not None
-        form = address_kind(workspace)
-        statement = _BY_ID[form] if by == "id" else _BY_SIGNAL[form]
-        rows = fetch(db, statement, {by: value, "ws": workspace, "key": idempotency_key})
+    workspace: str | int,
+    once: Once | None = None,
+    workflows: Sequence[str] | None = None,
+) -> tuple[Told | None, Addressed | None] | None:
+    """What this call was told the first time, and the interaction it means; None if there is no such workspace."""
+    params = {
+        by: value,
+        "ws": workspace,
+        "digest": None if once is None else once.digest,
+        "workflows": None if workflows is None else list(workflows),
+    }
+    rows = fetch(db, _FIND[by, address_kind(workspace)], params)
     if not rows:
         return None
-    row = list(rows[0])
-    row[4], row[14] = _STATUS_OF[row[4]], _CARDINALITY_OF[row[14]]
-    if row[13] is not None:
-        row[13] = bytes(row[13])
+    body_hash, status, body, *columns = rows[0]
+    told = None if body_hash is None else read_told(body_hash, status, body)
+    return told, None if columns[0] is None else _read_addressed(columns)
+
+
+def _read_addressed(columns: Sequence[Any]) -> Addressed:
+    row = list(columns)
+    row[4], row[12] = _STATUS_OF[row[4]], _CARDINALITY_OF[row[12]]
     return Addressed(*row)
 
 
@@ -190,10 +204,13 @@ def complete_interaction(
     door: str | None = None,
     override: str | None = None,
     version: int | None = None,
-    idempotency_key: str | None = None,
-    idempotency_hash: bytes | None = None,
+    once: Once | None = None,
+    told: str = "",
 ) -> InteractionStatus | None:
-    """Complete or, past its deadline, expire it; None when somebody else came first."""
+    """Complete or, past its deadline, expire it; None when somebody else came first.
+
+    `told` is kept for `once`, with the completion.
+    """
     rows = fetch(
         db,
         _COMPLETE,
@@ -205,8 +222,9 @@ def complete_interaction(
             "door": door,
             "override": override,
             "version": version,
-            "key": idempotency_key,
-            "hash": idempotency_hash,
+            "digest": None if once is None else once.digest,
+            "body_hash": None if once is None else once.body_hash,
+            "told": told,
         },
     )
     return _STATUS_OF[rows[0][0]] if rows else None

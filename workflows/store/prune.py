@@ -16,6 +16,7 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from workflows.store.answers import forget_answers
 from workflows.store.erase import prune_rows
 from workflows.store.sql import CLOCK, atomic, compact, fetch, retrying
 
@@ -138,5 +139,6 @@ def _delete(db: BaseDatabaseWrapper, ids: Sequence[UUID], actor: str) -> None:
     fetch(db, _DELETE_INTERACTIONS, {"units": units}, rows=False)
     for statement in _DELETES:
         fetch(db, statement, params, rows=False)
+    forget_answers(db, list(ids))
     prune_rows(db, ids, actor=actor)
     fetch(db, _DELETE_INSTANCES, params, rows=False)

@@ -1,0 +1,32 @@
+"""Calls that may come again: how they are recognised.
+
+Invariant owned: a call is known by its workspace, method, path and key together, and its body by its bytes as they
+were sent; so no key of one address or tenant can meet an answer of another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from workflows.exceptions import IdempotencyConflict
+from workflows.jsontext import check_text
+from workflows.store import Once, Told
+
+LONGEST_KEY = 255
+
+
+def make_once(method: str, path: str, key: str, *, body: bytes) -> Once:
+    """What tells this call from every other of its workspace.
+
+    >>> make_once("POST", "/v1/events", "evt_1", body=b"{}").digest.hex()[:8]
+    '051bcb6c'
+    """
+    check_text(key, "the idempotency key", limit=LONGEST_KEY)
+    named = "\0".join((method, path, key)).encode()  # none of them can hold a NUL, so nothing runs together
+    return Once(hashlib.sha256(named).digest(), hashlib.sha256(body).digest(), key)
+
+
+def check_told(once: Once, told: Told) -> None:
+    """That the key came with the same body the first time."""
+    if told.body_hash != once.body_hash:
+        raise IdempotencyConflict(once.key)

@@ -1,0 +1,104 @@
+"""Answers that are told again: kept in the transaction of their effect, found by whoever repeats the call.
+
+Invariants owned: an answer and its effect are committed together or not at all; of two equal calls at the same
+moment the second waits for the first, and then finds its answer or, when that one failed, takes its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows.store.sql import CLOCK, compact, fetch
+
+#: Answers without an instance are kept this long; the others as long as their instance, and never shorter.
+KEEP_DAYS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A call that may come again: what tells it from every other, and what it said."""
+
+    digest: bytes
+    body_hash: bytes
+    #: As the caller chose it, to be named in a refusal.
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a caller was told, and for which body."""
+
+    body_hash: bytes
+    status: int
+    body: str
+
+
+#: Waits for whoever has just reserved the same; a committed one is told apart by there being no row back.
+_RESERVE = compact(f"""
+    INSERT INTO holdpoint_answer (workspace_id, digest, body_hash, at, instance_id, status, body)
+    VALUES (%(ws)s::int, %(digest)s::bytea, %(body_hash)s::bytea, {CLOCK}, NULL, 0, '')
+    ON CONFLICT DO NOTHING RETURNING 1
+""")
+
+_READ = compact("""
+    SELECT body_hash, status, body FROM holdpoint_answer
+    WHERE workspace_id = %(ws)s::int AND digest = %(digest)s::bytea
+""")
+
+_KEEP = compact("""
+    UPDATE holdpoint_answer SET status = %(status)s::int, body = %(body)s::text, instance_id = %(instance)s::uuid
+    WHERE workspace_id = %(ws)s::int AND digest = %(digest)s::bytea
+""")
+
+#: By the partial index of those without an instance.
+_PRUNE = compact(f"""
+    DELETE FROM holdpoint_answer a USING (
+      SELECT workspace_id, digest FROM holdpoint_answer
+      WHERE instance_id IS NULL AND at < {CLOCK} - interval '{KEEP_DAYS} days' LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    ) old WHERE a.workspace_id = old.workspace_id AND a.digest = old.digest
+    RETURNING 1
+""")
+
+#: An instance goes, and what was told about it: at once if that is old enough, else by age.
+_FORGET = compact("UPDATE holdpoint_answer SET instance_id = NULL WHERE instance_id = ANY(%(ids)s::uuid[])")
+
+
+def reserve_answer(db: BaseDatabaseWrapper, workspace: int, once: Once) -> Told | None:
+    """Within a transaction: None if the call is ours to carry out, else what it was told the first time."""
+    params = {"ws": workspace, "digest": once.digest, "body_hash": once.body_hash}
+    while not fetch(db, _RESERVE, params):
+        if rows := fetch(db, _READ, {"ws": workspace, "digest": once.digest}):
+            return read_told(*rows[0])
+        # Whoever we waited for is gone again: it was pruned between the two statements.
+    return None
+
+
+def keep_answer(
+    db: BaseDatabaseWrapper, workspace: int, once: Once, *, status: int, body: str, instance: Any = None
+) -> None:
+    """Write what the call was told, in the transaction that reserved it."""
+    params = {"ws": workspace, "digest": once.digest, "status": status, "body": body, "instance": instance}
+    fetch(db, _KEEP, params, rows=False)
+
+
+def read_told(body_hash: Any, status: int, body: str) -> Told:
+    """From the columns."""
+    return Told(bytes(body_hash), status, body)
+
+
+def forget_answers(db: BaseDatabaseWrapper, ids: list[Any]) -> None:
+    """Untie answers from instances that are being deleted, so that age decides about them."""
+    fetch(db, _FORGET, {"ids": ids}, rows=False)
+
+
+def prune_answers(db: BaseDatabaseWrapper, batch: int = 5_000) -> int:
+    """Delete answers that nobody can need any more; how many."""
+    deleted = 0
+    while gone := len(fetch(db, _PRUNE, {"limit": batch})):
+        deleted += gone
+        if gone < batch:
+            break
+    return deleted
