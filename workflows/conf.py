@@ -126,6 +126,9 @@ class Conf:
         raise ImproperlyConfigured('Set WORKFLOWS["TOKEN_KEYS"] to {"some id": "a long secret"} to make links.')
 
 
+#: Where None says something.
+_MAY_BE_NONE = {name for name, value in DEFAULTS.items() if value is None} | {"API_RATE"}
+
 conf = Conf()
 
 
@@ -133,7 +136,7 @@ _RATE = re.compile(r"([1-9][0-9]{0,8})/([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def parse_rate(given: str) -> tuple[int, int]:
+def parse_rate(given: object) -> tuple[int, int]:
     """How many in how many seconds.
 
     >>> parse_rate("600/m")
@@ -165,9 +168,7 @@ def find_problems() -> Iterator[Problem]:
             close = difflib.get_close_matches(str(name).upper(), DEFAULTS, n=1)
             known = f"Did you mean {close[0]}?" if close else f"There are {', '.join(sorted(DEFAULTS))}."
             yield Problem(name, f"WORKFLOWS has no setting {name!r}; it changes nothing.", known)
-        elif (given is not None or (DEFAULTS[name] is not None and name != "API_RATE")) and (
-            fix := _READERS[name](given)
-        ):
+        elif (given is not None or name not in _MAY_BE_NONE) and (fix := _READERS[name](given)):
             shown = "" if name == "TOKEN_KEYS" else f" = {given!r:.80}"  # a check's message may be logged
             yield Problem(name, f'WORKFLOWS["{name}"]{shown} cannot be read.', fix)
 

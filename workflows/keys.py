@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import router, transaction
+from django.db import connections, router, transaction
 from django.utils import timezone
 
 from workflows import store
@@ -150,7 +150,7 @@ def find_access(key: str) -> Access | None:
     if (known := _remembered.get(hashed)) is not None and known[0] > now:
         access = known[1]
         return access if access.expires_at is None or access.expires_at > timezone.now() else None
-    row = store.find_key(hashed)
+    row = store.find_key(connections[router.db_for_write(ApiKey)], hashed)
     if row is None:
         _remembered.pop(hashed, None)
         return None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.models import ApiKey
 from workflows.store.sql import CLOCK, NOW, compact, fetch
 
 #: `last_used_at` is written once a minute at most: a row version per call would be the dearest part of the call.
@@ -27,7 +26,7 @@ _FIND = compact(f"""
 """)
 
 
-def find_key(hash: bytes) -> tuple[Any, ...] | None:
+def find_key(db: BaseDatabaseWrapper, hash: bytes) -> tuple[Any, ...] | None:
     """Id, workspace and its slug, scopes, workflows, rate and expiry of a usable key."""
-    rows = fetch(connections[router.db_for_write(ApiKey)], _FIND, {"hash": hash})
+    rows = fetch(db, _FIND, {"hash": hash})
     return rows[0] if rows else None
