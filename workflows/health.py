@@ -7,7 +7,6 @@ process waits for it; nobody learns a name, an address or an error's text here.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -195,6 +194,4 @@ def _examine_on_own_connection() -> Report:
 
 def _answer_unready(problem: str, body: dict[str, Any]) -> HttpResponse:
     """A problem like any other, beside what a ready site would have said."""
-    answer = answer_problem(UNAVAILABLE, problem)
-    answer.content = json.dumps({**json.loads(answer.content), **body}).encode()
-    return answer
+    return answer_problem(UNAVAILABLE, problem, members=body)

@@ -2,12 +2,13 @@
 
 from django.urls import include, path
 
-from workflows import urls_resume
+from workflows import urls_api, urls_resume
 
 app_name = "workflows"
 
 urlpatterns = [
     path("", include("workflows.urls_health")),
-    # Its patterns, and not the module: the namespace that it has alone is this one's already.
+    # Their patterns, and not the modules: the namespace that each has alone is this one's already.
     path("", include(urls_resume.urlpatterns)),
+    path("", include(urls_api.urlpatterns)),
 ]

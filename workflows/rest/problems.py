@@ -40,31 +40,49 @@ class Kind:
 
 INVALID_BODY = Kind(400, "invalid-body", "The body cannot be read")
 INVALID_REQUEST = Kind(400, "invalid-request", "The request is not usable")
+CHOOSE_WORKSPACE = Kind(400, "choose-workspace", "Which workspace?")
+UNAUTHORIZED = Kind(401, "unauthorized", "A key or a session is needed")
+FORBIDDEN = Kind(403, "forbidden", "Not allowed")
 REFUSED = Kind(403, "refused", "Refused by policy")
 NOT_FOUND = Kind(404, "not-found", "Not found")
 METHOD_NOT_ALLOWED = Kind(405, "method-not-allowed", "Method not allowed")
 STALE_VERSION = Kind(409, "stale-version", "It has changed since you looked")
 ANSWERED_ELSEWHERE = Kind(409, "answered-elsewhere", "Answered through another channel")
 IDEMPOTENCY_CONFLICT = Kind(409, "idempotency-conflict", "The idempotency key was used with other data")
+DUPLICATE_KEY = Kind(409, "duplicate-key", "A live instance holds this key")
+NOT_POSSIBLE = Kind(409, "not-possible", "Not possible in its status")
 RESOLVED = Kind(410, "resolved", "No longer to be answered")
 TOO_LARGE = Kind(413, "too-large", "Too large")
 UNSUPPORTED_MEDIA_TYPE = Kind(415, "unsupported-media-type", "Unsupported media type")
 INVALID_DATA = Kind(422, "invalid-data", "The data is not acceptable")
+INVALID_INPUT = Kind(422, "invalid-input", "The input is not acceptable")
+UNKNOWN_WORKFLOW = Kind(422, "unknown-workflow", "There is no such workflow")
+INSTANCE_FAILED = Kind(422, "instance-failed", "The instance has failed")
+INSTANCE_CANCELLED = Kind(422, "instance-cancelled", "The instance was cancelled")
+TOO_MANY = Kind(429, "too-many-requests", "Too many requests")
 SERVER_ERROR = Kind(500, "server-error", "Server error")
 UNAVAILABLE = Kind(503, "unavailable", "Not available right now")
 
-NOTHING_HERE = "There is nothing to answer under this address: check that it was copied in full."
+NOTHING_HERE = "There is nothing under this address for you: check that it was copied in full."
 
 #: Classes before the classes that they derive from.
 KINDS: Mapping[type[WorkflowError], Kind] = {
     exceptions.InvalidToken: NOT_FOUND,
     exceptions.UnknownInteraction: NOT_FOUND,
+    exceptions.NoTarget: NOT_FOUND,
+    exceptions.UnknownWorkspace: NOT_FOUND,
+    exceptions.InvalidSignalId: NOT_FOUND,
+    exceptions.UnknownWorkflow: UNKNOWN_WORKFLOW,
+    exceptions.DuplicateKey: DUPLICATE_KEY,
+    exceptions.NotCancellable: NOT_POSSIBLE,
+    exceptions.NotRetryable: NOT_POSSIBLE,
     exceptions.StaleVersion: STALE_VERSION,
     exceptions.AnswerElsewhere: ANSWERED_ELSEWHERE,
     exceptions.IdempotencyConflict: IDEMPOTENCY_CONFLICT,
     exceptions.InteractionResolved: RESOLVED,
     exceptions.PolicyRefused: REFUSED,
     exceptions.InvalidData: INVALID_DATA,
+    exceptions.InvalidInput: INVALID_INPUT,
     exceptions.ProjectionFailed: INVALID_DATA,
     exceptions.TooLarge: TOO_LARGE,
     exceptions.NotSerializable: INVALID_BODY,
@@ -96,9 +114,12 @@ def answer_error(error: WorkflowError) -> HttpResponse | None:
         return None
     if kind is NOT_FOUND:
         return answer_problem(NOT_FOUND, NOTHING_HERE)
-    if isinstance(error, exceptions.InvalidData):
-        fields = {place or "data": list(reasons) for place, reasons in error.errors.items()}
+    if isinstance(error, exceptions.InvalidData | exceptions.InvalidInput):
+        whole = "data" if kind is INVALID_DATA else "input"
+        fields = {place or whole: _list_reasons(reasons) for place, reasons in error.errors.items()}
         return answer_problem(kind, str(error), errors=fields)
+    if isinstance(error, exceptions.DuplicateKey) and error.instance is not None:
+        return answer_problem(kind, str(error), members={"existing": str(error.instance.pk)})
     return answer_problem(kind, str(error))
 
 
@@ -108,8 +129,17 @@ def answer_problem(
     *,
     errors: Mapping[str, Sequence[str]] | None = None,
     headers: Mapping[str, str] | None = None,
+    members: Mapping[str, object] | None = None,
 ) -> HttpResponse:
-    """The response. `errors` maps a field to what is wrong with it."""
+    """The response. `errors` maps a field to what is wrong with it; `members` is what else there is to tell."""
+    body = describe_problem(kind, detail, errors=errors) | dict(members or {})
+    return HttpResponse(json.dumps(body), status=kind.status, content_type=CONTENT_TYPE, headers=headers)
+
+
+def describe_problem(
+    kind: Kind, detail: str, *, errors: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, object]:
+    """The members of a problem, for a body of its own or for one line of many."""
     body: dict[str, object] = {
         "type": kind.type,
         "title": kind.title,
@@ -121,7 +151,14 @@ def answer_problem(
             _make_showable(place): [_make_showable(reason) for reason in reasons[:MOST_ERRORS]]
             for place, reasons in islice(errors.items(), MOST_ERRORS)
         }
-    return HttpResponse(json.dumps(body), status=kind.status, content_type=CONTENT_TYPE, headers=headers)
+    return body
+
+
+def _list_reasons(reasons: object) -> list[str]:
+    """An input's errors are whatever its `accepts` said: a text, or some."""
+    if isinstance(reasons, str) or not isinstance(reasons, Sequence):
+        return [str(reasons)]
+    return [str(reason) for reason in reasons]
 
 
 def _make_showable(text: str) -> str:

@@ -75,6 +75,7 @@ from workflows.store.start import insert_instances as insert_instances
 from workflows.store.state import State as State
 from workflows.store.state import read_state as read_state
 from workflows.store.tree import cancel_tree as cancel_tree
+from workflows.store.tree import find_ended as find_ended
 from workflows.store.tree import find_instance as find_instance
 from workflows.store.tree import reopen as reopen
 from workflows.store.workers import ask as ask

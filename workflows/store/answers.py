@@ -34,6 +34,7 @@ class Told:
     body_hash: bytes
     status: int
     body: str
+    instance: Any = None
 
 
 #: Waits for whoever has just reserved the same; a committed one is told apart by there being no row back.
@@ -44,7 +45,7 @@ _RESERVE = compact(f"""
 """)
 
 _READ = compact("""
-    SELECT body_hash, status, body FROM holdpoint_answer
+    SELECT body_hash, status, body, instance_id FROM holdpoint_answer
     WHERE workspace_id = %(ws)s::int AND digest = %(digest)s::bytea
 """)
 
@@ -76,17 +77,15 @@ def reserve_answer(db: BaseDatabaseWrapper, workspace: int, once: Once) -> Told 
     return None
 
 
-def keep_answer(
-    db: BaseDatabaseWrapper, workspace: int, once: Once, *, status: int, body: str, instance: Any = None
-) -> None:
+def keep_answer(db: BaseDatabaseWrapper, workspace: int, once: Once, told: Told) -> None:
     """Write what the call was told, in the transaction that reserved it."""
-    params = {"ws": workspace, "digest": once.digest, "status": status, "body": body, "instance": instance}
-    fetch(db, _KEEP, params, rows=False)
+    params = {"status": told.status, "body": told.body, "instance": told.instance}
+    fetch(db, _KEEP, {"ws": workspace, "digest": once.digest, **params}, rows=False)
 
 
-def read_told(body_hash: Any, status: int, body: str) -> Told:
+def read_told(body_hash: Any, status: int, body: str, instance: Any = None) -> Told:
     """From the columns."""
-    return Told(bytes(body_hash), status, body)
+    return Told(bytes(body_hash), status, body, instance)
 
 
 def forget_answers(db: BaseDatabaseWrapper, ids: list[Any]) -> None:

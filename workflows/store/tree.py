@@ -34,6 +34,8 @@ from workflows.store.sql import (
 
 _FIND = {form: f"SELECT i.id, i.parent_id FROM holdpoint_instance i WHERE {target_sql(form)}" for form in FORMS}
 
+_ENDED = f"SELECT id FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) AND status >= {FIRST_TERMINAL}"
+
 #: Whether it waits for anything that has a row of its own.
 _ASKS = "asked > 0 OR starts_with(names[1], 'holdpoint:event:')"
 
@@ -93,6 +95,11 @@ _REOPEN = compact(f"""
     )
     SELECT u.id, {NOTIFY_IDLE} FROM u
 """)
+
+
+def find_ended(db: BaseDatabaseWrapper, ids: list[Any]) -> list[Any]:
+    """Which of these instances have ended."""
+    return [id for (id,) in fetch(db, _ENDED, {"ids": ids})]
 
 
 def find_instance(db: BaseDatabaseWrapper, to: Address) -> tuple[Any, Any] | None:

@@ -1,0 +1,149 @@
+"""Who calls, and in which workspace: a key or a session.
+
+Invariants owned: a caller has exactly one workspace; a workspace that does not exist and one that is not the
+caller's are refused alike; and a key that opens nothing is told nothing about why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from django.http import HttpRequest
+
+from workflows.arguments import read_actor
+from workflows.conf import conf, parse_rate
+from workflows.keys import find_access
+from workflows.models import Workspace
+from workflows.rest.problems import CHOOSE_WORKSPACE, FORBIDDEN, UNAUTHORIZED, RequestRefused
+
+HEADER = "X-Workspace"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a call takes: this scope of a key, or this permission of a user."""
+
+    scope: str
+    permission: str
+
+
+READ = Need("read", "holdpoint.view_instance")
+READ_INTERACTIONS = Need("read", "holdpoint.view_interaction")
+START = Need("start", "holdpoint.start_instance")
+SIGNAL = Need("signal", "holdpoint.signal_instance")
+COMPLETE = Need("complete", "holdpoint.complete_interaction")
+CANCEL = Need("operate", "holdpoint.cancel_instance")
+RETRY = Need("operate", "holdpoint.retry_instance")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody who may call, and what for."""
+
+    actor: str
+    workspace: int
+    slug: str
+    #: None: all of them.
+    workflows: tuple[str, ...] | None
+    rate: tuple[int, int] | None
+    #: A key's; a user has permissions.
+    scopes: frozenset[str] = frozenset()
+    user: Any = None
+
+    def check(self, need: Need) -> None:
+        """That this call is among what the caller may do."""
+        if self.user is None:
+            if need.scope not in self.scopes and "admin" not in self.scopes:
+                raise RequestRefused(FORBIDDEN, f"This takes a key with the scope {need.scope}.")
+        elif not self.user.has_perm(need.permission):
+            raise RequestRefused(FORBIDDEN, f"This takes the permission {need.permission}.")
+
+    def check_workflow(self, name: str) -> None:
+        """That a key for some workflows is meant for this one."""
+        if self.workflows is not None and name not in self.workflows:
+            told = ", ".join(self.workflows) or "none"
+            raise RequestRefused(FORBIDDEN, f"This key is for other workflows: {told}.")
+
+
+def find_caller(request: HttpRequest) -> Caller:
+    """Whose request this is; `RequestRefused` with 401 (nobody's), or 403 and 400 about the workspace."""
+    header = request.headers.get("Authorization")
+    return _find_by_session(request) if header is None else _find_by_key(request, header)
+
+
+def is_session(request: HttpRequest) -> bool:
+    """Whether a browser's cookie speaks for the caller, so that another site may have made it call."""
+    return "Authorization" not in request.headers
+
+
+def _find_by_key(request: HttpRequest, header: str) -> Caller:
+    scheme, _, key = header.partition(" ")
+    access = find_access(key.strip()) if scheme.lower() == "bearer" else None
+    if access is None:
+        _refuse_stranger()
+    if (named := read_choice(request)) is not None and named != access.slug:
+        refuse_workspace()
+    rate = parse_rate(access.rate) if access.rate else conf.api_rate
+    return Caller(access.actor, access.workspace, access.slug, access.workflows, rate, access.scopes)
+
+
+def _find_by_session(request: HttpRequest) -> Caller:
+    user = getattr(request, "user", None)
+    if user is None or not user.is_authenticated or not user.is_active:
+        _refuse_stranger()
+    id, slug = choose_workspace(user, read_choice(request))
+    return Caller(read_actor(user), id, slug, None, conf.api_rate, user=user)
+
+
+def read_choice(request: HttpRequest) -> str | None:
+    """The workspace that a request names."""
+    return request.GET.get("workspace") or request.headers.get(HEADER) or None
+
+
+def choose_workspace(user: Any, named: str | None) -> tuple[int, str]:
+    """The id and slug of the workspace that a user means."""
+    mine = list_workspaces(user)
+    if named is not None:
+        for id, slug in mine:
+            if slug == named:
+                return id, slug
+        refuse_workspace()
+    if len(mine) == 1:
+        return mine[0]
+    if not mine:
+        raise RequestRefused(FORBIDDEN, "You are in no workspace. Ask somebody who runs this site to add you to one.")
+    raise RequestRefused(
+        CHOOSE_WORKSPACE,
+        f"You are in several workspaces: name one with ?workspace= or the header {HEADER}.",
+        errors={"workspace": [slug for _, slug in mine]},
+    )
+
+
+def list_workspaces(user: Any) -> list[tuple[int, str]]:
+    """The workspaces that a user may choose, as (id, slug): the project's say, else everybody in the only one there
+    is, else membership."""
+    rows = Workspace.objects.order_by("slug")
+    if (asked := conf.workspaces_for) is not None:
+        slugs = [str(getattr(one, "slug", one)) for one in _as_list(asked(user))]
+        return list(rows.filter(slug__in=slugs).values_list("id", "slug"))
+    only = list(rows.values_list("id", "slug")[:2])
+    return only if len(only) == 1 else list(rows.filter(members=user.pk).values_list("id", "slug"))
+
+
+def _as_list(answer: Iterable[Any] | None) -> list[Any]:
+    return [answer] if isinstance(answer, str | Workspace) else list(answer or ())
+
+
+def refuse_workspace() -> NoReturn:
+    """The same for a workspace that is not yours and for one that is not."""
+    raise RequestRefused(FORBIDDEN, "This workspace is not yours: name another one, or none.")
+
+
+def _refuse_stranger() -> NoReturn:
+    raise RequestRefused(
+        UNAUTHORIZED,
+        "Send a key of this site in the header Authorization: Bearer hp_…, or log in.",
+        headers={"WWW-Authenticate": 'Bearer realm="holdpoint"'},
+    )

@@ -1,0 +1,120 @@
+"""What the OpenAPI document says of the addresses that are plain views: resume links, probes, metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workflows.rest.problems import CONTENT_TYPE
+
+_PROBLEM = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
+
+
+def _answers(good: dict[str, Any], **problems: str) -> dict[str, Any]:
+    return good | {
+        name.removeprefix("s"): {"description": text, "content": _PROBLEM} for name, text in problems.items()
+    }
+
+
+def _probe(name: str, summary: str, description: str, **problems: str) -> dict[str, Any]:
+    answer = {"description": "Yes.", "content": {"application/json": {"schema": {"type": "object"}}}}
+    return {
+        "operationId": name,
+        "tags": ["Operating"],
+        "summary": summary,
+        "description": description,
+        "security": [],
+        "responses": _answers({"200": answer}, **problems),
+    }
+
+
+PATHS: dict[str, Any] = {
+    "/resume/{token}": {
+        "post": {
+            "operationId": "resume",
+            "tags": ["Interactions"],
+            "summary": "Answer a callback by its link",
+            "description": "Whoever holds the link of a callback answers it: no key is needed. "
+            "A browser that opens the link gets a page with a form; nothing but POST decides.",
+            "security": [],
+            "parameters": [
+                {
+                    "name": "token",
+                    "in": "path",
+                    "required": True,
+                    "schema": {"type": "string", "minLength": 1},
+                    "description": "From `resume_url`.",
+                },
+                {
+                    "name": "Idempotency-Key",
+                    "in": "header",
+                    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+                    "description": "Names this call: sent again with the same body it is told the same answer.",
+                },
+            ],
+            "requestBody": {
+                "required": True,
+                "content": {
+                    "application/json": {
+                        "schema": {
+                            "type": "object",
+                            "properties": {"data": {"description": "The answer. null is one."}},
+                            "required": ["data"],
+                            "examples": [{"data": {"payment_id": "pay_1"}}],
+                        }
+                    }
+                },
+            },
+            "responses": _answers(
+                {
+                    "200": {
+                        "description": "Taken, or taken before with the same idempotency key.",
+                        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/CompletionOut"}}},
+                    }
+                },
+                s400="The body cannot be read.",
+                s403="The project's policy refuses.",
+                s404="The link is none, or what it asked was cancelled.",
+                s405="Nothing but POST decides.",
+                s409="Answered through another channel, or the idempotency key came with other data.",
+                s410="Answered already, or past its deadline.",
+                s413="The body is too large.",
+                s415="The body is not `application/json`.",
+                s422="The data does not fit what was asked; `errors` says where.",
+                s500="Something failed here.",
+                s503="The database cannot be used at the moment.",
+            ),
+        }
+    },
+    "/healthz": {"get": _probe("healthz", "Is this process alive?", "Touches nothing but the process.")},
+    "/readyz": {
+        "get": _probe(
+            "readyz",
+            "Can this site serve?",
+            "Asks the database and looks for unapplied migrations; the body tells the cluster's state, which fails the "
+            "probe only with `?require=cluster`.",
+            s400="`require` is none that is known.",
+            s503="It cannot; the body says why.",
+        )
+        | {
+            "parameters": [
+                {"name": "require", "in": "query", "schema": {"type": "string", "enum": ["", "cluster"]}},
+            ]
+        }
+    },
+    "/metrics": {
+        "get": {
+            "operationId": "metrics",
+            "tags": ["Operating"],
+            "summary": "Metrics for Prometheus",
+            "description": "Of the key's workspace; of the whole site without a key, where METRICS_PUBLIC allows it.",
+            "security": [{"key": []}, {}],
+            "x-scope": "read",
+            "responses": _answers(
+                {"200": {"description": "The metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+                s401="A key is needed.",
+                s403="The key lacks the scope `read`.",
+                s503="The database cannot be used at the moment.",
+            ),
+        }
+    },
+}

@@ -1,0 +1,204 @@
+"""What every address of the API has in common.
+
+Lives here: the order in which a request is judged (who, whether, how often; only then its body), what becomes of an
+error, and answers that are told again. Invariants owned: nothing that a project sets for its own REST views changes
+ours; a view runs in its caller's workspace; no error leaves as anything but a problem; and a keyed call commits its
+effect and its answer together.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.db import InterfaceError, OperationalError, connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.http import HttpRequest, HttpResponse
+from rest_framework import exceptions
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import JSONParser
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from workflows import store
+from workflows.conf import conf
+from workflows.exceptions import WorkflowError
+from workflows.idempotency import check_told
+from workflows.models import Instance
+from workflows.rest.body import parse_json, read_bytes
+from workflows.rest.callers import Caller, Need, find_caller, is_session
+from workflows.rest.machines import open_to_machines
+from workflows.rest.once import answer_json, read_once
+from workflows.rest.openapi import ApiSchema
+from workflows.rest.problems import (
+    FORBIDDEN,
+    INVALID_REQUEST,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    SERVER_ERROR,
+    UNAVAILABLE,
+    RequestRefused,
+    answer_error,
+    answer_problem,
+)
+from workflows.rest.throttle import count_call
+from workflows.scope import enter
+from workflows.store import Told
+
+logger = logging.getLogger("workflows")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call that changes something is told."""
+
+    body: Mapping[str, Any]
+    status: int = 200
+    #: Whose life the stored answer shares.
+    instance: UUID | None = None
+
+    def write(self) -> str:
+        """The body."""
+        return json.dumps(self.body)
+
+
+class AlwaysJson(BaseContentNegotiation):
+    """There is one representation, whatever is asked for."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        """Bodies are read by `rest.body`."""
+        return parsers[0]
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        """JSON."""
+        return renderers[0], renderers[0].media_type
+
+
+class Endpoint(APIView):
+    """One address. `needs` says what each method takes."""
+
+    needs: ClassVar[Mapping[str, Need]] = {}
+    #: Whether a body carries many things, and so may be as large as `MAX_BULK_BODY`.
+    bulk: ClassVar[bool] = False
+
+    authentication_classes = ()
+    permission_classes = ()
+    throttle_classes = ()
+    parser_classes = (JSONParser,)
+    renderer_classes = (JSONRenderer,)
+    content_negotiation_class = AlwaysJson
+    metadata_class = None
+    versioning_class = None
+    schema = ApiSchema()
+    http_method_names = ("get", "head", "post")
+
+    caller: Caller
+
+    @classmethod
+    def as_view(cls, **options: Any) -> Any:
+        """Outside of the project's transactions and logins: each call knows its caller and its own transaction."""
+        return open_to_machines(super().as_view(**options))
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Handle the request; whatever it entered is left again."""
+        with ExitStack() as self.left_afterwards:
+            response = super().dispatch(request, *args, **kwargs)
+            response["Cache-Control"] = "no-store"
+            response["X-Content-Type-Options"] = "nosniff"
+            return response
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Judge the request before its body is read."""
+        plain: HttpRequest = request._request
+        self.caller = find_caller(plain)
+        if is_session(plain):
+            SessionAuthentication().enforce_csrf(request)
+        if (need := self.needs.get(str(request.method).replace("HEAD", "GET"))) is not None:
+            self.caller.check(need)
+        count_call(self.caller.actor, self.caller.rate)
+        self.left_afterwards.enter_context(enter(self.caller.workspace))
+
+    def handle_exception(self, exc: Exception) -> Any:
+        """Every error is a problem."""
+        return answer_exception(exc, self.headers)
+
+    @property
+    def db(self) -> BaseDatabaseWrapper:
+        """The connection that the engine writes on."""
+        return connections[router.db_for_write(Instance)]
+
+    def read_body(self, request: Request, *, empty: bool = False) -> tuple[bytes, Any]:
+        """The body as it was sent, and its JSON value; `empty` bodies read as {} where nothing has to be said."""
+        plain: HttpRequest = request._request
+        if empty and plain.headers.get("Content-Length", "0") in {"", "0"}:
+            return b"", {}
+        raw = read_bytes(plain, limit=conf.max_bulk_body if self.bulk else conf.max_body)
+        return raw, parse_json(raw)
+
+    def answer_once(self, request: Request, raw: bytes, work: Callable[[], Answer]) -> HttpResponse:
+        """Do it, or tell again what the same call was told before."""
+        once = read_once(request._request, raw)
+        if once is None:
+            answer = work()
+            return _answer(request, Told(b"", answer.status, answer.write(), answer.instance))
+        workspace = self.caller.workspace
+
+        def carry_out() -> HttpResponse:
+            before = store.reserve_answer(self.db, workspace, once)
+            if before is not None:
+                check_told(once, before)
+                return _answer(request, before, replayed=True)
+            answer = work()
+            told = Told(once.body_hash, answer.status, answer.write(), answer.instance)
+            store.keep_answer(self.db, workspace, once, told)
+            return _answer(request, told)
+
+        return store.in_transaction(self.db, carry_out)
+
+
+def _answer(request: Request, told: Told, *, replayed: bool = False) -> HttpResponse:
+    response = answer_json(told.body, status=told.status, replayed=replayed)
+    if told.status == 201:
+        response["Location"] = f"{request.path}/{told.instance}"
+    return response
+
+
+@open_to_machines
+def answer_unknown(request: HttpRequest) -> HttpResponse:
+    """Whatever is no address of the API."""
+    return answer_problem(NOT_FOUND, "There is no such address. The addresses are listed at /v1/docs.")
+
+
+def answer_exception(error: Exception, headers: Mapping[str, str]) -> HttpResponse:
+    """The answer to a request that led to this error."""
+    if isinstance(error, WorkflowError) and (answer := answer_error(error)) is not None:
+        return answer
+    if isinstance(error, exceptions.MethodNotAllowed):
+        allowed = headers.get("Allow", "")
+        return answer_problem(METHOD_NOT_ALLOWED, f"There is {allowed} here.", headers={"Allow": allowed})
+    if isinstance(error, exceptions.PermissionDenied | PermissionDenied):
+        return answer_problem(FORBIDDEN, f"{getattr(error, 'detail', error)} Send the CSRF token with the session.")
+    if isinstance(error, exceptions.APIException) and error.status_code < 500:
+        return answer_problem(INVALID_REQUEST, str(error.detail))
+    if isinstance(error, OperationalError | InterfaceError):
+        logger.exception("the API cannot use the database")
+        return answer_problem(
+            UNAVAILABLE,
+            "It is not certain that the call was carried out: send it again, with its Idempotency-Key if it had one.",
+            headers={"Retry-After": "5"},
+        )
+    logger.exception("the API failed")
+    return answer_problem(SERVER_ERROR, "Something failed here, and has been logged. Try again later.")
+
+
+def refuse_field(place: str, reason: str) -> RequestRefused:
+    """A query parameter or a member of the body that cannot be used."""
+    return RequestRefused(INVALID_REQUEST, f"{place}: {reason}.", errors={place: [reason]})

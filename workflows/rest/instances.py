@@ -1,0 +1,294 @@
+"""/v1/instances: started, listed, looked at, waited for, cancelled, retried."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db.models import Q, QuerySet
+from django.http import HttpResponse
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.request import Request
+
+import workflows
+from workflows.lifecycle import Status
+from workflows.models import Instance, LedgerEvent
+from workflows.rest.bodies import (
+    CancelBody,
+    DuplicateProblemOut,
+    EndedProblemOut,
+    EventList,
+    InstanceList,
+    InstanceOut,
+    ProblemOut,
+    RetryBody,
+    StartBody,
+    read_as,
+)
+from workflows.rest.callers import CANCEL, READ, RETRY, START, Need
+from workflows.rest.endpoint import Answer, Endpoint
+from workflows.rest.ids import read_id, refuse_unknown
+from workflows.rest.lists import Segment, answer_list, read_choice, read_filter, refuse_parameter
+from workflows.rest.once import answer_json
+from workflows.rest.openapi import ID, document
+from workflows.rest.problems import (
+    INSTANCE_CANCELLED,
+    INSTANCE_FAILED,
+    answer_problem,
+)
+from workflows.rest.rows import show_event, show_instance
+from workflows.rest.waiting import wait_for_end
+
+MOST_SECONDS = 30
+
+
+class InstanceEndpoint(Endpoint):
+    """What addresses of instances share: whose they are."""
+
+    def list_mine(self) -> QuerySet[Any]:
+        """The instances that the caller may know of."""
+        rows = Instance.objects.using(self.db.alias).filter(workspace_id=self.caller.workspace)
+        return rows if self.caller.workflows is None else rows.filter(workflow__in=self.caller.workflows)
+
+    def find(self, id: str) -> Instance:
+        """One of them; 404 for any other."""
+        found: Instance | None = self.list_mine().filter(pk=read_id(id)).first()
+        if found is None:
+            raise refuse_unknown()
+        return found
+
+    def answer_instance(self, instance: Instance, status: int = 200) -> Answer:
+        """All of it."""
+        return Answer(show_instance(instance, self.caller.slug), status, instance.pk)
+
+
+class Instances(InstanceEndpoint):
+    """All of a workspace."""
+
+    needs: ClassVar = {"GET": READ, "POST": START}
+
+    @document(
+        "listInstances",
+        "Instances",
+        "List instances",
+        "The newest first. Blank filters are ignored.",
+        answers={200: (InstanceList, "A page of them.")},
+        scope="read",
+        pages=True,
+        parameters=[
+            OpenApiParameter("status", str, enum=list(Status), description="Those in this status."),
+            OpenApiParameter("workflow", str, description="Those of this workflow."),
+            OpenApiParameter("key", str, description="Those that have or had this correlation key."),
+        ],
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """A page of them, the newest first."""
+        plain, rows = request._request, self.list_mine()
+        if status := read_choice(plain, "status", Status):
+            rows = rows.filter(status=status)
+        if workflow := read_filter(plain, "workflow"):
+            rows = rows.filter(workflow=workflow)
+        if key := read_filter(plain, "key"):
+            # In two parts, because the live and the ended have an index each.
+            rows = rows.filter(Q(key=key, status__lt=Status.DONE) | Q(key=key, status__gte=Status.DONE))
+        return answer_list(plain, rows, [Segment(("id",), descending=True)], self.show)
+
+    @document(
+        "startInstance",
+        "Instances",
+        "Start an instance",
+        "It runs as soon as a worker looks.",
+        body=StartBody,
+        answers={
+            201: (InstanceOut, "Started, or started before by the same call."),
+            409: (
+                DuplicateProblemOut,
+                "A live instance of the workspace holds the key (`existing` is its id), or the idempotency key came "
+                "with another body.",
+            ),
+        },
+        problems=[422],
+        scope="start",
+        posts=True,
+    )
+    def post(self, request: Request) -> HttpResponse:
+        """Start one."""
+        raw, value = self.read_body(request)
+        body = read_as(StartBody, value)
+        self.caller.check_workflow(body.workflow)
+
+        def start() -> Answer:
+            started = workflows.start(body.workflow, body.input, key=body.key, actor=self.caller.actor)
+            return self.answer_instance(started, 201)
+
+        return self.answer_once(request, raw, start)
+
+    def show(self, instance: Instance) -> dict[str, Any]:
+        """A row of the list."""
+        return show_instance(instance, self.caller.slug)
+
+
+class OneInstance(InstanceEndpoint):
+    """One instance, now or when it has ended."""
+
+    needs: ClassVar = {"GET": READ}
+
+    @document(
+        "getInstance",
+        "Instances",
+        "Look at an instance, or wait for its end",
+        "Without `wait` it is shown as it is. With `wait` the answer comes when it has ended, or after so many "
+        "seconds: 200 done, 422 failed or cancelled, 202 not yet.",
+        answers={
+            200: (InstanceOut, "The instance."),
+            202: (InstanceOut, "It has not ended yet: ask again (`Retry-After`)."),
+            422: (EndedProblemOut, "It has failed or was cancelled: `detail` says why."),
+        },
+        problems=[404],
+        scope="read",
+        parameters=[
+            ID,
+            OpenApiParameter(
+                "wait",
+                {"type": "integer", "minimum": 0, "maximum": MOST_SECONDS},
+                description="Seconds to wait for its end.",
+            ),
+        ],
+    )
+    def get(self, request: Request, id: str) -> HttpResponse:
+        """As it is; with `wait`, once it has ended or when the time is over."""
+        seconds = read_seconds(request)
+        instance = self.find(id)
+        if seconds is None:
+            return answer_json(self.answer_instance(instance).write())
+        if seconds and not instance.ended and wait_for_end(self.db, instance.pk, seconds):
+            instance = self.find(id)
+        return self.answer_waited(instance)
+
+    def answer_waited(self, instance: Instance) -> HttpResponse:
+        """200 done, 422 failed or cancelled, 202 not yet."""
+        shown = show_instance(instance, self.caller.slug)
+        if instance.status == Status.DONE:
+            return answer_json(Answer(shown).write())
+        if not instance.ended:
+            response = answer_json(Answer(shown).write(), status=202)
+            response["Retry-After"] = "1"
+            return response
+        kind = INSTANCE_FAILED if instance.status == Status.FAILED else INSTANCE_CANCELLED
+        # `status` of a problem is that of the answer.
+        members = {("instance_status" if name == "status" else name): value for name, value in shown.items()}
+        return answer_problem(kind, instance.error or "No reason was given.", members=members)
+
+
+class InstanceEvents(InstanceEndpoint):
+    """The ledger of one instance."""
+
+    needs: ClassVar = {"GET": READ}
+
+    @document(
+        "listInstanceEvents",
+        "Instances",
+        "Read an instance's ledger",
+        "What happened to it, in order; nothing of it is ever changed.",
+        answers={200: (EventList, "A page of its rows.")},
+        problems=[404],
+        scope="read",
+        pages=True,
+        parameters=[ID],
+    )
+    def get(self, request: Request, id: str) -> HttpResponse:
+        """A page of its rows, in order."""
+        instance = self.find(id)
+        rows = LedgerEvent.objects.using(self.db.alias).filter(instance_id=instance.pk)
+        return answer_list(request._request, rows, [Segment(("seq",))], show_event)
+
+
+class _Operation(InstanceEndpoint):
+    """An operator's call about one instance."""
+
+    needs: ClassVar[dict[str, Need]] = {}
+    body: ClassVar[type[CancelBody] | type[RetryBody]]
+
+    def carry_out(self, request: Request, id: str) -> HttpResponse:
+        """Carry it out."""
+        raw, value = self.read_body(request, empty=True)
+        body = read_as(self.body, value)
+
+        def operate() -> Answer:
+            found = self.find(id)
+            return self.answer_instance(self.operate(found, body))
+
+        return self.answer_once(request, raw, operate)
+
+    def operate(self, instance: Instance, body: Any) -> Instance:
+        """What the address stands for."""
+        raise NotImplementedError
+
+
+class CancelInstance(_Operation):
+    """Cancel it, with all its children."""
+
+    needs: ClassVar = {"POST": CANCEL}
+    body = CancelBody
+
+    @document(
+        "cancelInstance",
+        "Instances",
+        "Cancel an instance",
+        "With all its children and questions, in one transaction. The body may be left out.",
+        body=CancelBody,
+        answers={
+            200: (InstanceOut, "Cancelled."),
+            409: (ProblemOut, "It has ended already, or the idempotency key came with another body."),
+        },
+        problems=[404],
+        scope="operate",
+        posts=True,
+        parameters=[ID],
+    )
+    def post(self, request: Request, id: str) -> HttpResponse:
+        """Cancel."""
+        return self.carry_out(request, id)
+
+    def operate(self, instance: Instance, body: CancelBody) -> Instance:
+        """Cancel."""
+        return workflows.cancel(instance, body.reason, actor=self.caller.actor)
+
+
+class RetryInstance(_Operation):
+    """Run a failed one again, from where it failed."""
+
+    needs: ClassVar = {"POST": RETRY}
+    body = RetryBody
+
+    @document(
+        "retryInstance",
+        "Instances",
+        "Retry a failed instance",
+        "It goes on from the step that failed, with its state and its signals. The body may be left out.",
+        body=RetryBody,
+        answers={
+            200: (InstanceOut, "It is runnable again."),
+            409: (ProblemOut, "It has not failed, or cannot come back; or the idempotency key came with another body."),
+        },
+        problems=[404],
+        scope="operate",
+        posts=True,
+        parameters=[ID],
+    )
+    def post(self, request: Request, id: str) -> HttpResponse:
+        """Retry."""
+        return self.carry_out(request, id)
+
+    def operate(self, instance: Instance, body: RetryBody) -> Instance:
+        """Retry."""
+        return workflows.retry(instance, actor=self.caller.actor)
+
+
+def read_seconds(request: Request) -> float | None:
+    """How long the client waits, if it does."""
+    text = request._request.GET.get("wait", "")
+    if not text.strip():
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= MOST_SECONDS):
+        raise refuse_parameter("wait", f"must be a whole number of seconds from 0 to {MOST_SECONDS}")
+    return float(text)

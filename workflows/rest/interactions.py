@@ -1,0 +1,192 @@
+"""/v1/interactions, and completing one by its id or its signal id."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.http import HttpResponse
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.request import Request
+
+from workflows.completion import MISSING, complete_at
+from workflows.exceptions import InvalidData
+from workflows.lifecycle import InteractionStatus
+from workflows.models import Interaction
+from workflows.rest.bodies import CompleteBody, CompletionOut, InteractionList, InteractionOut, ProblemOut, read_as
+from workflows.rest.callers import COMPLETE, READ_INTERACTIONS
+from workflows.rest.endpoint import Answer, Endpoint
+from workflows.rest.ids import read_id, refuse_unknown
+from workflows.rest.lists import Segment, answer_list, read_choice, read_filter
+from workflows.rest.once import answer_completion, answer_json, read_once
+from workflows.rest.openapi import ID, document
+from workflows.rest.problems import INVALID_DATA, RequestRefused
+from workflows.rest.rows import INTERACTION_FIELDS, show_interaction
+from workflows.waits import check_signal_id
+
+#: The door, as channels and the ledger call it.
+DOOR = "api"
+
+#: What is due first; then what has no deadline, the oldest first.
+BY_DEADLINE = (Segment(("deadline", "id"), Q(deadline__isnull=False)), Segment(("id",), Q(deadline__isnull=True)))
+
+#: Parameter of the address -> what it is compared with.
+FILTERS = {
+    "assignee": "assignee",
+    "group": "group",
+    "workflow": "instance__workflow",
+    "step": "unit__step",
+    "channel": "channel",
+}
+
+
+class InteractionEndpoint(Endpoint):
+    """What addresses of interactions share: whose they are."""
+
+    needs: ClassVar = {"GET": READ_INTERACTIONS}
+
+    def list_mine(self) -> QuerySet[Any]:
+        """The interactions that the caller may know of."""
+        rows = Interaction.objects.using(self.db.alias).filter(workspace_id=self.caller.workspace)
+        if self.caller.workflows is not None:
+            rows = rows.filter(instance__workflow__in=self.caller.workflows)
+        return rows.select_related("instance", "unit").only(*INTERACTION_FIELDS)
+
+
+class Interactions(InteractionEndpoint):
+    """The questions of a workspace."""
+
+    @document(
+        "listInteractions",
+        "Interactions",
+        "List what is asked",
+        "What is due first comes first, then what has no deadline, the oldest first. Blank filters are ignored.",
+        answers={200: (InteractionList, "A page of them.")},
+        scope="read",
+        pages=True,
+        parameters=[
+            OpenApiParameter("status", str, enum=list(InteractionStatus), description="Those in this status."),
+            *(OpenApiParameter(name, str, description=f"Those with this {name}.") for name in FILTERS),
+        ],
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """A page of them."""
+        plain, rows = request._request, self.list_mine()
+        if status := read_choice(plain, "status", InteractionStatus):
+            rows = rows.filter(status=status)
+        for name, column in FILTERS.items():
+            if (value := read_filter(plain, name)) is not None:
+                rows = rows.filter(**{column: value})
+        return answer_list(plain, rows, BY_DEADLINE, show_interaction)
+
+
+class OneInteraction(InteractionEndpoint):
+    """One question."""
+
+    @document(
+        "getInteraction",
+        "Interactions",
+        "Look at a question",
+        answers={200: (InteractionOut, "The question, and its answer once there is one.")},
+        problems=[404],
+        scope="read",
+        parameters=[ID],
+    )
+    def get(self, request: Request, id: str) -> HttpResponse:
+        """As it is."""
+        found = self.list_mine().filter(pk=read_id(id)).first()
+        if found is None:
+            raise refuse_unknown()
+        return answer_json(Answer(show_interaction(found)).write())
+
+
+class _Completion(Endpoint):
+    needs: ClassVar = {"POST": COMPLETE}
+
+    def complete(
+        self, request: Request, by: Literal["id", "signal_id"], value: UUID | str, raw: bytes, sent: Any
+    ) -> HttpResponse:
+        """Answer it."""
+        body = read_as(CompleteBody, sent if not isinstance(sent, dict) or "data" in sent else {"data": None, **sent})
+        try:
+            done = complete_at(
+                by,
+                value,
+                body.data if "data" in sent else MISSING,
+                workspace=self.caller.workspace,
+                door=DOOR,
+                actor=self.caller.actor,
+                once=read_once(request._request, raw),
+                version=body.version,
+                workflows=self.caller.workflows,
+            )
+        except InvalidData as error:
+            if "data" in sent:
+                raise
+            raise refuse_without_data() from error
+        return answer_completion(done)
+
+
+class CompleteSignal(_Completion):
+    """A question by its signal id."""
+
+    @document(
+        "completeSignal",
+        "Interactions",
+        "Answer a question by its signal id",
+        "The one that is open under this id, else the latest that was.",
+        body=CompleteBody,
+        answers={
+            200: (CompletionOut, "Taken, or taken before with the same idempotency key."),
+            409: (
+                ProblemOut,
+                "Another version than was shown, answered through another channel, or an idempotency key that came "
+                "with other data: `type` tells which.",
+            ),
+        },
+        problems=[404, 410, 422],
+        scope="complete",
+        posts=True,
+        parameters=[OpenApiParameter("signal_id", str, OpenApiParameter.PATH, description="As it was asked.")],
+    )
+    def post(self, request: Request, signal_id: str) -> HttpResponse:
+        """Answer it."""
+        raw, sent = self.read_body(request)
+        return self.complete(request, "signal_id", check_signal_id(signal_id), raw, sent)
+
+
+class CompleteInteraction(_Completion):
+    """A question by its id."""
+
+    @document(
+        "completeInteraction",
+        "Interactions",
+        "Answer a question by its id",
+        body=CompleteBody,
+        answers={
+            200: (CompletionOut, "Taken, or taken before with the same idempotency key."),
+            409: (
+                ProblemOut,
+                "Another version than was shown, answered through another channel, or an idempotency key that came "
+                "with other data: `type` tells which.",
+            ),
+        },
+        problems=[404, 410, 422],
+        scope="complete",
+        posts=True,
+        parameters=[ID],
+    )
+    def post(self, request: Request, id: str) -> HttpResponse:
+        """Answer it."""
+        raw, sent = self.read_body(request)
+        return self.complete(request, "id", read_id(id), raw, sent)
+
+
+def refuse_without_data() -> RequestRefused:
+    """Not by a field of the caller's own data, which may well be called "data" too."""
+    return RequestRefused(
+        INVALID_DATA,
+        'The body has to be {"data": …}, with the answer in it: its member "data" is missing.',
+        errors={"data": ["is required"]},
+    )

@@ -1,0 +1,210 @@
+"""The OpenAPI document: made of the views themselves, by drf-spectacular, with settings of its own.
+
+Invariant owned: whatever a project sets for its own document changes nothing here; every operation names each
+status that it can answer.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+from drf_spectacular.contrib.pydantic import PydanticExtension
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent
+from drf_spectacular.settings import patched_settings
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+
+from workflows.idempotency import LONGEST_KEY
+from workflows.rest.bodies import ProblemOut
+from workflows.rest.machines import open_to_machines
+from workflows.rest.problems import CONTENT_TYPE
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: All that drf-spectacular would otherwise take from the project's SPECTACULAR_SETTINGS.
+SETTINGS: Mapping[str, Any] = {
+    "OAS_VERSION": "3.1.0",
+    "TITLE": "Holdpoint",
+    "DESCRIPTION": (
+        "Durable workflows that stop and wait: start instances, send them signals and events, answer what they ask. "
+        "Everything is JSON. Every error is a problem (RFC 9457) with a stable `type` and a `detail` that says what to "
+        "do. Every POST takes an `Idempotency-Key`: the same call again is told the same, and nothing happens twice."
+    ),
+    "VERSION": "1",
+    "SERVERS": [],
+    "TAGS": [
+        {"name": "Instances", "description": "Running workflows: started, looked at, waited for."},
+        {"name": "Signals", "description": "Facts for instances, and events for whoever waits for them."},
+        {"name": "Interactions", "description": "What instances ask of somebody outside, and the answers."},
+        {"name": "Operating", "description": "Whether the site works."},
+    ],
+    "PREPROCESSING_HOOKS": [],
+    "POSTPROCESSING_HOOKS": [],
+    "SCHEMA_PATH_PREFIX": "",
+    "SCHEMA_PATH_PREFIX_TRIM": False,
+    "COMPONENT_SPLIT_REQUEST": False,
+    "SORT_OPERATIONS": False,
+    "SECURITY": [],
+    "AUTHENTICATION_WHITELIST": None,
+    "APPEND_COMPONENTS": {
+        "securitySchemes": {
+            "key": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "A key of a workspace: `Authorization: Bearer hp_…`. "
+                "`manage.py api_key create NAME` makes one.",
+            },
+            "session": {
+                "type": "apiKey",
+                "in": "cookie",
+                "name": "sessionid",
+                "description": "A logged in user with the permissions; POST takes the header `X-CSRFToken` too.",
+            },
+        }
+    },
+}
+
+PROBLEMS = {
+    400: "The body, or a parameter, cannot be used: `errors` says which and why.",
+    401: "No key or session, or none that opens anything.",
+    403: "The key lacks the scope, or the user the permission; or the workspace is not the caller's.",
+    404: "There is nothing under this address for the caller.",
+    409: "It does not fit what is there; `type` tells which rule.",
+    410: "Answered already, or past its deadline.",
+    413: "The body is too large; the limit is named.",
+    415: "The body is not `application/json`.",
+    422: "The data is not acceptable; `errors` says where.",
+    429: "Too many calls: `Retry-After` says when to come back.",
+    500: "Something failed here, and has been logged.",
+    503: "The database cannot be used at the moment: `Retry-After`.",
+}
+ALWAYS = (400, 401, 403, 429, 500, 503)
+WITH_BODY = (409, 413, 415)
+
+WORKSPACE = (
+    OpenApiParameter(
+        "workspace",
+        str,
+        description="Which of the workspaces a logged in user means. A key has one workspace.",
+    ),
+    OpenApiParameter("X-Workspace", str, OpenApiParameter.HEADER, description="The same as a header."),
+)
+PAGING = (
+    OpenApiParameter(
+        "limit",
+        {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
+        description="How many rows at most.",
+    ),
+    OpenApiParameter("cursor", str, description="A place in the list, from `next` or `previous` of another page."),
+)
+IDEMPOTENCY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY},
+    OpenApiParameter.HEADER,
+    description="Names this call: sent again with the same body it is told the same answer, with the header "
+    "`Idempotency-Replayed: true`; with another body 409.",
+)
+ID = OpenApiParameter("id", UUID, OpenApiParameter.PATH)
+
+
+class ApiSchema(AutoSchema):  # type: ignore[no-untyped-call, unused-ignore]
+    """An operation, as `document` describes it."""
+
+    def get_auth(self) -> list[dict[str, list[str]]]:
+        """A key, or a session."""
+        return [{"key": []}, {"session": []}]
+
+
+class ModelExtension(PydanticExtension):  # type: ignore[no-untyped-call, unused-ignore]
+    """Our types, as they are read: what has a default may be left out, in requests and in answers alike."""
+
+    target_class = "pydantic.BaseModel"
+    match_subclasses = True
+    priority = 1
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        """The JSON Schema, its parts as components."""
+        schema: dict[str, Any] = self.target.model_json_schema(ref_template="#/components/schemas/{model}")
+        for name, part in schema.pop("$defs", {}).items():
+            component = ResolvedComponent(name=name, type=ResolvedComponent.SCHEMA, object=name, schema=part)  # type: ignore[no-untyped-call]
+            auto_schema.registry.register_on_missing(component)
+        return schema
+
+
+def document(
+    name: str,
+    tag: str,
+    summary: str,
+    description: str = "",
+    *,
+    answers: Mapping[int, tuple[Any, str]],
+    problems: Iterable[int] = (),
+    scope: str = "",
+    body: Any = None,
+    posts: bool = False,
+    pages: bool = False,
+    parameters: Iterable[OpenApiParameter] = (),
+) -> Callable[[F], F]:
+    """Describe the method of a view."""
+    responses: dict[Any, Any] = {
+        (status, "application/json" if status < 400 else CONTENT_TYPE): OpenApiResponse(shape, text)
+        for status, (shape, text) in answers.items()
+    }
+    for status in sorted({*ALWAYS, *problems, *(WITH_BODY if posts else ())} - set(answers)):
+        responses[status, CONTENT_TYPE] = OpenApiResponse(ProblemOut, PROBLEMS[status])
+    extend: Callable[[F], F] = extend_schema(
+        operation_id=name,
+        tags=[tag],
+        summary=summary,
+        description=description,
+        request={"application/json": body} if body is not None else None,
+        responses=responses,
+        parameters=[*parameters, *(PAGING if pages else ()), *((IDEMPOTENCY,) if posts else ()), *WORKSPACE],
+        extensions={"x-scope": scope} if scope else None,
+    )
+
+    def decorate(method: F) -> F:
+        # What is extended would otherwise be the project's DEFAULT_SCHEMA_CLASS.
+        method.schema = ApiSchema  # type: ignore[attr-defined]
+        return extend(method)
+
+    return decorate
+
+
+_lock = threading.Lock()
+
+
+@functools.cache
+def describe_api() -> dict[str, Any]:
+    """The document, made once per process.
+
+    >>> describe_api()["openapi"]
+    '3.1.0'
+    """
+    from workflows.rest.described import PATHS
+    from workflows.urls_api import urlpatterns
+
+    with _lock, patched_settings(dict(SETTINGS)):
+        document: dict[str, Any] = SchemaGenerator(patterns=urlpatterns).get_schema(public=True)  # type: ignore[no-untyped-call]
+    document["paths"].update(PATHS)
+    return document
+
+
+@functools.cache
+def _write_api() -> bytes:
+    return json.dumps(describe_api(), indent=1).encode()
+
+
+@open_to_machines
+@require_safe
+def schema(request: HttpRequest) -> HttpResponse:
+    """`GET /v1/schema`: the document. It tells nothing of any tenant, so everybody may read it."""
+    return HttpResponse(_write_api(), content_type="application/vnd.oai.openapi+json; version=3.1")

@@ -1,0 +1,104 @@
+"""Rows as the API shows them: plain values, under the models' field names."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from workflows.models import Instance, Interaction, LedgerEvent
+
+
+def show_instance(instance: Instance, slug: str) -> dict[str, Any]:
+    """An instance, all of it."""
+    return {
+        "id": str(instance.pk),
+        "workspace": slug,
+        "workflow": instance.workflow,
+        "version": instance.version,
+        "key": instance.key,
+        "status": str(instance.status),
+        "step": instance.step,
+        "state": instance.state,
+        "input": instance.input,
+        "result": instance.result,
+        "error": instance.error,
+        "attempt": instance.attempt,
+        "parent": None if instance.parent_id is None else str(instance.parent_id),
+        "started_by": instance.started_by,
+        "created_at": show_moment(instance.created_at),
+        "finished_at": show_moment(instance.finished_at),
+    }
+
+
+def show_event(event: LedgerEvent) -> dict[str, Any]:
+    """A row of the ledger."""
+    return {
+        "seq": event.seq,
+        "kind": str(event.kind),
+        "status": str(event.status),
+        "at": show_moment(event.at),
+        "actor": event.actor,
+        "name": event.name,
+        "data": event.data,
+    }
+
+
+#: What `show_interaction` reads, without the instance's own payloads.
+INTERACTION_FIELDS = (
+    "id",
+    "signal_id",
+    "instance__workflow",
+    "instance_id",
+    "unit__step",
+    "index",
+    "status",
+    "version",
+    "channel",
+    "assignee",
+    "group",
+    "correlation_id",
+    "created_at",
+    "deadline",
+    "closed_at",
+    "actor",
+    "request",
+    "schema",
+    "output",
+)
+
+
+def show_interaction(interaction: Interaction) -> dict[str, Any]:
+    """A question, with the workflow and the wait that ask it."""
+    return {
+        "id": str(interaction.pk),
+        "signal_id": interaction.signal_id,
+        "workflow": interaction.instance.workflow,
+        "instance": str(interaction.instance_id),
+        "step": interaction.unit.step,
+        "index": interaction.index,
+        "status": str(interaction.status),
+        "version": interaction.version,
+        "channel": interaction.channel,
+        "assignee": interaction.assignee,
+        "group": interaction.group,
+        "correlation_id": interaction.correlation_id,
+        "created_at": show_moment(interaction.created_at),
+        "deadline": show_moment(interaction.deadline),
+        "closed_at": show_moment(interaction.closed_at),
+        "actor": interaction.actor,
+        "request": interaction.request,
+        "schema": interaction.schema,
+        "output": interaction.output,
+    }
+
+
+def show_moment(moment: datetime | None) -> str | None:
+    """In UTC, as RFC 3339 has it, to the microsecond.
+
+    >>> show_moment(datetime(2026, 11, 18, 9, 30, tzinfo=UTC))
+    '2026-11-18T09:30:00Z'
+    """
+    if moment is None:
+        return None
+    # One without a zone (USE_TZ = False) is in the project's, which is this process's too.
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

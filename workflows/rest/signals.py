@@ -1,0 +1,253 @@
+"""Signals, alone and in bulk, and named events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.http import HttpResponse
+from drf_spectacular.utils import OpenApiParameter
+from pydantic import ValidationError
+from rest_framework.request import Request
+
+import workflows
+from workflows.arguments import read_signal
+from workflows.bulk import Delivery
+from workflows.conf import conf
+from workflows.events import emit_event
+from workflows.exceptions import InvalidCall, TooLarge
+from workflows.models import Instance
+from workflows.rest.bodies import (
+    BulkBody,
+    BulkLine,
+    BulkResults,
+    DeliveryOut,
+    EmissionOut,
+    EventBody,
+    KeySignalBody,
+    SignalBody,
+    list_mistakes,
+    read_as,
+)
+from workflows.rest.callers import SIGNAL
+from workflows.rest.endpoint import Answer, Endpoint
+from workflows.rest.ids import read_id, refuse_unknown
+from workflows.rest.openapi import ID, document
+from workflows.rest.problems import (
+    FORBIDDEN,
+    INVALID_REQUEST,
+    NOT_FOUND,
+    NOTHING_HERE,
+    TOO_LARGE,
+    RequestRefused,
+    describe_problem,
+)
+
+Target = UUID | str
+
+
+class SignalEndpoint(Endpoint):
+    """What addresses that take signals share."""
+
+    needs: ClassVar = {"POST": SIGNAL}
+
+    def answer_signal(self, request: Request, raw: bytes, target: Target, body: SignalBody) -> HttpResponse:
+        """Deliver one."""
+
+        def deliver() -> Answer:
+            to = target if self.caller.workflows is None else self.narrow([target]).get(target)
+            if to is None:
+                raise refuse_unknown()
+            told = workflows.signal(to, body.name, body.payload, dedup_key=body.dedup_key, actor=self.caller.actor)
+            return Answer({"id": told.id, "duplicate": told.duplicate, "woke": told.woke}, 202, find_instance(told))
+
+        return self.answer_once(request, raw, deliver)
+
+    def narrow(self, targets: Sequence[Target]) -> dict[Target, UUID]:
+        """Of these targets those whose instance runs one of the key's workflows, by its id."""
+        rows = Instance.objects.using(self.db.alias).filter(
+            workspace_id=self.caller.workspace, workflow__in=self.caller.workflows
+        )
+        ids = [target for target in targets if isinstance(target, UUID)]
+        keys = [target for target in targets if isinstance(target, str)]
+        found: dict[Target, UUID] = {id: id for id in rows.filter(pk__in=ids).values_list("pk", flat=True)}
+        return found | dict(rows.live().filter(key__in=keys).values_list("key", "pk"))
+
+
+class InstanceSignals(SignalEndpoint):
+    """Signals for one instance."""
+
+    @document(
+        "signalInstance",
+        "Signals",
+        "Send a signal to an instance",
+        "It may come before, during or after the moment the instance waits for it.",
+        body=SignalBody,
+        answers={202: (DeliveryOut, "Stored; or a duplicate of one that was.")},
+        problems=[404],
+        scope="signal",
+        posts=True,
+        parameters=[ID],
+    )
+    def post(self, request: Request, id: str) -> HttpResponse:
+        """Send one."""
+        raw, value = self.read_body(request)
+        body = read_as(SignalBody, value)
+        return self.answer_signal(request, raw, read_id(id), body)
+
+
+class KeySignals(SignalEndpoint):
+    """Signals for whoever holds a key."""
+
+    @document(
+        "signalKey",
+        "Signals",
+        "Send a signal to the holder of a key",
+        "A key in an address is percent-encoded; `POST /v1/signals` takes it in the body instead.",
+        body=SignalBody,
+        answers={202: (DeliveryOut, "Stored; or a duplicate of one that was.")},
+        problems=[404],
+        scope="signal",
+        posts=True,
+        parameters=[OpenApiParameter("key", str, OpenApiParameter.PATH, description="A correlation key.")],
+    )
+    def post(self, request: Request, key: str) -> HttpResponse:
+        """Send one."""
+        raw, value = self.read_body(request)
+        return self.answer_signal(request, raw, key, read_as(SignalBody, value))
+
+
+class Signals(SignalEndpoint):
+    """Signals for whoever holds the key in the body."""
+
+    @document(
+        "signal",
+        "Signals",
+        "Send a signal by correlation key",
+        body=KeySignalBody,
+        answers={202: (DeliveryOut, "Stored; or a duplicate of one that was.")},
+        problems=[404],
+        scope="signal",
+        posts=True,
+    )
+    def post(self, request: Request) -> HttpResponse:
+        """Send one."""
+        raw, value = self.read_body(request)
+        body = read_as(KeySignalBody, value)
+        return self.answer_signal(request, raw, body.key, body)
+
+
+class BulkSignals(SignalEndpoint):
+    """Many signals at once."""
+
+    bulk = True
+
+    @document(
+        "signalMany",
+        "Signals",
+        "Send many signals",
+        "Each is answered as if it had come alone. They are committed in batches; with an `Idempotency-Key` in one "
+        "transaction.",
+        body=BulkBody,
+        answers={207: (BulkResults, "One result per signal, in their order.")},
+        scope="signal",
+        posts=True,
+    )
+    def post(self, request: Request) -> HttpResponse:
+        """Send them; each is answered as if it had come alone."""
+        raw, value = self.read_body(request)
+        if not isinstance(value, list):
+            raise RequestRefused(
+                INVALID_REQUEST,
+                'The body must be a list of signals, such as [{"key": "order-7", "name": "paid"}].',
+                errors={"$": ["must be a list"]},
+            )
+        return self.answer_once(request, raw, lambda: Answer({"results": self.deliver(value)}, 207))
+
+    def deliver(self, values: list[Any]) -> list[dict[str, Any]]:
+        """The result of each."""
+        limit = conf.max_body
+        results: list[dict[str, Any]] = []
+        good: list[tuple[int, Target, str, Any, str | None]] = []
+        for position, value in enumerate(values):
+            read = read_bulk_line(value, limit)
+            if isinstance(read, dict):
+                results.append(read)
+            else:
+                results.append(_UNKNOWN)
+                good.append((position, *read))
+        if self.caller.workflows is not None:
+            mine = self.narrow([target for _, target, *_ in good])
+            good = [(at, mine[to], name, payload, key) for at, to, name, payload, key in good if to in mine]
+        told = workflows.signal_many([line[1:] for line in good], actor=self.caller.actor)
+        for (position, *_), delivery in zip(good, told, strict=True):
+            if delivery.id is not None:
+                results[position] = {
+                    "status": 202,
+                    "id": delivery.id,
+                    "duplicate": delivery.duplicate,
+                    "woke": delivery.woke,
+                }
+        return results
+
+
+class Events(Endpoint):
+    """Named events."""
+
+    needs: ClassVar = {"POST": SIGNAL}
+
+    @document(
+        "emit",
+        "Signals",
+        "Emit a named event",
+        "It wakes every instance of the workspace that waits for it and starts the workflows that begin with it.",
+        body=EventBody,
+        answers={202: (EmissionOut, "Emitted. That nobody waits for it is no error.")},
+        scope="signal",
+        posts=True,
+    )
+    def post(self, request: Request) -> HttpResponse:
+        """Emit one."""
+        raw, value = self.read_body(request)
+        body = read_as(EventBody, value)
+        if self.caller.workflows is not None:
+            raise RequestRefused(FORBIDDEN, "An event reaches every workflow: it takes a key that is for all of them.")
+
+        def emit() -> Answer:
+            told = emit_event(body.event, body.data, dedup_key=body.dedup_key, actor=self.caller.actor)
+            return Answer(
+                {"id": str(told.id), "woke": told.woke, "started": told.started, "duplicate": told.duplicate}, 202
+            )
+
+        return self.answer_once(request, raw, emit)
+
+
+_UNKNOWN = describe_problem(NOT_FOUND, NOTHING_HERE)
+
+
+def read_bulk_line(value: Any, limit: int) -> tuple[Target, str, Any, str | None] | dict[str, Any]:
+    """One line, ready to be sent; or the problem it has."""
+    try:
+        line = BulkLine.model_validate(value)
+    except ValidationError as error:
+        mistakes = list_mistakes(error)
+        place, reasons = next(iter(mistakes.items()))
+        return describe_problem(INVALID_REQUEST, f"{place:.60}: {reasons[0]}.", errors=mistakes)
+    if (line.key is None) == (line.instance is None):
+        return describe_problem(INVALID_REQUEST, "Name a key or an instance, and not both.")
+    try:
+        read_signal(line.name, line.payload, line.dedup_key, limit)
+        target: Target = read_id(line.instance) if line.instance is not None else str(line.key)
+    except TooLarge as error:
+        return describe_problem(TOO_LARGE, str(error))
+    except InvalidCall as error:
+        return describe_problem(INVALID_REQUEST, str(error))
+    except RequestRefused:
+        return _UNKNOWN
+    return target, line.name, line.payload, line.dedup_key
+
+
+def find_instance(told: Delivery) -> UUID | None:
+    """Whose signal it is."""
+    return None if told.id is None else UUID(told.id.partition(":")[0])

@@ -1,0 +1,30 @@
+"""The REST API: /v1/…
+
+Whatever stands below /v1/ and is no address is told so as JSON. Keys and signal ids may hold slashes and dots.
+"""
+
+from django.urls import path, re_path
+
+from workflows.rest import instances, interactions, openapi, signals
+from workflows.rest.endpoint import answer_unknown
+
+app_name = "workflows"
+
+urlpatterns = [
+    path("v1/instances", instances.Instances.as_view(), name="instances"),
+    path("v1/instances/<str:id>", instances.OneInstance.as_view(), name="instance"),
+    path("v1/instances/<str:id>/events", instances.InstanceEvents.as_view(), name="instance-events"),
+    path("v1/instances/<str:id>/signals", signals.InstanceSignals.as_view(), name="instance-signals"),
+    path("v1/instances/<str:id>/cancel", instances.CancelInstance.as_view(), name="instance-cancel"),
+    path("v1/instances/<str:id>/retry", instances.RetryInstance.as_view(), name="instance-retry"),
+    path("v1/keys/<path:key>/signals", signals.KeySignals.as_view(), name="key-signals"),
+    path("v1/signals", signals.Signals.as_view(), name="signals"),
+    path("v1/signals/bulk", signals.BulkSignals.as_view(), name="signals-bulk"),
+    path("v1/signals/<str:signal_id>/complete", interactions.CompleteSignal.as_view(), name="signal-complete"),
+    path("v1/events", signals.Events.as_view(), name="events"),
+    path("v1/interactions", interactions.Interactions.as_view(), name="interactions"),
+    path("v1/interactions/<str:id>", interactions.OneInteraction.as_view(), name="interaction"),
+    path("v1/interactions/<str:id>/complete", interactions.CompleteInteraction.as_view(), name="interaction-complete"),
+    path("v1/schema", openapi.schema, name="api-schema"),
+    re_path(r"^v1(/[\s\S]*)?\Z", answer_unknown),
+]
