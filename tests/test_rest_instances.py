@@ -37,17 +37,6 @@ class RestFail(Workflow):
         return Stop("out of stock")
 
 
-class RestPicky(Workflow):
-    name = "rest-picky"
-
-    class accepts:
-        pass
-
-    @step
-    def go(self, ctx):
-        return Done()
-
-
 @pytest.fixture
 def api() -> Api:
     return Api(make_key())

@@ -26,5 +26,5 @@ urlpatterns = [
     path("v1/interactions/<str:id>", interactions.OneInteraction.as_view(), name="interaction"),
     path("v1/interactions/<str:id>/complete", interactions.CompleteInteraction.as_view(), name="interaction-complete"),
     path("v1/schema", openapi.schema, name="api-schema"),
-    re_path(r"^v1(/[\s\S]*)?\Z", answer_unknown),
+    re_path(r"^v1(?:/[\s\S]*)?\Z", answer_unknown),
 ]

@@ -1,0 +1,241 @@
+"""/v1/interactions, and answering one by its id or signal id."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, ClassVar
+
+import pytest
+from django.db import connection
+
+import workflows
+from tests.calls import Api, make_key, problem
+from workflows import durable
+from workflows.models import Interaction, LedgerEvent, StoredAnswer
+from workflows.store.prune import prune
+from workflows.testing import advance, assert_done, drain
+from workflows.waits import Channel
+
+pytestmark = pytest.mark.django_db
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "number"}}, "required": ["n"]}
+
+
+class RestDesk(Channel):
+    name = "rest-desk"
+    owns_answers: ClassVar[bool] = True
+    door = "at the desk"
+
+
+@durable(name="rest-gate")
+def gate(ctx, signal="rest-gate", timeout="1h", schema=None):
+    return ctx.wait_for_signal("gate", signal=signal, timeout=timeout, schema=schema)
+
+
+@durable(name="rest-desk-gate")
+def desk_gate(ctx):
+    return ctx.wait_for("desk", RestDesk())
+
+
+@durable(name="rest-person")
+def person(ctx, assignee=None, group=None, timeout=None, channel="api"):
+    return ctx.wait_for("look", channel, input={"about": 1}, assignee=assignee, group=group, timeout=timeout)
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api(make_key())
+
+
+def park(workflow: Any = "rest-gate", input: Any = None, **options: Any) -> Interaction:
+    started = workflows.start(workflow, input, **options)
+    drain()
+    return Interaction.objects.get(instance=started)
+
+
+def address(found: Interaction, by: str) -> str:
+    return f"/v1/signals/{found.signal_id}/complete" if by == "signal" else f"/v1/interactions/{found.pk}/complete"
+
+
+BOTH = pytest.mark.parametrize("by", ["signal", "id"])
+
+
+@BOTH
+def test_an_answer_is_taken_and_the_workflow_goes_on(api, by):
+    found = park()
+    response = api.post(address(found, by), {"data": {"ok": True}})
+    assert response.status_code == 200
+    assert response.json() == {
+        "id": str(found.pk),
+        "signal_id": "rest-gate",
+        "instance": str(found.instance_id),
+        "status": "completed",
+    }
+    drain()
+    assert_done(found.instance_id, {"ok": True})
+    row = LedgerEvent.objects.get(instance=found.instance_id, kind="answered")
+    assert (row.data["door"], row.actor[:4]) == ("api", "key:")
+
+
+@BOTH
+def test_null_is_data_and_no_data_is_none(api, by):
+    found = park()
+    told = problem(api.post(address(found, by), {}), 422, "invalid-data")
+    assert told["errors"] == {"data": ["is required"]}
+    assert api.post(address(found, by), {"data": None}).status_code == 200
+
+
+@BOTH
+def test_the_same_call_again_is_told_the_same_even_when_all_is_over(api, by):
+    found = park()
+    headers = {"Idempotency-Key": "k"}
+    first = api.post(address(found, by), {"data": 1}, headers)
+    again = api.post(address(found, by), {"data": 1}, headers)
+    drain()
+    after = api.post(address(found, by), {"data": 1}, headers)
+    assert first.content == again.content == after.content
+    assert [one.headers.get("Idempotency-Replayed") for one in (first, again, after)] == [None, "true", "true"]
+    problem(api.post(address(found, by), {"data": 2}, headers), 409, "idempotency-conflict")
+    # The bytes that were sent count, not what they mean.
+    problem(api.post(address(found, by), headers=headers, raw=b'{"data":1}'), 409, "idempotency-conflict")
+    assert StoredAnswer.objects.count() == 1
+
+
+@BOTH
+def test_a_replay_needs_no_interaction_any_more(api, by):
+    found = park()
+    headers = {"Idempotency-Key": "k"}
+    first = api.post(address(found, by), {"data": 1}, headers)
+    drain()
+    advance("10d")
+    assert [batch.instances for batch in prune(connection, older_than=1)] == [1]
+    assert api.post(address(found, by), {"data": 1}, headers).content == first.content
+
+
+@BOTH
+def test_a_stale_version_is_refused_and_the_shown_one_taken(api, by):
+    found = park()
+    told = problem(api.post(address(found, by), {"data": 1, "version": 9}), 409, "stale-version")
+    assert "9" in told["detail"]
+    assert api.post(address(found, by), {"data": 1, "version": found.version}).status_code == 200
+
+
+@BOTH
+def test_a_second_answer_is_refused(api, by):
+    found = park()
+    api.post(address(found, by), {"data": 1})
+    problem(api.post(address(found, by), {"data": 1}), 410, "resolved")
+
+
+@BOTH
+def test_an_answer_past_the_deadline_is_refused(api, by):
+    found = park()
+    advance("2h")
+    problem(api.post(address(found, by), {"data": 1}), 410, "resolved")
+
+
+@BOTH
+def test_data_that_does_not_fit_is_refused_with_the_place(api, by):
+    found = park(input={"schema": NUMBER})
+    told = problem(api.post(address(found, by), {"data": {"n": "x"}}), 422, "invalid-data")
+    assert list(told["errors"]) == ["n"]
+    assert api.post(address(found, by), {"data": {"n": 1}}).status_code == 200
+
+
+@BOTH
+def test_a_channel_that_owns_its_answers_refuses_and_names_its_door(api, by):
+    found = park("rest-desk-gate")
+    assert "at the desk" in problem(api.post(address(found, by), {"data": 1}), 409, "answered-elsewhere")["detail"]
+
+
+@BOTH
+def test_unknown_cancelled_and_foreign_are_one_404(api, by):
+    cancelled = park(input={"signal": "gone"})
+    workflows.cancel(cancelled.instance_id)
+    workflows.workspace.create("acme")
+    foreign = park(input={"signal": "theirs"}, workspace="acme")
+    unknown = Interaction(pk=uuid.uuid4(), signal_id="nobody-asked")
+    told = {api.post(address(one, by), {"data": 1}).content for one in (cancelled, foreign, unknown)}
+    told |= {api.post("/v1/interactions/x/complete", {"data": 1}).content}
+    told |= {api.post("/v1/signals/a b/complete", {"data": 1}).content}
+    assert len(told) == 1
+    assert Interaction.objects.get(pk=foreign.pk).status == "pending"
+
+
+@pytest.mark.parametrize("body", [[], "x", 5, {"data": 1, "version": "1"}, {"data": 1, "version": True}, {"daat": 1}])
+def test_a_body_of_another_shape_is_400_before_anything_is_looked_for(api, body):
+    found = park()
+    first = api.post(address(found, "id"), body)
+    problem(first, 400, "invalid-request")
+    assert api.post(f"/v1/interactions/{uuid.uuid4()}/complete", body).content == first.content
+
+
+def test_a_label_of_resume_links_does_not_shut_the_api(api):
+    found = park("rest-person", {"channel": "webhook"})
+    assert api.post(address(found, "id"), {"data": 1}).status_code == 200
+
+
+# Listed
+
+
+def test_what_is_due_first_comes_first_and_then_the_oldest(api):
+    last = park("rest-person")
+    late = park("rest-person", {"timeout": "2h"})
+    soon = park("rest-person", {"timeout": "1h"})
+    newest = park("rest-person")
+    ids = [str(one.pk) for one in (soon, late, last, newest)]
+    assert [row["id"] for row in api.get("/v1/interactions", status="pending").json()["results"]] == ids
+    seen, url = [], "/v1/interactions?status=pending&limit=1"
+    while url:
+        page = api.get(url).json()
+        seen += [row["id"] for row in page["results"]]
+        before, url = page["previous"], page["next"]
+    assert seen == ids
+    back = []
+    while before:
+        page = api.get(before).json()
+        back = [row["id"] for row in page["results"]] + back
+        before = page["previous"]
+    assert back == ids[:3]
+
+
+def test_a_row_tells_what_is_asked(api):
+    found = park("rest-person", {"assignee": "ann", "group": "desk", "timeout": "1h"})
+    row = api.get(f"/v1/interactions/{found.pk}").json()
+    assert [row] == api.get("/v1/interactions").json()["results"]
+    assert row["request"] == {"about": 1}
+    assert (row["assignee"], row["group"], row["workflow"], row["step"]) == ("ann", "desk", "rest-person", "look")
+    assert (row["instance"], row["status"], row["version"]) == (str(found.instance_id), "pending", 1)
+    assert {"signal_id", "deadline", "schema", "index", "channel", "output", "correlation_id"} <= set(row)
+    api.post(f"/v1/interactions/{found.pk}/complete", {"data": {"seen": True}})
+    row = api.get(f"/v1/interactions/{found.pk}").json()
+    assert (row["status"], row["output"], row["actor"][:4]) == ("completed", {"seen": True}, "key:")
+
+
+def test_filters_narrow_the_list_down(api):
+    ann = park("rest-person", {"assignee": "ann"})
+    desk = park("rest-person", {"group": "desk", "channel": "chat"})
+    gated = park()
+    for query, wanted in [
+        ({"assignee": "ann"}, ann),
+        ({"group": "desk"}, desk),
+        ({"channel": "chat"}, desk),
+        ({"workflow": "rest-gate"}, gated),
+        ({"step": "gate"}, gated),
+        ({"assignee": "ann", "group": ""}, ann),
+    ]:
+        assert [row["id"] for row in api.get("/v1/interactions", **query).json()["results"]] == [str(wanted.pk)], query
+    api.post(address(gated, "id"), {"data": 1})
+    assert len(api.get("/v1/interactions", status="pending").json()["results"]) == 2
+    assert [row["id"] for row in api.get("/v1/interactions", status="completed").json()["results"]] == [str(gated.pk)]
+    problem(api.get("/v1/interactions", status="open"), 400, "invalid-request")
+
+
+def test_a_list_costs_the_same_however_many_there_are(api, django_assert_num_queries):
+    api.get("/v1/interactions")
+    for _ in range(5):
+        park("rest-person", {"timeout": "1h"})
+    with django_assert_num_queries(2):  # one for those with a deadline, one for those without
+        assert len(api.get("/v1/interactions", status="pending").json()["results"]) == 5
+    with django_assert_num_queries(1):
+        assert len(api.get("/v1/interactions", status="pending", limit=3).json()["results"]) == 3
