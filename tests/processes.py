@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -150,6 +151,13 @@ def workflow_worker(**environment: str) -> Iterator[Process]:
         wait_until(lambda: "is ready" in worker.read_log(), "the worker")
         wait_for_pump("worker")
         yield worker
+
+
+def find_free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def find_environment() -> dict[str, str]:

@@ -34,8 +34,8 @@ from workflows.models import Instance
 from workflows.pump import Pump
 
 HOME = Path(__file__).resolve().parent.parent
-PAGES = ("docs/guide.md", "docs/reference.md")
-REASONS = {"settings", "urls"}
+PAGES = ("docs/guide.md", "docs/reference.md", "docs/api.md")
+REASONS = {"settings", "urls", "another program"}
 FLAGS = doctest.ELLIPSIS
 
 BLOCK = re.compile(
