@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
+from django.db.models.lookups import GreaterThanOrEqual, LessThan
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
@@ -27,7 +28,7 @@ from workflows.rest.bodies import (
 from workflows.rest.callers import CANCEL, READ, RETRY, START, Need
 from workflows.rest.endpoint import Answer, Endpoint
 from workflows.rest.ids import read_id, refuse_unknown
-from workflows.rest.lists import Segment, answer_list, read_choice, read_filter, refuse_parameter
+from workflows.rest.lists import Code, Segment, answer_list, has_status, read_choice, read_filter, refuse_parameter
 from workflows.rest.once import answer_json
 from workflows.rest.openapi import ID, document
 from workflows.rest.problems import (
@@ -84,12 +85,11 @@ class Instances(InstanceEndpoint):
         """A page of them, the newest first."""
         plain, rows = request._request, self.list_mine()
         if status := read_choice(plain, "status", Status):
-            rows = rows.filter(status=status)
+            rows = rows.filter(has_status(Status(status)))
         if workflow := read_filter(plain, "workflow"):
             rows = rows.filter(workflow=workflow)
         if key := read_filter(plain, "key"):
-            # In two parts, because the live and the ended have an index each.
-            rows = rows.filter(Q(key=key, status__lt=Status.DONE) | Q(key=key, status__gte=Status.DONE))
+            rows = rows.filter(has_key(key))
         return answer_list(plain, rows, [Segment(("id",), descending=True)], self.show)
 
     @document(
@@ -282,6 +282,12 @@ class RetryInstance(_Operation):
     def operate(self, instance: Instance, body: RetryBody) -> Instance:
         """Retry."""
         return workflows.retry(instance, actor=self.caller.actor)
+
+
+def has_key(key: str) -> Q:
+    """The condition that a row has or had this key; in two parts, because the live and the ended have an index each."""
+    ended = Code(Status.DONE)
+    return Q(LessThan(F("status"), ended), key=key) | Q(GreaterThanOrEqual(F("status"), ended), key=key)
 
 
 def read_seconds(request: Request) -> float | None:

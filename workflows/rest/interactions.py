@@ -18,7 +18,7 @@ from workflows.rest.bodies import CompleteBody, CompletionOut, InteractionList, 
 from workflows.rest.callers import COMPLETE, READ_INTERACTIONS
 from workflows.rest.endpoint import Answer, Endpoint
 from workflows.rest.ids import read_id, refuse_unknown
-from workflows.rest.lists import Segment, answer_list, read_choice, read_filter
+from workflows.rest.lists import Segment, answer_list, has_status, read_choice, read_filter
 from workflows.rest.once import answer_completion, answer_json, read_once
 from workflows.rest.openapi import ID, document
 from workflows.rest.problems import INVALID_DATA, RequestRefused
@@ -29,7 +29,10 @@ from workflows.waits import check_signal_id
 DOOR = "api"
 
 #: What is due first; then what has no deadline, the oldest first.
-BY_DEADLINE = (Segment(("deadline", "id"), Q(deadline__isnull=False)), Segment(("id",), Q(deadline__isnull=True)))
+BY_DEADLINE = (
+    Segment(("deadline", "id"), Q(deadline__isnull=False)),
+    Segment(("id",), Q(deadline__isnull=True), same=("deadline",)),
+)
 
 #: Parameter of the address -> what it is compared with.
 FILTERS = {
@@ -74,7 +77,7 @@ class Interactions(InteractionEndpoint):
         """A page of them."""
         plain, rows = request._request, self.list_mine()
         if status := read_choice(plain, "status", InteractionStatus):
-            rows = rows.filter(status=status)
+            rows = rows.filter(has_status(InteractionStatus(status)))
         for name, column in FILTERS.items():
             if (value := read_filter(plain, name)) is not None:
                 rows = rows.filter(**{column: value})

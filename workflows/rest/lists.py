@@ -15,11 +15,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import BooleanField, F, Field, Func, Model, Q, QuerySet, Value
+from django.db.models import BooleanField, Expression, F, Field, Func, Model, Q, QuerySet, SmallIntegerField, Value
+from django.db.models.lookups import Exact
 from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
 
 from workflows.jsontext import check_text
+from workflows.lifecycle import CODES, INTERACTION_CODES, InteractionStatus, Status
 from workflows.rest.once import answer_json
 from workflows.rest.problems import INVALID_REQUEST, RequestRefused
 
@@ -34,6 +36,8 @@ class Segment:
     fields: tuple[str, ...]
     where: Q = field(default_factory=Q)
     descending: bool = False
+    #: Sorted by as well, before the fields: columns that are the same throughout, where an index has them first.
+    same: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,8 @@ def find_page(rows: QuerySet[Any], segments: Sequence[Segment], place: Place | N
         if place is not None and number == place.segment:
             part = part.filter(_compare(segment, place.values, back))
         descending = segment.descending != back
-        part = part.order_by(*(f"-{name}" if descending else name for name in segment.fields))
+        names = (*segment.same, *segment.fields)
+        part = part.order_by(*(f"-{name}" if descending else name for name in names))
         found.extend((number, row) for row in part[: limit + 1 - len(found)])
         if len(found) > limit:
             break
@@ -143,6 +148,23 @@ def read_choice(request: HttpRequest, name: str, choices: Iterable[str]) -> str 
 def refuse_parameter(name: str, reason: str) -> RequestRefused:
     """A query parameter that cannot be used."""
     return RequestRefused(INVALID_REQUEST, f"The parameter {name} {reason}.", errors={name: [reason]})
+
+
+class Code(Expression):
+    """A status as a number in the statement itself: a parameter would hide from a kept plan that an index is meant."""
+
+    def __init__(self, status: Status | InteractionStatus) -> None:
+        self.code = INTERACTION_CODES[status] if isinstance(status, InteractionStatus) else CODES[status]
+        super().__init__(output_field=SmallIntegerField())
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[()]]:
+        """The number."""
+        return str(self.code), ()
+
+
+def has_status(status: Status | InteractionStatus) -> Any:
+    """The condition that a row has this status."""
+    return Exact(F("status"), Code(status))
 
 
 class _Row(Func):

@@ -1,0 +1,141 @@
+"""What pages of lists and completions cost beside 100,000 others: index look-ups, wherever the page lies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connections, transaction
+from django.db.models import Q
+
+from tests.test_statements import explain, listen
+from workflows.lifecycle import InteractionStatus, Status
+from workflows.models import Instance, Interaction, Workspace
+from workflows.rest.instances import has_key
+from workflows.rest.interactions import BY_DEADLINE
+from workflows.rest.lists import Place, Segment, find_page, has_status
+from workflows.store import find_interaction
+
+pytestmark = pytest.mark.django_db
+
+PARKED = 100_000
+TABLES = "holdpoint_instance, holdpoint_unit, holdpoint_interaction, holdpoint_answer"
+MODES = ["web, custom", "web, generic"]
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+MIDDLE = UUID(int=1 << 127)
+
+
+def db() -> Any:
+    return connections["default"]
+
+
+def fill_tables() -> None:
+    """Half of what is asked has a deadline; one in a thousand is Ann's, as many failed; some are answered."""
+    rows = f"generate_series(1, {PARKED}) n, holdpoint_workspace w WHERE w.slug = 'default'"
+    with db().cursor() as cursor:
+        cursor.execute(f"""
+            INSERT INTO holdpoint_instance (id, created_at, workspace_id, fence, seq, inbox, pending, version, status,
+              attempt, runs, spawns, timed_out, solo, workflow, step, started_by, names, input, key, error, finished_at)
+            SELECT md5(n::text)::uuid, now(), w.id, 1, 3, 0, 0, 1, CASE WHEN mod(n, 1000) = 0 THEN 11 ELSE 3 END,
+              0, 0, 0, false, false, 'Planned' || mod(n, 3), 'end', '', ARRAY['go'], '{{}}', 'key' || n,
+              CASE WHEN mod(n, 1000) = 0 THEN 'no' END, CASE WHEN mod(n, 1000) = 0 THEN now() END
+            FROM {rows}
+        """)
+        cursor.execute(f"""
+            INSERT INTO holdpoint_unit (id, instance_id, created_at, workspace_id, visit, total, remaining, failed,
+              status, cardinality, step)
+            SELECT md5('u' || n)::uuid, md5(n::text)::uuid, now(), w.id, 1, 1, 1, 0, 1, 1, 'gate' FROM {rows}
+        """)
+        cursor.execute(f"""
+            INSERT INTO holdpoint_interaction (id, unit_id, instance_id, created_at, workspace_id, index, version,
+              status, owned, channel, signal_id, deadline, assignee, group_name, closed_at, actor)
+            SELECT md5('i' || n)::uuid, md5('u' || n)::uuid, md5(n::text)::uuid, now(), w.id, 0, 1,
+              CASE WHEN mod(n, 20) = 0 THEN 2 ELSE 1 END, false, 'api', 'gate-' || n,
+              CASE WHEN mod(n, 2) = 0 THEN timestamptz '2030-01-01' + mod(n, 500) * interval '1 h' END,
+              CASE WHEN mod(n, 999) = 0 THEN 'ann' END, CASE WHEN mod(n, 999) = 1 THEN 'desk' END,
+              CASE WHEN mod(n, 20) = 0 THEN now() END, ''
+            FROM {rows}
+        """)
+        cursor.execute(f"ANALYZE {TABLES}")
+
+
+def questions(**filters: Any) -> Any:
+    workspace = Workspace.objects.get(slug="default").pk
+    return Interaction.objects.filter(has_status(InteractionStatus.PENDING), workspace_id=workspace, **filters)
+
+
+def instances(*filters: Q) -> Any:
+    return Instance.objects.filter(*filters, workspace_id=Workspace.objects.get(slug="default").pk)
+
+
+def page(rows: Any, segments: Any, *place: Any) -> Callable[[], object]:
+    return lambda: find_page(rows, segments, Place(*place) if place else None, 50)
+
+
+NEWEST = [Segment(("id",), descending=True)]
+SOON = NOW + timedelta(hours=250)
+CALLS: dict[str, Callable[[], Callable[[], object]]] = {
+    "first page": lambda: page(questions(), BY_DEADLINE),
+    "middle page": lambda: page(questions(), BY_DEADLINE, False, 0, (SOON, MIDDLE)),
+    "middle page, back": lambda: page(questions(), BY_DEADLINE, True, 0, (SOON, MIDDLE)),
+    "middle page of those without a deadline": lambda: page(questions(), BY_DEADLINE, False, 1, (MIDDLE,)),
+    "of an assignee": lambda: page(questions(assignee="ann"), BY_DEADLINE),
+    "of a group": lambda: page(questions(group="desk"), BY_DEADLINE, False, 0, (SOON, MIDDLE)),
+    "instances": lambda: page(instances(), NEWEST),
+    "instances, middle": lambda: page(instances(), NEWEST, False, 0, (MIDDLE,)),
+    "instances by key": lambda: page(instances(has_key("key7")), NEWEST),
+    "instances that failed": lambda: page(instances(has_status(Status.FAILED)), NEWEST),
+    "by id": lambda: lambda: find_interaction(db(), "id", MIDDLE, workspace="default"),
+    "by signal id": lambda: lambda: find_interaction(db(), "signal_id", "gate-7", workspace="default"),
+}
+#: In one of the plans of the call.
+INDEXES = {
+    "first page": "holdpoint_interaction_inbox",
+    "middle page": "holdpoint_interaction_inbox",
+    "middle page, back": "holdpoint_interaction_inbox",
+    "middle page of those without a deadline": "holdpoint_interaction_inbox",
+    "of an assignee": "holdpoint_interaction_assignee",
+    "of a group": "holdpoint_interaction_group",
+    "instances": "holdpoint_instance_pkey",
+    "instances, middle": "holdpoint_instance_pkey",
+    "instances by key": "holdpoint_past_key",
+    "instances that failed": "holdpoint_failed",
+    "by id": "holdpoint_interaction_pkey",
+    "by signal id": "holdpoint_interaction_signal",
+}
+
+
+@pytest.fixture(scope="module")
+def plans(django_db_setup: None, django_db_blocker: Any) -> dict[tuple[str, str], list[str]]:
+    """(call, mode) -> the plans of its statements. Filled once, in one transaction that is rolled back."""
+    found: dict[tuple[str, str], list[str]] = {}
+    with django_db_blocker.unblock(), transaction.atomic():
+        fill_tables()
+        for name, prepare in CALLS.items():
+            call = prepare()
+            heard = [one for one in listen(call) if "holdpoint_i" in one[0]]
+            for mode in MODES:
+                found[name, mode] = [explain(mode, *one) for one in heard]
+        transaction.set_rollback(True)
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("call", CALLS)
+def test_each_page_and_look_up_goes_by_its_index(plans: Any, call: str, mode: str) -> None:
+    told = "\n\n".join(plans[call, mode])
+    assert INDEXES[call] in told, told
+    assert not re.search(r"Seq Scan on holdpoint_(instance|interaction|unit)\b", told), told
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("call", [name for name in CALLS if "page" in name])
+def test_no_page_is_sorted(plans: Any, call: str, mode: str) -> None:
+    for plan in plans[call, mode]:
+        assert "Sort" not in plan, plan
+        if "middle" in call:
+            assert re.search(r"Index Cond: .*(ROW\(|deadline|id [<>])", plan), plan
