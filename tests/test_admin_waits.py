@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import connection
+from django.db import connection, connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
@@ -117,7 +117,7 @@ def test_rows_of_the_ledger_tell_what_they_are_about(operator: Client) -> None:
     workflows.complete(question, {"amount": 3}, actor="bob")
     drain()
     asked = LedgerEvent.objects.get(instance=instance, kind="asked")
-    redact(connection, instance.pk, asked.seq, actor="dpo", reason="on request")  # type: ignore[arg-type]
+    redact(connections["default"], instance.pk, asked.seq, actor="dpo", reason="on request")
     ledger = part(operator.get(page_of(instance)).text, "ledger")
     for text in ("question answered through channel callback", "refused", "amount", f"of row {asked.seq}: on request"):
         assert text in ledger

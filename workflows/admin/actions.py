@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from django import forms
@@ -24,14 +24,10 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 import workflows
+from workflows.admin.base import ReadOnlyAdmin
 from workflows.admin.markup import show_id, show_status, show_text
 from workflows.exceptions import WorkflowError
 from workflows.models import Instance
-
-if TYPE_CHECKING:
-    _Admin = admin.ModelAdmin[Instance]
-else:
-    _Admin = admin.ModelAdmin
 
 #: Instances of one request: each is a transaction of its own, and a browser waits for all of them.
 LIMIT = 500
@@ -51,7 +47,7 @@ class ReasonForm(forms.Form):
     )
 
 
-class OperatorActions(_Admin):
+class OperatorActions(ReadOnlyAdmin):
     """The part of the instances' admin that changes something."""
 
     actions = ["cancel", "retry"]
@@ -108,7 +104,7 @@ class OperatorActions(_Admin):
 
     def find_instance(self, request: HttpRequest, object_id: str) -> Instance:
         """The instance of an address, or 404."""
-        found = self.get_object(request, object_id)
+        found: Instance | None = self.get_object(request, object_id)
         if found is None:
             raise Http404(gettext("There is no such instance."))
         return found

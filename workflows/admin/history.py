@@ -7,13 +7,10 @@ of each value only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.apps import apps
-from django.conf import settings
-from django.core.exceptions import ValidationError
 from django.db.models import Case, JSONField, QuerySet, TextField, When
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, JSONObject, Left
@@ -23,6 +20,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from workflows.admin.actors import find_actors, show_actor
 from workflows.admin.markup import (
     EXCERPT,
     NOTHING,
@@ -76,7 +74,7 @@ def read_history(instance: Instance, request: HttpRequest, site: str) -> dict[st
     saved = read_page(excerpt(instance.checkpoints.order_by("-position"), "value"), request, "checkpoints_page")
     asked = questions.rows if questions else []
     actors = [*(s.source for s in inbox.rows), *(e.actor for e in ledger.rows), *(one.actor for one in asked)]
-    people = find_people([instance.started_by, *actors])
+    people = find_actors([instance.started_by, *actors], request, site)
     waits = read_waits([*(instance.names or ())[:1], *(signal.name for signal in inbox.rows)])
     for one in asked:
         one.cells = show_question(one, people, site if request.user.has_perm("holdpoint.view_interaction") else None)
@@ -116,7 +114,7 @@ def read_history(instance: Instance, request: HttpRequest, site: str) -> dict[st
     return {"inbox": inbox, "ledger": ledger, "children": family, "questions": questions, "checkpoints": saved}
 
 
-def show_question(one: Any, people: dict[str, str], site: str | None) -> dict[str, Any]:
+def show_question(one: Any, people: Mapping[str, SafeString], site: str | None) -> dict[str, Any]:
     """The cells of one question; it leads to a page of its own for those who may open that."""
     return {
         "url": site and reverse("admin:holdpoint_interaction_change", args=[one.pk], current_app=site),
@@ -204,27 +202,3 @@ def excerpt(rows: QuerySet[Any], field: str) -> QuerySet[Any]:
 def locate_value(instance: Instance, what: str, site: str) -> str:
     """The address of a value in full."""
     return reverse("admin:holdpoint_instance_value", args=[instance.pk, what], current_app=site)
-
-
-def find_people(actors: Iterable[str]) -> dict[str, str]:
-    """The login names behind actors like "user:7", in one statement, whatever the user model."""
-    model = apps.get_model(settings.AUTH_USER_MODEL)
-    wanted: dict[Any, str] = {}
-    for actor in set(actors):
-        kind, _colon, key = actor.partition(":")
-        try:
-            if kind == "user":
-                pk = model._meta.pk.to_python(key)
-                model._meta.pk.run_validators(pk)
-                wanted[pk] = actor
-        except (ValidationError, ValueError, OverflowError):
-            continue  # a text that only looks like a user
-    if not wanted:
-        return {}
-    return {wanted[user.pk]: user.get_username() for user in model._default_manager.filter(pk__in=wanted)}
-
-
-def show_actor(actor: str, people: dict[str, str]) -> SafeString:
-    """A login name with the account behind it, or the actor as it was given."""
-    name = people.get(actor)
-    return show_text(actor if name is None else f"{name} ({actor})")

@@ -18,7 +18,6 @@ from django.utils.translation import gettext_lazy as _
 from workflows.admin.actions import OperatorActions
 from workflows.admin.history import locate_value, read_history
 from workflows.admin.listing import (
-    CappedPaginator,
     CreatedFilter,
     InstanceList,
     StatusFilter,
@@ -57,16 +56,10 @@ INTERNALS = (
 class InstanceAdmin(OperatorActions):
     """Reads; what it changes, `OperatorActions` does."""
 
-    class Media:
-        css = {"all": ["workflows/admin.css"]}
-
     # No column is a plain field: those could be sorted by, and a million rows have one good order.
     list_display = ("short_id", "badge", "what", "where", "due", "created")
     list_filter = (StatusFilter, WorkflowFilter, WorkspaceFilter, CreatedFilter)
     list_select_related = ("workspace",)
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
-    paginator = CappedPaginator
     ordering = ("-id",)
     search_fields = ("key",)
     search_help_text = _("A whole id, or the beginning of a key or of a workflow’s name")
@@ -94,20 +87,6 @@ class InstanceAdmin(OperatorActions):
         *("created_exactly", "finished", "starter", "of_parent"),
         *("id", *(name for line in INTERNALS for name in line)),
     )
-
-    # --- what is allowed ----------------------------------------------------------------------------
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never: `workflows.start` makes instances."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never, for superusers neither: the page is read through the view permission."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never: retention removes what has ended."""
-        return False
 
     # --- the list -----------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ Invariant owned: read only, and neither a token nor a hash leaves the database f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin import SimpleListFilter
@@ -19,7 +19,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from workflows.admin.listing import SAMPLE, CappedPaginator, WorkspaceFilter, chosen
+from workflows.admin.actors import find_actors, show_actor
+from workflows.admin.base import ReadOnlyAdmin
+from workflows.admin.listing import SAMPLE, WorkspaceFilter, chosen
 from workflows.admin.markup import (
     ANSWERS,
     NOTHING,
@@ -37,11 +39,6 @@ from workflows.admin.waits import COLUMNS, show_holder
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction
 from workflows.scope import DEFAULT_WORKSPACE
-
-if TYPE_CHECKING:
-    _Admin = admin.ModelAdmin[Interaction]
-else:
-    _Admin = admin.ModelAdmin
 
 VALUES = ("request", "schema", "output")
 DETAILS = ("correlation_id", "dispatched_at", "schema_type", *VALUES)
@@ -82,18 +79,12 @@ class ChannelFilter(SimpleListFilter):
 
 
 @admin.register(Interaction)
-class InteractionAdmin(_Admin):
+class InteractionAdmin(ReadOnlyAdmin):
     """Reads; answers come through the doors of the engine."""
-
-    class Media:
-        css = {"all": ["workflows/admin.css"]}
 
     list_display = ("what", "badge", "over", "until", "holder", "of_instance", "asked")
     list_display_links = ("what",)
     list_filter = (AnswerFilter, ChannelFilter, WorkspaceFilter)
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
-    paginator = CappedPaginator
     ordering = ("-id",)
     search_fields = ("signal_id",)
     search_help_text = _("The beginning of a signal id")
@@ -120,15 +111,6 @@ class InteractionAdmin(_Admin):
         *("asked_exactly", "dispatched", "closed", "by", "id"),
     )
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
     def get_queryset(self, request: HttpRequest) -> QuerySet[Interaction]:
         """What a row needs, with the names of what it belongs to from the same statement; a count leaves those out."""
         names = ("instance__workflow", "instance__key", "workspace__slug", "unit__step")
@@ -137,9 +119,10 @@ class InteractionAdmin(_Admin):
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Interaction | None:
         """One, with its values."""
-        found = super().get_object(request, object_id, from_field)
+        found: Interaction | None = super().get_object(request, object_id, from_field)
         if found is not None:
             found.refresh_from_db(fields=list(DETAILS))
+            vars(found)["shown_actors"] = find_actors([found.actor], request, self.admin_site.name)
         return found
 
     def get_search_results(
@@ -220,7 +203,7 @@ class InteractionAdmin(_Admin):
 
     @admin.display(description=_("by"))
     def by(self, row: Interaction) -> SafeString:
-        return show_text(row.actor, 200)
+        return show_actor(row.actor, getattr(row, "shown_actors", {}))
 
     @admin.display(description=_("request"))
     def request_json(self, row: Interaction) -> SafeString:

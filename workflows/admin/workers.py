@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import DurationField, ExpressionWrapper, F, QuerySet
@@ -15,13 +15,9 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from workflows.admin.base import ReadOnlyAdmin
 from workflows.admin.markup import NOTHING, show_badge, show_moment, show_text
 from workflows.models import Worker
-
-if TYPE_CHECKING:
-    _Admin = admin.ModelAdmin[Worker]
-else:
-    _Admin = admin.ModelAdmin
 
 #: A worker beats every second; `/readyz` believes it dead after the same time.
 SILENT = timedelta(seconds=5)
@@ -29,11 +25,8 @@ COLUMNS = ("title", "kind", "pulse", "beat", "held_by", "idle", "started")
 
 
 @admin.register(Worker)
-class WorkerAdmin(_Admin):
+class WorkerAdmin(ReadOnlyAdmin):
     """Read only: workers write themselves, and forget those that have gone."""
-
-    class Media:
-        css = {"all": ["workflows/admin.css"]}
 
     list_display = COLUMNS
     list_display_links = ("title",)
@@ -43,16 +36,8 @@ class WorkerAdmin(_Admin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
         """With the age by the clock that wrote the heartbeat, which is the database's."""
         age = ExpressionWrapper(Now() - F("beat_at"), output_field=DurationField())
-        return super().get_queryset(request).annotate(age=age)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+        rows: QuerySet[Worker] = super().get_queryset(request).annotate(age=age)
+        return rows
 
     @admin.display(description=gettext_lazy("name"))
     def title(self, worker: Worker) -> SafeString:

@@ -6,6 +6,7 @@ the command can do something with it, and then the newest.
 
 from __future__ import annotations
 
+import getpass
 from typing import Any
 from uuid import UUID
 
@@ -71,3 +72,11 @@ def _read_id(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
+
+
+def find_actor() -> str:
+    """Who is at the shell, for the history."""
+    try:
+        return f"shell:{getpass.getuser()}"[:255]
+    except (OSError, KeyError, ImportError):  # a container whose user has no name
+        return "shell"

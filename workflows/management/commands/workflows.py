@@ -6,7 +6,6 @@ Invariant owned: a command that could not do all it was asked for ends with a co
 
 from __future__ import annotations
 
-import getpass
 import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable
@@ -24,7 +23,7 @@ from workflows.exceptions import InvalidDuration, WorkflowError
 from workflows.lifecycle import Status
 from workflows.management.paper import clean, find_width, lay_table, show_count, show_moment
 from workflows.management.story import tell_instance, tell_record
-from workflows.management.targets import check_workspace, find_target
+from workflows.management.targets import check_workspace, find_actor, find_target
 from workflows.models import Instance
 from workflows.scope import DEFAULT_WORKSPACE
 from workflows.store.prune import BATCH, Pruned, prune
@@ -118,14 +117,14 @@ class Command(BaseCommand):
 
     def retry_instances(self, options: dict[str, Any]) -> None:
         def work(instance: Instance) -> str:
-            again = api.retry(instance, actor=_find_actor())
+            again = api.retry(instance, actor=find_actor())
             return f"is {again.status} in step {again.step!r}"
 
         self._do_each(options, work, "retried")
 
     def cancel_instances(self, options: dict[str, Any]) -> None:
         def work(instance: Instance) -> str:
-            return f"is {api.cancel(instance, options['reason'], actor=_find_actor()).status}"
+            return f"is {api.cancel(instance, options['reason'], actor=find_actor()).status}"
 
         self._do_each(options, work, "cancelled", ended=False)
 
@@ -148,7 +147,7 @@ class Command(BaseCommand):
         seconds, dry = _read_age(options["older_than"]), options["dry_run"]
         db = connections[router.db_for_write(Instance)]
         total = Pruned()
-        for one in prune(db, older_than=seconds, batch=max(options["batch"], 1), dry_run=dry, actor=_find_actor()):
+        for one in prune(db, older_than=seconds, batch=max(options["batch"], 1), dry_run=dry, actor=find_actor()):
             total += one
             if options["verbosity"] > 1 or (options["verbosity"] and self.stdout.isatty()):
                 self.stdout.write(f"… {total.instances}")
@@ -201,14 +200,6 @@ def _filter(options: dict[str, Any]) -> Any:
         check_workspace(slug)
         rows = rows.filter(workspace__slug=slug)
     return rows
-
-
-def _find_actor() -> str:
-    """Who is at the shell, for the history."""
-    try:
-        return f"shell:{getpass.getuser()}"[:255]
-    except (OSError, KeyError, ImportError):  # a container whose user has no name
-        return "shell"
 
 
 def _tell_json(found: list[deploys.Stuck], stuck: int) -> dict[str, Any]:

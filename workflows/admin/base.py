@@ -1,0 +1,45 @@
+"""What the pages of engine tables have in common: they read, and stay fast.
+
+Invariant owned: nobody, superusers neither, adds, changes or deletes a row through such a page.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from workflows.admin.listing import CappedPaginator
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[Any]
+else:
+    ModelAdmin = admin.ModelAdmin
+
+
+class StyledAdmin(ModelAdmin):
+    """Badges and tables look as they should."""
+
+    class Media:
+        css = {"all": ["workflows/admin.css"]}
+
+
+class ReadOnlyAdmin(StyledAdmin):
+    """Rows are read through the view permission; a list counts no further than people page."""
+
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    paginator = CappedPaginator
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never: rows come into being through the engine's own calls."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never: retention removes what has ended."""
+        return False
