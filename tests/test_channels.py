@@ -25,7 +25,7 @@ from workflows import (
     event,
     step,
 )
-from workflows.completion import MISSING, complete_interaction
+from workflows.completion import MISSING, complete_at
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 
@@ -250,7 +250,7 @@ def test_a_label_never_keeps_trusted_code_out(label):
 def test_a_label_keeps_the_resume_door_shut(label):
     found = ask(label)
     with pytest.raises(AnswerElsewhere):
-        complete_interaction(found.id, "no", workspace="default", door="resume")
+        complete_at("id", found.id, "no", workspace="default", door="resume")
     assert Interaction.objects.get(pk=found.pk).status == "pending"
 
 
@@ -258,9 +258,9 @@ def test_a_label_keeps_the_resume_door_shut(label):
 def test_a_label_that_is_answered_by_a_partner_opens_it(label):
     found = ask(label)
     with pytest.raises(InvalidData) as told:
-        complete_interaction(found.id, MISSING, workspace="default", door="resume")
+        complete_at("id", found.id, MISSING, workspace="default", door="resume")
     assert told.value.errors == {"data": ["is required"]}
-    assert complete_interaction(found.id, None, workspace="default", door="resume").id == found.id
+    assert complete_at("id", found.id, None, workspace="default", door="resume").id == found.id
 
 
 @pytest.mark.parametrize("bad", [7, None, b"api", ["api"], Channel, "", "\0", "x" * 201])
@@ -372,8 +372,8 @@ def test_no_door_of_the_outside_answers_for_a_channel_that_owns_its_answers(work
     for call in (
         lambda: workflows.complete(found, "yes"),
         lambda: workflows.complete(found.signal_id, "yes", actor="kim"),
-        lambda: complete_interaction(found.id, "yes", workspace="default", door="resume"),
-        lambda: complete_interaction(found.id, "yes", workspace="default", door="api", actor="key:1"),
+        lambda: complete_at("id", found.id, "yes", workspace="default", door="resume"),
+        lambda: complete_at("id", found.id, "yes", workspace="default", door="api", actor="key:1"),
     ):
         with pytest.raises(AnswerElsewhere) as told:
             call()

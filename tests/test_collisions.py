@@ -231,7 +231,7 @@ def test_it_is_free_again_after(how):
 def test_it_is_free_again_when_its_instance_ends_without_having_waited():
     @durable(name="collisions.leaves")
     def leaves(ctx):
-        ctx.callback("pay", timeout="1h").resume_url  # noqa: B018
+        assert ctx.callback("pay", timeout="1h").resume_url
         return "left"
 
     first = workflows.start(leaves)

@@ -670,7 +670,7 @@ def test_whatever_ends_an_instance_closes_what_it_still_asks(end):
 
         @step
         def ask(self, ctx):
-            ctx.callback("pay").resume_url  # noqa: B018
+            assert ctx.callback("pay").resume_url
             return end
 
     instance = workflows.start(Leaves)
@@ -727,7 +727,7 @@ def test_retry_asks_anew_what_the_failure_closed():
             return Await(ctx.callback("pay"), then="end", timeout="1h") if not self.broken else self.fail(ctx)
 
         def fail(self, ctx):
-            ctx.callback("pay").resume_url  # noqa: B018
+            assert ctx.callback("pay").resume_url
             raise RuntimeError("broken")
 
         @step

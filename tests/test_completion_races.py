@@ -76,19 +76,12 @@ class Leaving(Workflow):
 
     @step
     def ask(self, ctx):
-        ctx.callback("pay").resume_token  # noqa: B018
+        assert ctx.callback("pay").resume_token
         return workflows.Next("end")
 
     @step
     def end(self, ctx):
         return Stop("enough") if ctx.input["how"] == "stop" else Done("enough")
-
-
-@pytest.fixture(autouse=True)
-def links(monkeypatch):
-    from workflows.conf import conf
-
-    monkeypatch.setattr(conf, "supplies_links", True)
 
 
 def park(workflow: Any = gate) -> Interaction:

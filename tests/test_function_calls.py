@@ -94,6 +94,21 @@ def test_an_exception_in_atomic_rolls_its_writes_back():
     assert not Checkpoint.objects.exists()
 
 
+@pytest.mark.parametrize("calls", [0, 1, 3])
+def test_a_block_that_a_function_leaves_open_is_rolled_back_and_what_its_calls_saved_before_stands(calls):
+    def body(ctx):
+        for n in range(calls):
+            ctx.atomic(f"{n}", lambda n=n: Group.objects.create(name=f"{n}").pk)
+        transaction.atomic().__enter__()
+        Group.objects.create(name="lost")
+
+    instance = run(body)
+    assert_failed(instance, "LeftTransactionOpen")
+    assert list(Group.objects.order_by("name").values_list("name", flat=True)) == [f"{n}" for n in range(calls)]
+    assert Checkpoint.objects.count() == calls
+    assert_done(run(lambda ctx: ctx.atomic("next", lambda: "as ever")), "as ever")
+
+
 def test_a_result_of_atomic_that_cannot_be_stored_rolls_its_writes_back():
     instance = run(lambda ctx: ctx.atomic("write", lambda: Group.objects.create(name="half")))
     assert_failed(instance, "NotSerializable")

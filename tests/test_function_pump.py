@@ -25,7 +25,6 @@ from tests.two_connections import (  # noqa: F401 (fixtures)
     work,
 )
 from workflows import SignalCollision, durable, engine, journal, store
-from workflows.conf import conf
 from workflows.models import (
     AwaitUnit,
     Checkpoint,
@@ -42,9 +41,8 @@ pytestmark = [COMMITTED, pytest.mark.usefixtures("committed", "links")]
 
 
 @pytest.fixture
-def links(monkeypatch, settings):
+def links(settings):
     settings.ROOT_URLCONF = "workflows.urls_resume"  # all that `available_apps` leaves
-    monkeypatch.setattr(conf, "supplies_links", True)
     Group.objects.all().delete()
 
 

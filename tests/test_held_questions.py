@@ -215,7 +215,7 @@ class Ask(Workflow):
         self.hold(ctx.id)
         asked = ctx.callback("cb")
         if self.reads:
-            asked.resume_url  # noqa: B018
+            assert asked.resume_url
         return Await(asked, then="end", timeout="1h")
 
     @step

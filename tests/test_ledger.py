@@ -489,6 +489,145 @@ def test_every_change_is_found_wherever_it_lies() -> None:
     assert verify() == []
 
 
+# --- what lies outside every seal ------------------------------------------------------------------------------------
+
+
+def forge(one: Instance, **cells: str) -> None:
+    """A row like the second one of this instance, but for its number and some cells, given as SQL."""
+    columns = {name: name for name in ("instance_id", "at", "due_at", "workspace_id", "kind", "status", "actor", "xid")}
+    columns |= {"seq": "99", **cells}
+    execute(
+        f"INSERT INTO holdpoint_ledger ({', '.join(columns)}) SELECT {', '.join(columns.values())} "
+        "FROM holdpoint_ledger WHERE instance_id = %s AND seq = 2",
+        [one.pk],
+    )
+
+
+def tell_stray(slug: str = "default") -> str:
+    """What verification says of the only thing that is wrong."""
+    [finding] = verify(slug)
+    assert finding.trouble is Trouble.STRAY
+    return finding.detail
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ({"xid": "-5"}, "no transaction has such a number"),
+        ({"xid": "-9223372036854775808"}, "no transaction has such a number"),
+        ({"xid": "9223372036854775807"}, "its transaction is yet to come"),
+        ({"at": "'1969-12-31 00:00Z'"}, "such a moment"),
+        ({"at": "'-infinity'"}, "such a moment"),
+        ({"at": "'infinity'"}, "such a moment"),
+        ({"due_at": "'infinity'"}, "such a moment"),
+        ({"due_at": "'-infinity'"}, "such a moment"),
+        ({"due_at": "'294276-12-31 00:00Z'"}, "such a moment"),
+        ({"at": "now() + interval '1 year'"}, "was sealed without it"),
+        ({"workspace_id": "99"}, "its workspace does not exist"),
+    ],
+)
+def test_a_row_put_where_no_seal_looks_is_told(cells: dict[str, str], why: str) -> None:
+    one = history()[1]
+    forge(one, **cells)
+    told = tell_stray()
+    assert f"instance {one.pk} row 99: " in told
+    assert why in told
+
+
+def test_a_row_with_a_moment_that_is_none_keeps_no_other_from_being_sealed() -> None:
+    [one, other] = live(2)
+    forge(one, due_at="'infinity'")
+    seal()
+    assert "such a moment" in tell_stray()
+    workflows.cancel(other)
+    seal()
+    assert "such a moment" in tell_stray()
+
+
+@pytest.mark.parametrize("xid", ["0", "2"])
+def test_a_transaction_that_never_was_is_told_though_a_seal_reaches_there(xid: str) -> None:
+    forge(history()[1], xid=xid)
+    assert troubles() == ["extra", "in no seal"]
+
+
+def test_such_a_row_is_told_before_anything_is_sealed_too() -> None:
+    [one] = live(1)
+    forge(one, xid="1")
+    assert "no transaction has such a number" in tell_stray()
+    seal()
+    assert "no transaction has such a number" in tell_stray()
+
+
+def test_a_row_between_a_workspaces_last_seal_and_that_of_others_is_told() -> None:
+    workflows.workspace.create("acme")
+    [one] = live(1, "acme")
+    seal()
+    live(1)
+    seal()
+    assert verify("acme") == []
+    forge(one, xid="(SELECT max(xid) FROM holdpoint_ledger)")
+    assert "was sealed without it" in tell_stray("acme")
+    assert verify() == []
+
+
+def test_a_row_in_a_workspace_that_was_never_sealed_is_told() -> None:
+    workflows.workspace.create("acme")
+    one = history()[1]
+    forge(one, instance_id="gen_random_uuid()", workspace_id="(SELECT id FROM holdpoint_workspace WHERE slug = 'acme')")
+    assert "was sealed without it" in tell_stray("acme")
+    assert verify() == []
+
+
+def test_a_row_slipped_behind_an_era_that_is_over_is_told() -> None:
+    [one] = live(1)
+    seal()
+    restore_elsewhere()
+    live(1)
+    seal()
+    live(1)
+    seal()
+    assert LedgerSeal.objects.latest("id").era == 1
+    assert verify() == []
+    forge(one, xid="xid + 1000")  # not sealed with what came along, and of no transaction of this server
+    assert "was sealed without it" in tell_stray()
+
+
+def test_many_such_rows_are_told_by_ten_of_them() -> None:
+    one = history()[1]
+    for number in range(12):
+        forge(one, xid="-1", seq=str(100 + number))
+    assert troubles() == ["in no seal"] * 10
+
+
+def test_what_is_still_to_be_sealed_is_not_told_nor_what_this_very_transaction_wrote() -> None:
+    history()
+    live(1)
+    assert verify() == []
+    with transaction.atomic():
+        workflows.start("ledger.waiter", {})
+        assert verify() == []
+        assert Other(verify).join() == []
+
+
+def test_nothing_is_told_while_others_work_and_seal() -> None:
+    told: list[list[Finding]] = []
+
+    def work(name: str) -> None:
+        for n in range(15):
+            with transaction.atomic():
+                workflows.cancel(workflows.start("ledger.waiter", {"n": n}, key=f"{name}{n}"), reason="enough")
+
+    def keep_sealing() -> None:
+        for _ in range(20):
+            seal_now()
+
+    def keep_verifying() -> None:
+        told.extend(verify() for _ in range(10))
+
+    run_threads([lambda: work("a"), lambda: work("b"), keep_sealing, keep_verifying])
+    assert told == [[]] * 10
+
+
 # --- redaction -----------------------------------------------------------------------------------------------------
 
 
@@ -609,6 +748,82 @@ def test_what_stays_in_a_pruned_seal_is_still_vouched_for() -> None:
     with no_triggers():
         execute("DELETE FROM holdpoint_ledger WHERE instance_id = %s AND kind = 34", [made[0].pk])
     assert ("missing", 2) in [(str(one.trouble), one.seal) for one in verify()]
+
+
+DIGEST = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        None,
+        1,
+        "[]",
+        {},
+        {"1": [1, 1, DIGEST]},
+        [],
+        [None],
+        [1],
+        ["2"],
+        [{}],
+        [[]],
+        [[2]],
+        [[2, 4]],
+        [[None, None, None]],
+        [["2", 4, DIGEST]],
+        [["x", 4, DIGEST]],
+        [[2.5, 4, DIGEST]],
+        [[0, 4, DIGEST]],
+        [[-2, 4, DIGEST]],
+        [[10**12, 4, DIGEST]],
+        [[2, 0, DIGEST]],
+        [[2, -4, DIGEST]],
+        [[2, 10**30, DIGEST]],
+        [[2, 2**63 - 1, DIGEST], [2, 2**63 - 1, DIGEST]],
+        [[2, 4, None]],
+        [[2, 4, "xyz"]],
+        [[2, 4, DIGEST[1:]]],
+        [[2, 4, DIGEST.upper()]],
+        [[2, 4, DIGEST + "\n"]],
+        [[2, 4, DIGEST, 1]],
+        [[[2, 4, DIGEST]]],
+        [[2, 4, DIGEST], 1],
+        [[2, 4, DIGEST], [2]],
+    ],
+    ids=repr,
+)
+def test_a_tombstone_that_pruning_never_writes_is_told_and_stands_for_nothing(parts: Any) -> None:
+    one = history()[1]
+    forge(
+        one, kind="34", data=f"'{json.dumps({'pruned': 4, 'parts': parts})}'", xid="pg_current_xact_id()::text::bigint"
+    )
+    [finding] = verify()
+    assert finding.trouble is Trouble.TOMBSTONE
+    assert f"instance {one.pk} row 99 " in finding.detail
+    seal()
+    assert troubles() == ["tombstone malformed"]
+
+
+def test_a_tombstone_need_not_even_be_an_object() -> None:
+    forge(history()[1], kind="34", data="""'["parts"]'""", xid="pg_current_xact_id()::text::bigint")
+    assert troubles() == ["tombstone malformed"]
+
+
+def test_a_tombstone_that_is_spoilt_is_told_with_what_it_stood_for() -> None:
+    one = history()[1]
+    prune(one.pk)
+    seal()
+    assert verify() == []
+    with no_triggers():
+        execute(
+            """UPDATE holdpoint_ledger SET data = jsonb_set(data, '{parts,0,2}', '"spoilt"') WHERE instance_id = %s""",
+            [one.pk],
+        )
+    assert [(str(found.trouble), found.seal) for found in verify() if found.trouble is not Trouble.HOLE] == [
+        ("missing", 2),
+        ("edited", 4),
+        ("tombstone malformed", None),
+    ]
 
 
 def test_pruning_waits_for_a_sealer_at_work() -> None:

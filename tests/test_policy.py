@@ -8,7 +8,7 @@ import pytest
 
 import workflows
 from workflows import Await, Done, InvalidData, PolicyRefused, Workflow, durable, event, step
-from workflows.completion import complete_interaction
+from workflows.completion import complete_at
 from workflows.models import Instance, Interaction, LedgerEvent, Signal
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
@@ -92,7 +92,7 @@ def test_it_is_asked_by_every_door():
     found = park()
     refuses["resume"] = False
     with pytest.raises(PolicyRefused):
-        complete_interaction(found.id, 1, workspace="default", door="resume")
+        complete_at("id", found.id, 1, workspace="default", door="resume")
     assert asked[-1][0] == "resume"
 
 

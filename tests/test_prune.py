@@ -9,9 +9,10 @@ from django.db import connection, connections
 
 import workflows
 from tests.test_ledger import wait_for_foreigners
+from tests.test_tidying import answer, list_answers
 from tests.two_connections import COMMITTED, _provided_again, committed, race, work  # noqa: F401 (fixtures)
-from workflows import Child, Done, Spawn, Stop, Workflow, step
-from workflows.models import Instance, LedgerEvent
+from workflows import Child, Done, Spawn, Stop, Workflow, step, store
+from workflows.models import Instance, LedgerEvent, StoredAnswer
 from workflows.store.prune import Pruned, prune
 from workflows.store.seal import seal_batch
 
@@ -94,6 +95,17 @@ def test_two_sweeps_at_once_delete_each_tree_once():
     make(Family)
     first, second = race(sweep, sweep, waits=False)
     assert first + second == Pruned(trees=1, instances=3, kept=1)
+
+
+def test_what_was_told_about_an_instance_outlives_it_until_it_is_four_days_old():
+    instance = make(Failing)
+    answer("young", days=3, instance=instance.pk)
+    answer("old", days=5, instance=instance.pk)
+    assert store.prune_answers(connections["default"]) == 0  # both stay as long as their instance
+    assert sweep() == Pruned(trees=1, instances=1)
+    assert list(StoredAnswer.objects.values_list("instance", flat=True)) == [None, None]
+    assert store.prune_answers(connections["default"]) == 1
+    assert list_answers() == {"young"}
 
 
 def test_of_a_sealed_history_one_row_stays_that_says_who_pruned_it():

@@ -56,7 +56,7 @@ class Loop(Workflow):
     @step
     def begin(self, ctx):
         if ctx.input["early"]:
-            ctx.callback("pay").resume_token  # noqa: B018
+            assert ctx.callback("pay").resume_token
         return Next("ask")
 
     @step
@@ -282,13 +282,6 @@ class Trial:
             for value in instance.result:
                 assert value == "timed out" or value in [one.output for one in told], "an answer out of nowhere"
         check_all_folds()
-
-
-@pytest.fixture(autouse=True)
-def links(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workflows.conf import conf
-
-    monkeypatch.setattr(conf, "supplies_links", True)
 
 
 @pytest.mark.django_db

@@ -80,7 +80,7 @@ def test_an_answer_before_the_park_is_kept():
 
         @step
         def ask(self, ctx):
-            ctx.callback("pay").resume_url  # noqa: B018
+            assert ctx.callback("pay").resume_url
             return Next("wait", delay="1m")
 
         @step

@@ -16,7 +16,7 @@ from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from workflows import Await, Child, Done, Next, Retry, Spawn, Stop, Workflow, engine, step, store
+from workflows import Await, Child, Done, Next, Retry, Spawn, Stop, Workflow, durable, engine, step, store
 from workflows.host import Host
 from workflows.models import Instance
 from workflows.testing import drain
@@ -195,6 +195,59 @@ def test_a_spawn_takes_three_statements_for_any_number_of_children() -> None:
     claims = store.claim(db(), 1)
     with statements(3):
         engine.run(claims[0], Host(db(), "default"))
+
+
+class Asking(Workflow):
+    name = "StatementAsking"
+
+    @step
+    def ask(self, ctx):
+        asked = ctx.callback("pay")
+        if ctx.input == "address":
+            assert asked.resume_url
+        return Await(asked, then="again")
+
+    @step
+    def again(self, ctx):
+        return Next("ask")
+
+
+def run_next(count: int) -> None:
+    """Claim and run one step with exactly so many statements of its own, and commit it."""
+    [claim] = store.claim(db(), 1)
+    with statements(count):
+        commit = engine.run(claim, Host(db(), "default", savepoints=True))
+    assert commit is not None
+    engine.settle(db(), [commit])
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "later"),
+    [
+        ("none", 1, 2),  # who never asked has no earlier visit to look for
+        ("address", 3, 4),  # opened for its address; found and armed by the park
+    ],
+)
+def test_a_question_takes_one_statement_to_open_and_one_to_find_the_visit_before(
+    given: str, first: int, later: int
+) -> None:
+    instance = workflows.start(Asking, given)
+    for cost in (first, later, later):
+        run_next(cost)
+        workflows.complete(f"pay-{instance.pk}", {})
+        run_next(0)
+
+
+def test_the_question_of_a_function_takes_one_statement_with_its_checkpoint() -> None:
+    @durable(name="StatementFunction")
+    def ask(ctx):
+        ctx.wait_for_signal("gate", timeout="1h")
+        ctx.wait_for_signal("gate 2", signal="other", timeout="1h")
+
+    instance = workflows.start(ask)
+    run_next(1)
+    workflows.complete(f"gate-{instance.pk}", {})
+    run_next(3)  # the checkpoints, no visit before, and the question
 
 
 def test_what_a_step_reads_of_other_tables_costs_one_statement_each_and_once() -> None:

@@ -16,6 +16,7 @@ from django_q.models import OrmQ, Schedule
 from django_q.signing import SignedPackage
 
 import workflows
+from tests.test_tidying import answer, list_answers
 from tests.two_connections import race
 from workflows import Done, Workflow, cluster, step, store, tasks
 from workflows.lifecycle import Status
@@ -227,6 +228,14 @@ def test_the_sweep_forgets_workers_that_are_long_gone():
     tasks.sweep()
     assert not Worker.objects.filter(name="worker:gone").exists()
     assert Worker.objects.filter(name="worker:here").exists()
+
+
+def test_the_sweep_deletes_old_answers_that_belong_to_no_instance():
+    instance = workflows.start(TaskHello)
+    for name, days, of in (("old", 4.01, None), ("young", 3.99, None), ("of an instance", 400, instance.pk)):
+        answer(name, days=days, instance=of)
+    tasks.sweep()
+    assert list_answers() == {"young", "of an instance"}
 
 
 # --- what a migrated database has ---------------------------------------------------------------------

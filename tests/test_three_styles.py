@@ -29,7 +29,6 @@ from workflows import (
     store,
     wait_for,
 )
-from workflows.conf import conf
 from workflows.host import Host
 from workflows.models import AwaitUnit, EventWait, Instance, Interaction, LedgerEvent
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
@@ -156,8 +155,7 @@ orders = pytest.mark.parametrize("order", [OrderSteps, order_function, OrderMach
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    monkeypatch.setattr(conf, "supplies_links", True)
+def fresh():
     told.clear()
     partner.clear()
     yield

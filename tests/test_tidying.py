@@ -1,4 +1,4 @@
-"""The tidying thread of `workflow_worker`: seals and prunes beside the pump, and beside others that do the same."""
+"""Tidying up: what a turn does, and the thread of `workflow_worker` that takes them beside others that do the same."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.two_connections import (
     _provided_again,  # noqa: F401 (a fixture)
     committed,  # noqa: F401 (a fixture)
 )
-from workflows import store
-from workflows.ledger import seal_ledger
-from workflows.management import tidying
+from workflows import store, tidying
+from workflows.management import tidying as thread
 from workflows.management.commands import workflow_worker
-from workflows.management.tidying import EVERY_SECONDS, Tidier, tidy
-from workflows.models import LedgerEvent, LedgerSeal, NamedEvent
+from workflows.management.tidying import EVERY_SECONDS, Tidier
+from workflows.models import LedgerEvent, LedgerSeal, NamedEvent, StoredAnswer
 from workflows.store.seal import LOCK
+from workflows.tidying import tidy
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
@@ -52,7 +52,7 @@ def run_tidier(minutes: int) -> Minutes:
 
 
 def tidy_here() -> int:
-    return tidy(connections["default"])
+    return tidy(connections["default"], sparing=True)
 
 
 def emit_old(name: str) -> None:
@@ -60,14 +60,32 @@ def emit_old(name: str) -> None:
     execute("UPDATE holdpoint_event SET at = at - interval '400 days' WHERE name = %s", [name])
 
 
-def test_each_minute_it_seals_what_is_committed_and_deletes_old_events() -> None:
+def answer(name: str, *, days: float = 0, instance: Any = None) -> None:
+    """What a call of that name was told, so many days ago."""
+    execute(
+        "INSERT INTO holdpoint_answer (workspace_id, digest, body_hash, at, instance_id, status, body) "
+        "SELECT id, %s::bytea, '', now() - %s::float8 * interval '1 day', %s::uuid, 200, %s::text "
+        "FROM holdpoint_workspace WHERE slug = 'default'",
+        [name.encode(), days, instance, name],
+    )
+
+
+def list_answers() -> set[str]:
+    """Of which calls it is still known what they were told."""
+    return set(StoredAnswer.objects.values_list("body", flat=True))
+
+
+def test_each_minute_it_seals_what_is_committed_and_deletes_old_events_and_answers() -> None:
     live(1)
     emit_old("old")
     workflows.emit("young")
+    answer("old", days=5)
+    answer("young", days=3)
     wait_for_foreigners()
     assert run_tidier(2).waits == [EVERY_SECONDS] * 3
     assert LedgerSeal.objects.count() == 1
     assert [one.name for one in NamedEvent.objects.all()] == ["young"]
+    assert list_answers() == {"young"}
     assert sum(LedgerSeal.objects.values_list("rows", flat=True)) == LedgerEvent.objects.count()
     call_command("ledger", "verify")
 
@@ -75,10 +93,13 @@ def test_each_minute_it_seals_what_is_committed_and_deletes_old_events() -> None
 def test_workers_of_one_minute_and_a_sweep_make_one_seal_and_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     live(1)
     wait_for_foreigners()
-    assert seal_ledger(connections["default"]) == 1  # a sweep
+    assert tidy(connections["default"]) == 1  # a sweep
     live(1)
     wait_for_foreigners()
     assert [tidy_here(), tidy_here()] == [0, 0]
+    assert tidy(connections["default"]) == 1  # another: there is one a minute, which seals whatever it finds
+    live(1)
+    wait_for_foreigners()
     monkeypatch.setattr(tidying, "FRESH", timedelta(0))  # the minute is over
     assert [tidy_here(), tidy_here()] == [1, 0]
     assert sum(LedgerSeal.objects.values_list("rows", flat=True)) == LedgerEvent.objects.count()
@@ -106,14 +127,42 @@ def test_a_clock_that_was_once_ahead_does_not_stop_it() -> None:
     assert tidy_here() == 1
 
 
-def test_events_that_cannot_be_deleted_do_not_leave_the_ledger_unsealed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(db: Any) -> int:
-        raise DatabaseError("no")
+def test_answers_without_an_instance_go_after_four_days_and_the_others_stay() -> None:
+    [instance] = live(1)
+    for name, days, of in (("gone", 4.01, None), ("kept", 3.99, None), ("tied", 400, instance.pk)):
+        answer(name, days=days, instance=of)
+    tidy_here()
+    assert list_answers() == {"kept", "tied"}
 
-    monkeypatch.setattr(store, "prune_events", refuse)
+
+@pytest.mark.parametrize("error", [DatabaseError("no"), RuntimeError("a mistake")])
+@pytest.mark.parametrize("part", ["events", "answers", "ledger"])
+def test_what_fails_fails_alone_and_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, part: str, error: Exception
+) -> None:
+    def refuse(db: Any) -> int:
+        raise error
+
+    if part == "ledger":
+        monkeypatch.setattr(tidying, "seal_ledger", refuse)
+    else:
+        monkeypatch.setattr(store, f"prune_{part}", refuse)
     live(1)
+    emit_old("old")
+    answer("old", days=5)
     wait_for_foreigners()
-    assert tidy_here() == 1
+    with caplog.at_level(logging.WARNING, logger="workflows"):
+        sealed = tidy_here()
+    assert (sealed == 0, NamedEvent.objects.exists(), StoredAnswer.objects.exists()) == (
+        part == "ledger",
+        part == "events",
+        part == "answers",
+    )
+    [told] = caplog.records
+    assert told.levelname == "ERROR"
+    assert part in told.message
+    assert told.exc_info is not None
+    assert told.exc_info[1] is error
 
 
 @pytest.mark.parametrize("error", [DatabaseError("away"), RuntimeError("a mistake")])
@@ -123,7 +172,7 @@ def test_it_goes_on_after_a_failure_and_gives_its_connection_back(
     closed: list[bool] = []
     turns: list[int] = []
 
-    def fail_once(db: Any) -> int:
+    def fail_once(db: Any, **options: Any) -> int:
         closed.append(db.connection is None)
         db.ensure_connection()
         turns.append(1)
@@ -131,7 +180,7 @@ def test_it_goes_on_after_a_failure_and_gives_its_connection_back(
             raise error
         return 0
 
-    monkeypatch.setattr(tidying, "tidy", fail_once)
+    monkeypatch.setattr(thread, "tidy", fail_once)
     with caplog.at_level(logging.WARNING, logger="workflows"):
         run_tidier(2)
     assert closed == [True, True]

@@ -148,7 +148,7 @@ def test_an_answer_to_a_question_whose_step_failed_after_asking_is_handed_to_the
         def go(self, ctx):
             asked = ctx.callback("pay")
             if not ctx.state.get("again"):
-                asked.resume_url  # noqa: B018
+                assert asked.resume_url
                 raise ValueError("after asking")
             return Await(asked, then="end", timeout="1h")
 
@@ -276,7 +276,7 @@ def test_both_are_named_alike_in_one_step():
 
         @step
         def pay(self, ctx):
-            ctx.callback("pay").resume_url  # noqa: B018
+            assert ctx.callback("pay").resume_url
             return Await(Desk(), then="end", timeout="1h")
 
         @step

@@ -64,22 +64,15 @@ def make_commit(
 ) -> Commit | None:
     """The row an outcome becomes. What writes other rows first is committed here, with them."""
     match outcome:
-        case Await(what=EventSpec() as spec):
-            park = _park(claim, definition, ctx, outcome.then, outcome.state, consume=_was_answered(claim))
-            park.event, park.delay = spec, outcome.timeout
-            return park
-        case Suspend(event=EventSpec() as spec):
-            park = _park(claim, definition, ctx, None, UNSET, consume=True)
-            park.event, park.delay = spec, outcome.until.timestamp() if outcome.until else None
+        case Await():
+            return _park_step(claim, definition, ctx, outcome, db)
+        case Suspend(names, event, until):
+            park = _suspend(claim, definition, ctx, None, UNSET, consume=True)
+            park.names, park.event, park.delay = names or None, event, until.timestamp() if until else None
             return park
         case Invoke():
             _invoke(claim, definition, ctx, outcome, db)
             return None
-        case Await() if not outcome.what and _was_answered(claim):
-            park = _park(claim, definition, ctx, outcome.then, outcome.state, consume=True)
-            park.names = outcome.names
-            park.delay = None if outcome.timeout is None else store.read_clock(db) + outcome.timeout
-            return park
     commit = _plain_commit(claim, definition, ctx, outcome)
     if isinstance(outcome, Spawn) and outcome.children:
         _spawn(claim, outcome, commit, db)
@@ -88,6 +81,7 @@ def make_commit(
 
 
 def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: Outcome) -> Commit:
+    """What an outcome says, as a row: nothing is asked for and nothing written."""
     solo = definition.max_attempts == 1
     match outcome:
         case Next(step, state, delay, consume):
@@ -100,31 +94,8 @@ def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: O
                 signals=ctx.number_handed(consume),
                 solo=solo,
             )
-        case Await(what=Question() | Channel() as what):
-            question = what if isinstance(what, Question) else _ask_in_step(claim, what)
-            asked = ctx.ask_and_arm(question, outcome.timeout)
-            park = _park(claim, definition, ctx, outcome.then, outcome.state, consume=_was_answered(claim))
-            park.names = (asked.name,)
-            park.delay = asked.deadline.timestamp() if asked.deadline else None
-            return park
-        case Suspend(names, _, until, taken):
-            park = _park(claim, definition, ctx, None, UNSET, consume=True, taken=taken)
-            park.names = names or None
-            park.delay = until.timestamp() if until else None
-            return park
         case RunAgain(error):
             return make_failed_run(claim, definition, error)
-        case Await(names, _, then, state, timeout):
-            return Commit(
-                claim,
-                Kind.AWAIT,
-                step=then,
-                state=_state_text(claim, ctx, state),
-                names=names,
-                delay=timeout,
-                signals=ctx.number_handed(frozenset()),
-                solo=solo,
-            )
         case Retry(state, delay):
             wait = min(2.0 ** min(claim.attempt, 40), 2.0**33) if delay is None else delay
             return Commit(claim, Kind.RETRY, state=_state_text(claim, ctx, state), delay=wait or None, solo=solo)
@@ -134,7 +105,7 @@ def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: O
                 Kind.SPAWN,
                 step=then,
                 state=_state_text(claim, ctx, state),
-                signals=ctx.number_handed(frozenset()),
+                signals=ctx.number_handed(),
                 solo=solo,
                 children=len(children),
             )
@@ -144,11 +115,38 @@ def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: O
                 Kind.DONE,
                 state=_state_text(claim, ctx, UNSET),
                 result=dump_value(result, "the result"),
-                signals=ctx.number_handed(frozenset()),
+                signals=ctx.number_handed(),
             )
         case Stop(reason):
             return Commit(claim, Kind.STOP, state=_last_state(claim, ctx), error=reason)
     raise InvalidOutcome(f"{show(outcome)} is not an outcome the engine knows")
+
+
+def _park_step(claim: Claim, definition: Definition, ctx: Context, outcome: Await, db: BaseDatabaseWrapper) -> Commit:
+    """An Await of whatever kind; a question is opened first, so that its address stands when the step is left."""
+    what, answered = outcome.what, _was_answered(claim)
+    if what is None and not answered:
+        return Commit(
+            claim,
+            Kind.AWAIT,
+            step=outcome.then,
+            state=_state_text(claim, ctx, outcome.state),
+            names=outcome.names,
+            delay=outcome.timeout,
+            signals=ctx.number_handed(),
+            solo=definition.max_attempts == 1,
+        )
+    question = _ask_in_step(claim, what) if isinstance(what, Channel) else what
+    asked = ctx.ask_and_arm(question, outcome.timeout) if isinstance(question, Question) else None
+    park = _suspend(claim, definition, ctx, outcome.then, outcome.state, consume=answered)
+    if asked is not None:
+        park.names, park.delay = (asked.name,), asked.deadline.timestamp() if asked.deadline else None
+    elif isinstance(what, EventSpec):
+        park.event, park.delay = what, outcome.timeout  # still in seconds: it begins under the event's lock
+    else:
+        park.names = outcome.names
+        park.delay = None if outcome.timeout is None else store.read_clock(db) + outcome.timeout
+    return park
 
 
 def _was_answered(claim: Claim) -> bool:
@@ -166,22 +164,15 @@ def _ask_in_step(claim: Claim, channel: Channel) -> Question:
     return replace(question, signal_id=address)
 
 
-def _park(
-    claim: Claim,
-    definition: Definition,
-    ctx: Context,
-    then: str | None,
-    state: Any,
-    *,
-    consume: bool,
-    taken: frozenset[str] = frozenset(),
+def _suspend(
+    claim: Claim, definition: Definition, ctx: Context, then: str | None, state: Any, *, consume: bool
 ) -> Commit:
     return Commit(
         claim,
         Kind.SUSPEND,
         step=then,
         state=_state_text(claim, ctx, state),
-        signals=ctx.number_handed(taken) if consume else [],
+        signals=ctx.number_handed() if consume else [],
         solo=definition.max_attempts == 1,
     )
 
@@ -194,20 +185,17 @@ def park_on_event(db: BaseDatabaseWrapper, park: Commit, *, patient: bool) -> bo
     """
     claim, spec = park.claim, park.event
     assert spec is not None
-    # A function's deadline was fixed when it called; a step's begins with this park.
-    relative = park.delay if park.step is not None else None
     with store.atomic(db):
         store.wait_for_locks(db, 0.0 if patient else EVENT_PATIENCE)
         store.lock_event(db, claim.workspace, spec.name, shared=True)
         if not store.lock_claim(db, claim):
             return False
-        park.names = (f"{EVENT}{store.park_on_event(db, claim, spec)}",)
-        if relative is not None:
-            park.delay = store.read_clock(db) + relative
-        try:
-            return bool(store.commit_locked(db, [park]))
-        finally:
-            park.delay = relative if relative is not None else park.delay
+        # A copy, because the park itself may be tried again. A function's deadline was fixed when it called; a step's
+        # begins here.
+        armed = replace(park, names=(f"{EVENT}{store.park_on_event(db, claim, spec)}",))
+        if park.step is not None and park.delay is not None:
+            armed.delay = store.read_clock(db) + park.delay
+        return bool(store.commit_locked(db, [armed]))
 
 
 def _invoke(claim: Claim, definition: Definition, ctx: Context, outcome: Invoke, db: BaseDatabaseWrapper) -> None:
@@ -215,7 +203,7 @@ def _invoke(claim: Claim, definition: Definition, ctx: Context, outcome: Invoke,
         claim,
         Kind.SPAWN,
         delay=outcome.timeout,
-        signals=ctx.number_handed(outcome.taken),
+        signals=ctx.number_handed(),
         solo=definition.max_attempts == 1,
         children=1,
     )

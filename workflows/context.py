@@ -157,7 +157,7 @@ class Context:
                 self._awaited = [signal for signal in self.inbox if signal.name in names]
         return self._awaited
 
-    def number_handed(self, more: frozenset[str]) -> list[int]:
+    def number_handed(self, more: frozenset[str] = frozenset()) -> list[int]:
         """The numbers of the awaited signals, and of others by name. For the engine: the same set whenever asked."""
         names = set(self._claim.names or ()) | more
         if not names:

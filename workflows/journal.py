@@ -66,24 +66,27 @@ class Journal:
     def ask(self, question: Question) -> Asked:
         """Open a question, or find the visit of this wait that is under way."""
         with self._host.as_engine():
-            return self._find(question) or self._open(question, None)
+            latest = self._find(question)
+            if latest is not None and self._is_under_way(latest):
+                return self._tell(latest)
+            return self._open(question, None, latest)
 
     def ask_and_arm(self, question: Question, timeout: float | None) -> Asked:
         """The same, with a deadline that begins now; part of the outcome, and of its transaction if it has one."""
         self._joined = connections[self._host.alias].in_atomic_block
         try:
             with self._host.as_engine():
-                found = self._find(question)
-                if found is None:
-                    return self._open(question, timeout)
-                return self.arm(found.unit, timeout, question)
+                latest = self._find(question)
+                if latest is not None and self._is_under_way(latest):
+                    return self.arm(latest.unit, timeout, question)
+                return self._open(question, timeout, latest)
         finally:
             self._joined = False
 
     def ask_at(self, question: Question, timeout: float | None, call: Call, position: int) -> Asked:
         """For a function: a question and its checkpoint, in one statement."""
         with self._host.as_engine():
-            return self._open(question, timeout, call=call, position=position)
+            return self._open(question, timeout, self._find(question), call=call, position=position)
 
     def arm(self, unit: UUID, timeout: float | None, question: Question | None = None) -> Asked:
         """Give an open question its deadline; how it stands."""
@@ -138,43 +141,48 @@ class Journal:
                 "Leave the block first, or do the writes inside ctx.atomic(id, fn)."
             )
 
-    def make_token(self, asked: FoundQuestion) -> str | None:
-        """The resume token, derived again: it is stored nowhere."""
-        if asked.token_key is None:
-            return None
-        from workflows.tokens import make_token
-
-        return make_token(asked.id, workspace=self._claim.workspace, visit=asked.visit, key_id=asked.token_key)[0]
-
     def token_of(self, saved: Saved) -> str:
         """The resume token of a checkpoint's question."""
         if saved.token is None:
-            from workflows.tokens import make_token
-
             assert saved.interaction is not None
             assert saved.visit is not None
-            saved.token = make_token(
-                saved.interaction, workspace=self._claim.workspace, visit=saved.visit, key_id=saved.token_key
-            )[0]
+            saved.token = self._derive_token(saved.interaction, saved.visit, saved.token_key)
+        assert saved.token is not None
         return saved.token
 
-    def _find(self, question: Question) -> Asked | None:
-        found = store.find_question(self._host.db, self._claim, question.step, question.channel)
-        if found is None:
+    def _derive_token(self, interaction: UUID, visit: int, key: str | None) -> str | None:
+        """The resume token, made again: it is stored nowhere. None for a question that was opened without one."""
+        if key is None:
             return None
-        if found.status is InteractionStatus.PENDING:
-            return self._tell(found)
+        from workflows.tokens import make_token
+
+        return make_token(interaction, workspace=self._claim.workspace, visit=visit, key_id=key)[0]
+
+    def _find(self, question: Question) -> FoundQuestion | None:
+        """The latest visit of this wait. Only the holder of the claim opens another, so it stays the latest until then.
+
+        An instance that has never asked has none: the claim's own count spares the look, and a stale one opens nothing.
+        """
+        if not self._claim.asked:
+            return None
+        return store.find_question(self._host.db, self._claim, question.step, question.channel)
+
+    def _is_under_way(self, latest: FoundQuestion) -> bool:
+        if latest.status is InteractionStatus.PENDING:
+            return True
         # Answered before anybody parked: still this visit, until a step has been handed the answer.
-        if found.unread and f"{UNIT}{found.unit}" not in (self._claim.names or ()):
-            return self._tell(found)
-        return None
+        return latest.unread and f"{UNIT}{latest.unit}" not in (self._claim.names or ())
 
     def _open(
-        self, question: Question, timeout: float | None, *, call: Call | None = None, position: int | None = None
+        self,
+        question: Question,
+        timeout: float | None,
+        latest: FoundQuestion | None,
+        *,
+        call: Call | None = None,
+        position: int | None = None,
     ) -> Asked:
-        claim = self._claim
-        previous = store.find_question(self._host.db, claim, question.step, question.channel) if claim.asked else None
-        new = self._prepare(question, timeout, call, position, 1 if previous is None else previous.visit + 1)
+        new = self._prepare(question, timeout, call, position, 1 if latest is None else latest.visit + 1)
         self._ask_policy(new)
         opened = self._commit(lambda db: self._write(db, new, question), hooked=question.opener is not None)
         if opened is True:
@@ -274,7 +282,7 @@ class Journal:
         author = connections[self._host.alias]
         db = author if hooked or self._joined else self._host.db
         if db is author:
-            return store.retrying(db, lambda: _in_atomic(db, work))
+            return store.in_transaction(db, lambda: work(db))
         try:
             return store.retrying(db, lambda: work(db))  # one statement, which is a transaction of its own
         except OperationalError as error:
@@ -307,13 +315,8 @@ class Journal:
             found.status,
             found.deadline,
             None if found.output is None else json.loads(found.output),
-            self.make_token(found),
+            self._derive_token(found.id, found.visit, found.token_key),
         )
-
-
-def _in_atomic(db: BaseDatabaseWrapper, work: Callable[[BaseDatabaseWrapper], T]) -> T:
-    with store.atomic(db):
-        return work(db)
 
 
 def _dump_request(question: Question) -> str | None:

@@ -1,8 +1,9 @@
 """The ledger's seals: making them, checking the history against them, taking it out, and erasing a payload.
 
 What lives here: what a finding means and how it is told. What must not: SQL. Invariant owned: whatever was
-sealed is found when it is edited, removed or cut; a cut together with its seals is found against an anchor that
-was kept elsewhere. What is not sealed yet, about the last minute, is not vouched for.
+sealed is found when it is edited, removed or cut, and so is a row that was put where no seal looks; a cut together
+with its seals is found against an anchor that was kept elsewhere. What is not sealed yet, about the last minute, is not
+vouched for.
 """
 
 from __future__ import annotations
@@ -31,6 +32,15 @@ RUN_SEALS = 500
 #: How many rows are named after a removal.
 NAMED = 10
 
+#: Why no seal covers a row, by what `audit.find_stray` calls it.
+_STRAY = {
+    "unsealed": "everything of its transaction and moment was sealed without it, so it was added or moved later",
+    "transaction": "no transaction has such a number",
+    "future": "its transaction is yet to come; one of another server is sealed when this one has counted so far",
+    "moment": "no row of the engine has such a moment",
+    "workspace": "its workspace does not exist",
+}
+
 Progress = Callable[[int, int], None]
 
 
@@ -44,6 +54,8 @@ class Trouble(StrEnum):
     SEAL_MISSING = "seal missing"
     ANCHOR = "not as anchored"
     HOLE = "number without a row"
+    TOMBSTONE = "tombstone malformed"
+    STRAY = "in no seal"
     LOST = "payload lost"
 
 
@@ -118,6 +130,11 @@ def verify_workspace(
         yield _tell_anchor(slug, anchor, last, anchored)
     if removed:
         yield from _name_holes(db, slug, workspace)
+    for instance, number in audit.find_malformed(db, workspace, NAMED):
+        detail = f"instance {instance} row {number} is not as pruning writes it, and so vouches for nothing"
+        yield Finding(Trouble.TOMBSTONE, slug, None, detail)
+    for instance, number, why in audit.find_stray(db, workspace, NAMED):
+        yield Finding(Trouble.STRAY, slug, None, f"instance {instance} row {number}: {_STRAY[why]}")
     for instance, number in audit.find_lost(db, workspace, NAMED):
         detail = f"the payload of instance {instance} row {number} was cleared, and no redaction tells of it"
         yield Finding(Trouble.LOST, slug, None, detail)

@@ -120,8 +120,6 @@ class Suspend(Outcome):
     names: tuple[str, ...] = ()
     event: EventSpec | None = None
     until: datetime | None = None
-    #: Names of signals whose values the function has.
-    taken: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,6 @@ class Invoke(Outcome):
     position: int
     call: str
     timeout: float | None
-    taken: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,21 +8,18 @@ however many pumps were queued only the one asked for last goes round.
 
 from __future__ import annotations
 
-import logging
 import time
 
-from django.db import DatabaseError, connections, router
+from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django_q.conf import Conf
 from django_q.tasks import async_task
 
 from workflows import store, watch
 from workflows.cluster import WaitingTasks
-from workflows.ledger import seal_ledger
 from workflows.models import Instance
 from workflows.pump import Pump
-
-logger = logging.getLogger("workflows")
+from workflows.tidying import tidy
 
 #: How long a pump task stays in its worker before it enqueues its successor and ends. Far below
 #: Q_CLUSTER's timeout, and short, because a cluster that stops waits for its running tasks.
@@ -50,21 +47,9 @@ def pump(ticket: str = "") -> None:
 def sweep() -> None:
     """The last net, once a minute: see that a pump runs, and tidy up."""
     db = reach_database()
-    store.forget_silent(db)
     if ticket := store.suspect(db, role_name(), "cluster"):
         push_pump(ticket)
-    try:
-        store.prune_events(db)
-    except DatabaseError:
-        logger.exception("old events could not be deleted; the next sweep tries again")
-    try:
-        store.prune_answers(db)
-    except DatabaseError:
-        logger.exception("old answers could not be deleted; the next sweep tries again")
-    try:
-        seal_ledger(db)
-    except DatabaseError:
-        logger.exception("the ledger could not be sealed; the next sweep tries again")
+    tidy(db)
 
 
 def enqueue_pump() -> None:

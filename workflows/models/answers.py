@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from workflows.models.base import EngineModel, ReadQuerySet
+from workflows.models.base import EngineModel
 from workflows.models.instances import Instance, Workspace
 
 
@@ -32,14 +32,10 @@ class StoredAnswer(EngineModel):
     status = models.SmallIntegerField(_("status"))
     body = models.TextField(_("body"))
 
-    objects = ReadQuerySet.as_manager()
-
-    class Meta:
+    class Meta(EngineModel.Meta):
         db_table = "holdpoint_answer"
-        base_manager_name = "objects"
         verbose_name = _("stored answer")
         verbose_name_plural = _("stored answers")
-        default_permissions: ClassVar = ("view",)
         indexes: ClassVar = [
             models.Index(fields=["instance"], condition=Q(instance__isnull=False), name="holdpoint_answer_instance"),
             models.Index(fields=["at"], condition=Q(instance__isnull=True), name="holdpoint_answer_age"),
@@ -58,11 +54,8 @@ class Tally(EngineModel):
     label = models.TextField(_("label"))
     value = models.FloatField(_("value"))
 
-    objects = ReadQuerySet.as_manager()
-
-    class Meta:
+    class Meta(EngineModel.Meta):
         db_table = "holdpoint_tally"
-        base_manager_name = "objects"
         verbose_name = _("tally")
         verbose_name_plural = _("tallies")
         default_permissions: ClassVar = ()

@@ -5,7 +5,7 @@ Invariant owned: rows are written by the store only.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from django.db import models
 
@@ -35,10 +35,14 @@ class InstanceQuerySet(ReadQuerySet):
 
 
 class EngineModel(models.Model):
-    """A row that only the store writes."""
+    """A row that only the store writes. Tables inherit its `Meta`: they can be looked at, and changed by nobody."""
+
+    objects = ReadQuerySet.as_manager()
 
     class Meta:
         abstract = True
+        base_manager_name = "objects"
+        default_permissions: ClassVar[tuple[str, ...]] = ("view",)
 
     def save(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: rows of the engine change through its calls only."""

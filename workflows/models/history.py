@@ -16,7 +16,7 @@ from workflows.fields import (
     EventField,
     StatusField,
 )
-from workflows.models.base import EngineModel, ReadQuerySet
+from workflows.models.base import EngineModel
 from workflows.models.instances import Instance, Workspace
 
 
@@ -43,15 +43,11 @@ class LedgerEvent(EngineModel):
     #: Makes the digest of `data` say nothing about it once both are redacted. Filled in by the database.
     salt = models.UUIDField(null=True, db_default=RawSQL("gen_random_uuid()", ()))
 
-    objects = ReadQuerySet.as_manager()
-
-    class Meta:
+    class Meta(EngineModel.Meta):
         db_table = "holdpoint_ledger"
-        base_manager_name = "objects"
         ordering: ClassVar = ["instance_id", "seq"]
         verbose_name = _("ledger event")
         verbose_name_plural = _("ledger")
-        default_permissions: ClassVar = ("view",)
 
     def __str__(self) -> str:
         return f"{self.kind} #{self.seq}"
@@ -73,15 +69,11 @@ class LedgerSeal(EngineModel):
     previous = models.BinaryField()
     hash = models.BinaryField()
 
-    objects = ReadQuerySet.as_manager()
-
-    class Meta:
+    class Meta(EngineModel.Meta):
         db_table = "holdpoint_seal"
-        base_manager_name = "objects"
         ordering: ClassVar = ["workspace_id", "number"]
         verbose_name = _("ledger seal")
         verbose_name_plural = _("ledger seals")
-        default_permissions: ClassVar = ("view",)
         constraints: ClassVar = [models.UniqueConstraint(fields=["workspace", "number"], name="holdpoint_seal_number")]
 
     def __str__(self) -> str:
@@ -104,14 +96,10 @@ class Worker(EngineModel):
     idle = models.BooleanField(_("idle"), default=False)
     holder = models.TextField(_("holder"), default="")
 
-    objects = ReadQuerySet.as_manager()
-
-    class Meta:
+    class Meta(EngineModel.Meta):
         db_table = "holdpoint_worker"
-        base_manager_name = "objects"
         verbose_name = _("worker")
         verbose_name_plural = _("workers")
-        default_permissions: ClassVar = ("view",)
 
     def __str__(self) -> str:
         return self.name

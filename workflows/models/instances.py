@@ -20,7 +20,7 @@ from workflows.fields import (
     TextListField,
 )
 from workflows.lifecycle import FIRST_TERMINAL, TERMINAL, Status
-from workflows.models.base import EngineModel, InstanceQuerySet, ReadQuerySet
+from workflows.models.base import EngineModel, InstanceQuerySet
 from workflows.uuid7 import make_uuid7
 
 
@@ -100,11 +100,10 @@ class Instance(EngineModel):
     #: The exception's class and message, the reason of Stop, or the reason of a cancellation.
     error = models.TextField(_("error"), null=True)
 
-    objects = InstanceQuerySet.as_manager()
+    objects: ClassVar = InstanceQuerySet.as_manager()
 
-    class Meta:
+    class Meta(EngineModel.Meta):
         db_table = "holdpoint_instance"
-        base_manager_name = "objects"
         ordering: ClassVar = ["-id"]
         verbose_name = _("instance")
         verbose_name_plural = _("instances")
@@ -114,7 +113,6 @@ class Instance(EngineModel):
             ("cancel_instance", "Can cancel instances"),
             ("retry_instance", "Can retry failed instances"),
         ]
-        default_permissions: ClassVar = ("view",)
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["workspace", "key"],
@@ -209,15 +207,11 @@ class Signal(EngineModel):
     source = models.TextField(_("source"), default="", blank=True)
     payload = models.JSONField(_("payload"), null=True, encoder=DjangoJSONEncoder)
 
-    objects = ReadQuerySet.as_manager()
-
-    class Meta:
+    class Meta(EngineModel.Meta):
         db_table = "holdpoint_signal"
-        base_manager_name = "objects"
         ordering: ClassVar = ["instance_id", "n"]
         verbose_name = _("signal")
         verbose_name_plural = _("signals")
-        default_permissions: ClassVar = ("view",)
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["instance", "dedup_key"],

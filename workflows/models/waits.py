@@ -18,7 +18,7 @@ from workflows.fields import (
     InteractionStatusField,
     UnitStatusField,
 )
-from workflows.models.base import EngineModel, ReadQuerySet
+from workflows.models.base import EngineModel
 from workflows.models.instances import Instance, Workspace
 from workflows.uuid7 import make_uuid7
 
@@ -44,15 +44,11 @@ class AwaitUnit(EngineModel):
     #: The wait's name: a stage, the id of a call, or the step that parked.
     step = models.TextField(_("step"))
 
-    objects = ReadQuerySet.as_manager()
-
-    class Meta:
+    class Meta(EngineModel.Meta):
         db_table = "holdpoint_unit"
-        base_manager_name = "objects"
         ordering: ClassVar = ["id"]
         verbose_name = _("await unit")
         verbose_name_plural = _("await units")
-        default_permissions: ClassVar = ("view",)
         constraints: ClassVar = [
             models.CheckConstraint(
                 condition=Q(status="open", closed_at__isnull=True) | (~Q(status="open") & Q(closed_at__isnull=False)),
@@ -105,15 +101,11 @@ class Interaction(EngineModel):
     schema = models.JSONField(_("schema"), null=True, encoder=DjangoJSONEncoder)
     output = models.JSONField(_("output"), null=True, encoder=DjangoJSONEncoder)
 
-    objects = ReadQuerySet.as_manager()
-
-    class Meta:
+    class Meta(EngineModel.Meta):
         db_table = "holdpoint_interaction"
-        base_manager_name = "objects"
         ordering: ClassVar = ["id"]
         verbose_name = _("interaction")
         verbose_name_plural = _("interactions")
-        default_permissions: ClassVar = ("view",)
         permissions: ClassVar = [("complete_interaction", "Can complete interactions")]
         constraints: ClassVar = [
             models.UniqueConstraint(
@@ -187,15 +179,11 @@ class Checkpoint(EngineModel):
     name = models.TextField(_("id"))
     value = models.JSONField(_("value"), null=True, encoder=DjangoJSONEncoder)
 
-    objects = ReadQuerySet.as_manager()
-
-    class Meta:
+    class Meta(EngineModel.Meta):
         db_table = "holdpoint_checkpoint"
-        base_manager_name = "objects"
         ordering: ClassVar = ["instance_id", "position"]
         verbose_name = _("checkpoint")
         verbose_name_plural = _("checkpoints")
-        default_permissions: ClassVar = ("view",)
 
     def __str__(self) -> str:
         return f"{self.position} {self.name}"
@@ -212,15 +200,11 @@ class NamedEvent(EngineModel):
     actor = models.TextField(_("actor"), default="", blank=True)
     data = models.JSONField(_("data"), null=True, encoder=DjangoJSONEncoder)
 
-    objects = ReadQuerySet.as_manager()
-
-    class Meta:
+    class Meta(EngineModel.Meta):
         db_table = "holdpoint_event"
-        base_manager_name = "objects"
         ordering: ClassVar = ["id"]
         verbose_name = _("event")
         verbose_name_plural = _("events")
-        default_permissions: ClassVar = ("view",)
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["workspace", "name", "dedup_key"],
@@ -256,14 +240,10 @@ class EventWait(EngineModel):
     schema_type = models.TextField(null=True)
     schema = models.JSONField(null=True, encoder=DjangoJSONEncoder)
 
-    objects = ReadQuerySet.as_manager()
-
-    class Meta:
+    class Meta(EngineModel.Meta):
         db_table = "holdpoint_event_wait"
-        base_manager_name = "objects"
         verbose_name = _("event wait")
         verbose_name_plural = _("event waits")
-        default_permissions: ClassVar = ("view",)
         indexes: ClassVar = [
             models.Index(
                 fields=["workspace", "event", "fields", "hash", "id"],

@@ -13,10 +13,17 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.store.seal import DIGEST, REDACTED, ROW_HASH, SEAL_HASH, fold_content, fold_parts
+from workflows.store.seal import BOUNDLESS, DIGEST, REDACTED, ROW_HASH, SEAL_HASH, fold_content, fold_parts
 from workflows.store.sql import atomic, compact, fetch
 
 PAGE = 1000
+
+#: The first transaction of any cluster; what is below has a meaning of its own to PostgreSQL.
+FIRST_XID = 3
+
+#: The parts of a tombstone as `erase` writes them: seal, rows, digest. As text, because jsonb writes a value one way.
+_PART = r'\[[1-9]\d{0,8}, [1-9]\d{0,8}, "[0-9a-f]{64}"\]'
+_WELL_FORMED = rf"((l.data->'parts')::text ~ '^\[{_PART}(, {_PART})*\]$') IS TRUE"
 
 _LINKS = compact("""
     SELECT number, sealed_at, era, since, from_xid, to_xid, rows, previous, hash FROM holdpoint_seal
@@ -35,11 +42,12 @@ _PROVE = compact(f"""
       WHERE l.workspace_id = %(ws)s AND l.xid >= %(lower)s AND l.xid < %(upper)s AND l.at >= %(since)s::timestamptz
         AND l.at < coalesce(%(until)s::timestamptz,
           (SELECT z.sealed_at + interval '1 us' FROM holdpoint_seal z ORDER BY z.id DESC LIMIT 1))
+        AND NOT {BOUNDLESS}
     ), part AS (
       {fold_parts("number")}
       UNION ALL
       SELECT (x.part->>0)::int, l.instance_id, (x.part->>1)::bigint, decode(x.part->>2, 'hex')
-      FROM holdpoint_ledger l, jsonb_array_elements(l.data->'parts') x(part)
+      FROM holdpoint_ledger l, jsonb_array_elements(CASE WHEN {_WELL_FORMED} THEN l.data->'parts' END) x(part)
       WHERE l.workspace_id = %(ws)s AND l.kind = {REDACTED}
         AND (x.part->>0)::int BETWEEN %(first)s AND %(last)s
     ), content AS (
@@ -66,6 +74,45 @@ _HOLES = compact(f"""
 _LOST = compact(f"""
     SELECT l.instance_id, l.seq FROM holdpoint_ledger l
     WHERE l.workspace_id = %(ws)s AND l.salt IS NULL AND {DIGEST} = 'lost' LIMIT %(limit)s
+""")
+
+#: A tombstone that is not as `erase` writes it vouches for nothing.
+_MALFORMED = compact(f"""
+    SELECT l.instance_id, l.seq FROM holdpoint_ledger l
+    WHERE l.workspace_id = %(ws)s AND l.kind = {REDACTED} AND l.data ? 'parts' AND NOT ({_WELL_FORMED}) LIMIT %(limit)s
+""")
+
+#: What `_PROVE` does not look at and no seal to come will. One snapshot, so that a seal that is made meanwhile is there
+#: together with its rows. A workspace's seals of an era begin at zero and follow one another (one that is gone is told
+#: as such), so the last one says how far they reach. While a restored database still has to begin its era, what is
+#: later than all seals belongs to that.
+_STRAY = compact(f"""
+    WITH z AS (
+      SELECT q.era, q.to_xid, q.sealed_at, pg_snapshot_xmax(x)::text::bigint < q.to_xid AS restored,
+        greatest(pg_snapshot_xmax(x)::text::bigint, pg_current_xact_id_if_assigned()::text::bigint + 1) AS counter
+      FROM holdpoint_seal q, pg_current_snapshot() x ORDER BY q.id DESC LIMIT 1
+    ), e AS (
+      SELECT era, min(since) AS since, coalesce(lead(min(since)) OVER (ORDER BY era), 'infinity') AS until,
+        coalesce(max(to_xid) FILTER (WHERE workspace_id = %(ws)s), 0) AS to_xid
+      FROM holdpoint_seal GROUP BY era
+    ), why AS (
+      SELECT l.instance_id, l.seq, CASE
+        WHEN l.xid < {FIRST_XID} THEN 'transaction'
+        WHEN {BOUNDLESS} OR NOT isfinite(l.at) OR l.at < 'epoch' THEN 'moment'
+        WHEN z.era IS NULL THEN NULL
+        WHEN e.era IS NULL THEN 'unsealed'
+        WHEN l.xid < e.to_xid AND l.at <= z.sealed_at THEN NULL
+        WHEN e.era < z.era THEN 'unsealed'
+        WHEN l.xid < z.to_xid AND NOT (z.restored AND l.at > z.sealed_at) THEN 'unsealed'
+        WHEN l.xid >= z.counter AND NOT z.restored THEN 'future' END AS why
+      FROM holdpoint_ledger l LEFT JOIN z ON true LEFT JOIN e ON l.at >= e.since AND l.at < e.until
+      WHERE l.workspace_id = %(ws)s
+      UNION ALL
+      SELECT l.instance_id, l.seq, 'workspace'
+      FROM holdpoint_ledger l JOIN holdpoint_instance i ON i.id = l.instance_id AND i.workspace_id = %(ws)s
+      WHERE NOT EXISTS (SELECT FROM holdpoint_workspace w WHERE w.id = l.workspace_id)
+    )
+    SELECT instance_id, seq, why FROM why WHERE why IS NOT NULL LIMIT %(limit)s
 """)
 
 _HEADS = compact("""
@@ -147,6 +194,16 @@ def find_holes(db: BaseDatabaseWrapper, workspace: int, limit: int) -> list[tupl
 def find_lost(db: BaseDatabaseWrapper, workspace: int, limit: int) -> list[tuple[Any, int]]:
     """(instance, seq) of rows whose payload is gone though no redaction tells of it."""
     return fetch(db, _LOST, {"ws": workspace, "limit": limit})
+
+
+def find_malformed(db: BaseDatabaseWrapper, workspace: int, limit: int) -> list[tuple[Any, int]]:
+    """(instance, seq) of rows that claim to stand for a pruned history, in words that pruning does not use."""
+    return fetch(db, _MALFORMED, {"ws": workspace, "limit": limit})
+
+
+def find_stray(db: BaseDatabaseWrapper, workspace: int, limit: int) -> list[tuple[Any, int, str]]:
+    """(instance, seq, why) of rows that no seal covers and none ever will; `why` names the cell that tells."""
+    return fetch(db, _STRAY, {"ws": workspace, "limit": limit})
 
 
 def read_heads(db: BaseDatabaseWrapper, workspace: int | None) -> list[tuple[str, int, bytes, int, datetime]]:

@@ -51,6 +51,9 @@ DIGEST = f"""CASE WHEN l.salt IS NOT NULL
 ROW_HASH = f"""sha256(convert_to(jsonb_build_array('holdpoint row 1', l.workspace_id, l.instance_id, l.seq,
       {micros("l.at")}, {micros("l.due_at")}, l.kind, l.status, l.actor, l.name, l.xid, {DIGEST})::text, 'UTF8'))"""
 
+#: A row that only a forger can have written, and that has no hash: its moment is none. `verify` tells of it.
+BOUNDLESS = "(NOT isfinite(l.due_at) OR l.due_at > '290000-01-01 00:00Z') IS TRUE"
+
 SEAL_HASH = f"""sha256(convert_to(jsonb_build_array('holdpoint seal 1', encode(s.previous, 'hex'),
       encode(s.content, 'hex'), s.workspace_id, s.number, s.era, {micros("s.since")}, s.from_xid, s.to_xid,
       {micros("s.sealed_at")}, s.rows)::text, 'UTF8'))"""
@@ -93,7 +96,7 @@ _SEAL = compact(f"""
     WITH hashed AS (
       SELECT l.workspace_id, l.instance_id, l.seq, l.at, {ROW_HASH} AS h FROM holdpoint_ledger l
       WHERE l.xid >= %(lower)s AND l.xid < %(cut)s::bigint
-        AND l.at >= %(since)s::timestamptz AND l.at < %(until)s::timestamptz
+        AND l.at >= %(since)s::timestamptz AND l.at < %(until)s::timestamptz AND NOT {BOUNDLESS}
     ), part AS (
       {fold_parts("workspace_id")}
     ), content AS (

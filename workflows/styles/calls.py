@@ -170,7 +170,7 @@ class FunctionContext(Context):
         if saved is None:
             saved = self._add(self._left.save(self._cursor, Call.SLEEP, id, timeout=parse_delay(duration)))
         if saved.deadline is not None and saved.deadline > self._claim.at:
-            self._suspend(Suspend(until=saved.deadline, taken=frozenset(self._taken)))
+            self._suspend(Suspend(until=saved.deadline))
 
     def invoke(self, id: str, workflow: Any, input: Any = None, *, timeout: object = None) -> Any:
         """Run another workflow as a child and wait for its result."""
@@ -181,7 +181,7 @@ class FunctionContext(Context):
             with self._making(Call.INVOKE, id):
                 child = plan_child(workflow, input)
             seconds = None if timeout is None else parse_timeout(timeout)
-            self._suspend(Invoke(child, self._cursor, id, seconds, frozenset(self._taken)))
+            self._suspend(Invoke(child, self._cursor, id, seconds))
         if not saved.expired and saved.child_status is not None and saved.child_status.live:
             if not self.timed_out:
                 self._suspend(Next(self.step_name, delay=1))  # not parked on the child: look again
@@ -265,7 +265,7 @@ class FunctionContext(Context):
         if self._cursor < len(saved):
             raise NonDeterministic(self._cursor, _show(saved[self._cursor]), "the end of the function")
 
-    def number_handed(self, more: frozenset[str]) -> list[int]:
+    def number_handed(self, more: frozenset[str] = frozenset()) -> list[int]:
         """What was awaited and what an early answer brought: both have been used."""
         return super().number_handed(more | frozenset(self._taken))
 
@@ -382,7 +382,7 @@ class FunctionContext(Context):
         if saved.status is InteractionStatus.PENDING and saved.ask_deadline is None and timeout is not None:
             _note(saved, self._left.arm(saved.unit, timeout))
         if saved.status is InteractionStatus.PENDING:
-            self._suspend(Suspend((name,), until=saved.ask_deadline, taken=frozenset(self._taken)))
+            self._suspend(Suspend((name,), until=saved.ask_deadline))
         if saved.status is InteractionStatus.COMPLETED:
             self._taken.add(name)
             value = _read(saved.output)
@@ -403,7 +403,7 @@ class FunctionContext(Context):
         elif self._is_over(saved):
             self._replace(saved, self._left.save(*place, expired=True))
         else:
-            self._suspend(Suspend(event=spec, until=saved.deadline, taken=frozenset(self._taken)))
+            self._suspend(Suspend(event=spec, until=saved.deadline))
 
     def _is_over(self, saved: Saved) -> bool:
         """Whether the deadline of a wait for an event has passed *while it was parked*.

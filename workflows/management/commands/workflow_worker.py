@@ -22,8 +22,8 @@ class Command(BaseCommand):
 
     help = (
         "Runs workflow steps and fires deadlines until SIGTERM or Ctrl-C; then finishes the running step and "
-        "gives the rest back. Seals the "
-        "ledger and deletes old events once a minute. Any number of workers and django-q clusters may run at once."
+        "gives the rest back. Seals the ledger and deletes old events and answers once a minute. Any number of workers "
+        "and django-q clusters may run at once."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
