@@ -43,3 +43,13 @@ def folds_hold(request: pytest.FixtureRequest) -> Iterator[None]:
     from tests.folding import check_newest_folds
 
     check_newest_folds()
+
+
+@pytest.fixture(autouse=True)
+def dropped_stays_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test's refusals count is not added to the database behind the back of the next."""
+    from workflows import dropped
+
+    monkeypatch.setattr(dropped, "GATHER_SECONDS", 3600.0)
+    yield
+    dropped.forget_dropped()

@@ -19,6 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import store
 from workflows.arguments import read_actor
 from workflows.conf import conf
+from workflows.dropped import count_dropped, count_refusal
 from workflows.exceptions import (
     AnswerElsewhere,
     IdempotencyConflict,
@@ -131,6 +132,7 @@ def complete_at(
                 raise
             return read_completion(before.body)
         if found is None:
+            count_dropped(workspace if isinstance(workspace, int) else None, "unknown")
             raise UnknownInteraction
         if found.status is InteractionStatus.CANCELLED:
             _record(db, found, actor, door, UnknownInteraction())
@@ -159,6 +161,7 @@ def complete_at(
         if how is InteractionStatus.EXPIRED:
             raise InteractionResolved("expired")
         # Somebody came first: look again at what it has become.
+    count_dropped(workspace if isinstance(workspace, int) else None, "resolved")
     raise InteractionResolved("answered")
 
 
@@ -212,6 +215,7 @@ def _project(found: Addressed, data: Any) -> str:
 def _record(db: BaseDatabaseWrapper, found: Addressed, actor: str, door: str | None, refused: Exception) -> None:
     """A refusal to somebody who has a name is a row of the ledger; a stranger with a bad token is not."""
     if not actor and not isinstance(refused, PolicyRefused):
+        count_refusal(found.workspace, refused)
         return
     text = {
         "interaction": str(found.id),

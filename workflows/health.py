@@ -155,7 +155,7 @@ def read_queue() -> dict[str, Any] | None:
     return {"waiting": found["waiting"], "taken": found["taken"], "oldest_seconds": round(waited, 1)}
 
 
-class _OneAtATime:
+class OneAtATime:
     """Calls that may hang, in a thread of their own, so that whoever waits does so for bounded time."""
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class _OneAtATime:
             self._free.release()
 
 
-call_within = _OneAtATime()
+call_within = OneAtATime()
 
 
 def _examine_on_own_connection() -> Report:

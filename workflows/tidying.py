@@ -1,4 +1,4 @@
-"""What every site needs once a minute: old events and answers and dead workers' rows deleted, and the ledger sealed.
+"""What every site needs once a minute: old rows of several kinds deleted, the ledger counted and sealed.
 
 The sweep of django-q does it, and a thread beside each pump of `workflow_worker`; the work is done by the database.
 Invariants owned: any number of them may do it at once (sealing takes a lock that others do not wait for, deleting skips
@@ -16,6 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import store
 from workflows.ledger import seal_ledger
 from workflows.models import LedgerSeal
+from workflows.store.tally import tally_ledger
 
 logger = logging.getLogger("workflows")
 
@@ -31,6 +32,7 @@ def tidy(db: BaseDatabaseWrapper, *, sparing: bool = False) -> int:
     store.forget_silent(db)  # a database that refuses even this is away: for the caller to tell, and once
     _attempt("old events could not be deleted", lambda: store.prune_events(db))
     _attempt("old answers could not be deleted", lambda: store.prune_answers(db))
+    _attempt("the ledger could not be counted", lambda: tally_ledger(db))
     return _attempt("the ledger could not be sealed", lambda: 0 if sparing and _is_sealed(db) else seal_ledger(db))
 
 

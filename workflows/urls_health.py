@@ -1,10 +1,12 @@
-"""Probes: /healthz and /readyz."""
+"""Probes and metrics: /healthz, /readyz and /metrics."""
 
 from django.urls import path
 
 from workflows import health
+from workflows.metrics import metrics
 
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
+    path("metrics", metrics, name="metrics"),
 ]

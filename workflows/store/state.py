@@ -1,6 +1,7 @@
-"""How the engine is doing, for probes and metrics: who pumps, and how long work has waited.
+"""How the engine is doing, for probes and metrics: who pumps, how long work has waited, and how long questions have.
 
-Lives here: one cheap statement. It reads the first entry of two partial indexes and a table of a few rows.
+Lives here: two statements that stay cheap. One reads the first entry of two partial indexes and a table of a few rows;
+the other so many entries of the index of pending interactions and no more, and of their rows only the latest.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from dataclasses import dataclass
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from workflows.lifecycle import INTERACTION_CODES, InteractionStatus
 from workflows.store.sql import CLOCK, NOW, PARKED, RUNNABLE, compact, fetch
+
+PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
 
 _STATE = compact(f"""
     SELECT (
@@ -25,6 +29,32 @@ _STATE = compact(f"""
     )
 """)
 
+#: For this transaction: a plan that reads a table whole, which a kept one without values may be, is never wanted.
+_PREPARE = "SELECT set_config('enable_seqscan', 'off', true), set_config('statement_timeout', %(ms)s::text, true)"
+
+#: Pending interactions that are looked at.
+MOST_PENDING = 100_000
+
+#: The ages that pending interactions are sorted by: up to so long, in PostgreSQL's words.
+AGES = {"1h": "1 hour", "1d": "1 day", "7d": "7 days"}
+
+
+def _id_at(age: str) -> str:
+    """The lowest id that could have been given so long ago: an id begins with its milliseconds."""
+    moment = f"(extract(epoch FROM {NOW} - interval '{age}') * 1000)::bigint"
+    return f"(SELECT (lpad(to_hex({moment}), 12, '0') || repeat('0', 20))::uuid)"
+
+
+#: In the order of the index: what is due first is looked at first.
+_PENDING = {
+    scope: compact(f"""
+    SELECT count(*), {", ".join(f"count(*) FILTER (WHERE x.id >= {_id_at(age)})" for age in AGES.values())} FROM (
+      SELECT x.id FROM holdpoint_interaction x WHERE x.status = {PENDING} {where}
+      ORDER BY x.workspace_id, x.deadline, x.id LIMIT {MOST_PENDING}) x
+    """)
+    for scope, where in {"one": "AND x.workspace_id = %(ws)s::int", "all": ""}.items()
+}
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -35,6 +65,20 @@ class State:
     deadline_lag: float
 
 
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """How many interactions are pending, by their age: a name of `AGES`, or "older"."""
+
+    ages: dict[str, int]
+    #: There may be more: only these were looked at.
+    capped: bool
+
+
+def prepare_reading(db: BaseDatabaseWrapper, patience: float) -> None:
+    """Within a transaction that only reads: by indexes, and no statement for longer than so many seconds."""
+    fetch(db, _PREPARE, {"ms": f"{patience * 1000:.0f}"})
+
+
 def read_state(db: BaseDatabaseWrapper, silence: float = 10.0) -> State:
     """What the pumps' own rows say; a pump not heard of for `silence` seconds is not counted."""
     [(pumps, pump_lag, deadline_lag)] = fetch(db, _STATE, {"silence": silence})
@@ -43,3 +87,12 @@ def read_state(db: BaseDatabaseWrapper, silence: float = 10.0) -> State:
         pump_lag=float(pump_lag or 0.0),
         deadline_lag=float(deadline_lag or 0.0),
     )
+
+
+def read_pending(db: BaseDatabaseWrapper, workspace: int | None) -> Pending:
+    """What waits for an answer, in one workspace or in all (None). Of more than `MOST_PENDING` what is due first."""
+    scope = "all" if workspace is None else "one"
+    [(total, *younger)] = fetch(db, _PENDING[scope], {} if workspace is None else {"ws": workspace})
+    counts = [*younger, total]
+    ages = {age: count - before for age, count, before in zip([*AGES, "older"], counts, [0, *younger], strict=True)}
+    return Pending(ages, capped=total == MOST_PENDING)
