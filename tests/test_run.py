@@ -6,11 +6,27 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import psutil
 import pytest
+
+from workflows.client import (
+    Client,
+    DuplicateKey,
+    Gone,
+    IdempotencyConflict,
+    InstanceCancelled,
+    InvalidData,
+    NotFinished,
+    NotPossible,
+    StaleVersion,
+    UnknownWorkflow,
+)
 
 pytestmark = [pytest.mark.process, pytest.mark.kill, pytest.mark.slow]
 
@@ -106,6 +122,112 @@ def test_a_killed_child_takes_its_own_children_with_it_and_is_started_again(site
     assert list_survivors(family) == []
     label = {"qcluster": "queue", "granian": "web"}[name]
     assert any(f"{label} ended" in line for line in site.lines)
+
+
+def manage(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, "manage.py", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+FIND_LINK = """
+from workflows import tokens
+from workflows.models import Interaction
+one = Interaction.objects.select_related("unit").get(pk="{id}")
+print(tokens.make_token(one.pk, workspace=one.workspace_id, visit=one.unit.visit)[0])
+"""
+
+
+def test_another_program_drives_every_row_of_the_api(site: Site, port: int) -> None:
+    """With the client, and by hand where it has no call for a row."""
+    address = f"http://127.0.0.1:{port}"
+    key = manage("api_key", "create", "robot", "--workspace", "default")
+
+    def look(path: str, **headers: str) -> tuple[int, bytes]:
+        try:
+            with urlopen(Request(address + path, headers=headers), timeout=40) as answer:
+                return answer.status, answer.read()
+        except HTTPError as error:
+            return error.code, error.read()
+
+    with Client(address, key) as client:
+        order = client.start("demo.ship", {"order": 1}, key="robot-1")
+        assert (
+            client.start("demo.ship", idempotency_key="robot-2").id
+            == client.start("demo.ship", idempotency_key="robot-2").id
+        )
+        with pytest.raises(DuplicateKey):
+            client.start("demo.ship", key="robot-1")
+        with pytest.raises(UnknownWorkflow):
+            client.start("demo.shop")
+        assert [one.id for one in client.list_instances(key="robot-1", status="")] == [order.id]
+        assert client.get(order.id).workflow == "demo.ship"
+        with pytest.raises(NotFinished):
+            client.wait(order.id, timeout=1)
+        first = client.signal(order.id, "note", 1, dedup_key="d")
+        assert client.signal("robot-1", "note", 1, dedup_key="d").duplicate
+        assert not first.duplicate
+        assert look("/v1/keys/robot-1/signals")[0] == 401
+        told = client.signal_many([("robot-1", "payment_confirmed", {"amount": 5}), ("nobody", "x")])
+        assert [one.refused for one in told] == [None, "no_target"]
+        assert client.wait(order.id, timeout=30) == {"paid": {"amount": 5}}
+        assert next(client.events(order.id)).kind == "started"
+
+        assert client.emit("git.pushed", {"commit": "abc"}).started == 1
+        deploy = next(client.list_instances(workflow="demo.deploy"))
+        while client.get(deploy.id).status != "awaiting":
+            client.get(deploy.id)
+        assert client.emit("ci.finished", {"commit": "abc", "green": True}).woke == 1
+        assert client.wait(deploy.id, timeout=30) == {"deployed": "abc"}
+
+        discount = client.start("demo.discount", {"customer": "Robot", "percent": 20})
+        while not (asked := [one for one in client.interactions(status="pending") if one.instance == discount.id]):
+            client.get(discount.id)
+        assert asked[0].group == "sales-leads"
+        assert client.interaction(asked[0].id).schema
+        with pytest.raises(InvalidData):
+            client.complete_interaction(asked[0].id, {"approved": "perhaps"})
+        with pytest.raises(StaleVersion):
+            client.complete_interaction(asked[0].id, {"approved": True}, version=9)
+        done = client.complete(asked[0].signal_id, {"approved": True}, idempotency_key="yes")
+        assert client.complete(asked[0].signal_id, {"approved": True}, idempotency_key="yes").replayed
+        with pytest.raises(IdempotencyConflict):
+            client.complete(asked[0].signal_id, {"approved": False}, idempotency_key="yes")
+        with pytest.raises(Gone):
+            client.complete_interaction(done.id, {"approved": True})
+        assert client.wait(discount.id, timeout=30)["approved"] is True
+
+        paying = client.start("demo.pay_in_a_function", {"amount": 5})
+        while not (asked := [one for one in client.interactions(status="pending") if one.instance == paying.id]):
+            client.get(paying.id)
+        token = manage("shell", "-v", "0", "-c", FIND_LINK.format(id=asked[0].id)).splitlines()[-1]
+        assert look(f"/resume/{token}")[0] == 405
+        assert b"<form" in look(f"/resume/{token}", Accept="text/html")[1]
+        assert client.resume(f"{address}/resume/{token}", {"payment_id": "p1", "amount": 5}).instance == paying.id
+        assert client.wait(paying.id, timeout=30) == {"payment_id": "p1"}
+
+        gone = client.start("demo.ship")
+        assert client.cancel(gone.id, "robot").status == "cancelled"
+        with pytest.raises(NotPossible):
+            client.retry(gone.id)
+        with pytest.raises(InstanceCancelled):
+            client.wait(gone.id, timeout=5)
+
+    allowed = {"Authorization": f"Bearer {key}"}
+    assert look("/healthz")[0] == look("/readyz?require=cluster")[0] == 200
+    assert look("/metrics")[0] == 401
+    assert b"holdpoint_deliveries_total" in look("/metrics", **allowed)[1]
+    assert b'"openapi": "3.1.0"' in look("/v1/schema")[1]
+    assert look("/v1/docs")[0] == 200
+    keyed = Request(
+        f"{address}/v1/keys/nobody/signals", b'{"name": "x"}', {**allowed, "Content-Type": "application/json"}
+    )
+    with pytest.raises(HTTPError, match="404"):
+        urlopen(keyed, timeout=10)
+    manage("api_key", "revoke", key[:11])
+    until = time.monotonic() + 10
+    while look("/v1/instances", **allowed)[0] != 401:
+        assert time.monotonic() < until, "a revoked key goes on opening"
 
 
 def test_a_taken_port_is_refused_with_the_remedy(port: int) -> None:

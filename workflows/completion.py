@@ -56,7 +56,7 @@ MISSING: Final = _Missing()
 By: TypeAlias = Literal["id", "signal_id"]
 
 #: Which doors a label lets answer; a label that is not listed here restricts nothing but the resume URL.
-_DOORS = {"resume": frozenset({"callback", "webhook"})}
+DOORS = {"resume": frozenset({"callback", "webhook"})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def _check(
         raise StaleVersion(version, found.version)
     if found.owned:
         raise AnswerElsewhere(found.channel, find_door(found.channel))
-    if door in _DOORS and found.channel not in _DOORS[door]:
+    if door in DOORS and found.channel not in DOORS[door]:
         raise AnswerElsewhere(found.channel, "by another door")
     if found.status is not InteractionStatus.PENDING:
         raise InteractionResolved(found.status.value)

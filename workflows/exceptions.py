@@ -401,7 +401,7 @@ class PolicyRefused(InteractionRefused):
     """The project's policy said no."""
 
     def __init__(self, operation: str, reason: str = "") -> None:
-        self.operation = operation
+        self.operation, self.reason = operation, reason
         super().__init__(f'WORKFLOWS["POLICY"] refused {operation!r}{f": {reason}" if reason else ""}')
 
 

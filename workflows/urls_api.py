@@ -5,7 +5,7 @@ Whatever stands below /v1/ and is no address is told so as JSON. Keys and signal
 
 from django.urls import path, re_path
 
-from workflows.rest import instances, interactions, openapi, signals
+from workflows.rest import docs, instances, interactions, openapi, signals
 from workflows.rest.endpoint import answer_unknown
 
 app_name = "workflows"
@@ -26,5 +26,6 @@ urlpatterns = [
     path("v1/interactions/<str:id>", interactions.OneInteraction.as_view(), name="interaction"),
     path("v1/interactions/<str:id>/complete", interactions.CompleteInteraction.as_view(), name="interaction-complete"),
     path("v1/schema", openapi.schema, name="api-schema"),
+    path("v1/docs", docs.docs, name="api-docs"),
     re_path(r"^v1(?:/[\s\S]*)?\Z", answer_unknown),
 ]

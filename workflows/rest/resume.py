@@ -1,8 +1,9 @@
-"""`POST /resume/{token}`: whoever holds the token of a callback answers it, without any other key.
+"""`/resume/{token}`: whoever holds the token of a callback answers it, without any other key.
 
-Lives here: the order of the questions and the answers to them. Invariants owned: only POST decides; an unknown,
-cut off, foreign or cancelled token is told the same 404, byte for byte; and neither the token nor the address
-that contains it reaches a log of ours or Django's, because whoever reads the log could answer with it.
+Lives here: who gets JSON and who a page (`workflows.pages.resume`), the order of the questions and the answers to
+them. Invariants owned: only POST decides; an unknown, cut off, foreign or cancelled token is told the same 404, byte
+for byte; and neither the token nor the address that contains it reaches a log of ours or Django's, because whoever
+reads the log could answer with it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from django.views.decorators.csrf import csrf_exempt
 
 from workflows import store, tokens
 from workflows.completion import MISSING, complete_at
+from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
 from workflows.models import Interaction
+from workflows.pages.posted import FORM_TYPES
+from workflows.pages.resume import answer_person
 from workflows.rest.body import parse_object, read_bytes
 from workflows.rest.once import answer_completion, read_once
 from workflows.rest.problems import (
@@ -52,15 +56,38 @@ def open_to_machines(view: View) -> View:
 
 @open_to_machines
 def resume(request: HttpRequest, token: str) -> HttpResponse:
-    """Complete the interaction that the token was made for."""
-    response = _answer(request, token.removesuffix("/"))
+    """Complete the interaction that the token was made for, or show a person what is asked."""
+    token = token.removesuffix("/")
+    response = _answer_page(request, token) if _wants_page(request) else _answer(request, token)
     # An answer is nobody's to keep, and the address must not travel on as a referrer.
     response["Cache-Control"] = "no-store"
-    response["Referrer-Policy"] = "no-referrer"
+    response.headers.setdefault("Referrer-Policy", "no-referrer")  # a page with a form knows better
     response["X-Content-Type-Options"] = "nosniff"
     # Django logs the address of every answer from 400 up, unless somebody has done so already.
     response._has_been_logged = True  # type: ignore[attr-defined]
     return response
+
+
+def _wants_page(request: HttpRequest) -> bool:
+    """A browser that looks, or sends our form. Whoever takes anything, as most programs do, is no browser."""
+    if request.get_preferred_type(["application/problem+json", "application/json", "text/html"]) != "text/html":
+        return False
+    return request.method in ("GET", "HEAD") or (request.method == "POST" and request.content_type in FORM_TYPES)
+
+
+def _answer_page(request: HttpRequest, token: str) -> HttpResponse:
+    def find() -> tuple[UUID, int]:
+        try:
+            return find_interaction(token)
+        except InvalidToken:
+            if request.method == "POST":  # who only looks drops no answer
+                count_dropped(None, "invalid_token")
+            raise
+
+    try:
+        return answer_person(request, find)
+    except Exception:  # not even the page that tells of a failure could be made
+        return _answer_failure()
 
 
 def _answer(request: HttpRequest, token: str) -> HttpResponse:
@@ -71,6 +98,8 @@ def _answer(request: HttpRequest, token: str) -> HttpResponse:
     try:
         return _complete(request, token)
     except WorkflowError as error:
+        if isinstance(error, InvalidToken):
+            count_dropped(None, "invalid_token")  # of no workspace, and so in no ledger
         return answer_error(error) or _answer_failure()
     except ImproperlyConfigured as error:
         logger.error("POST /resume cannot be served: %s", error)
@@ -120,5 +149,5 @@ def find_interaction(token: str) -> tuple[UUID, int]:
 
 
 def _answer_failure() -> HttpResponse:
-    logger.exception("POST /resume failed")
+    logger.exception("/resume failed")
     return answer_problem(SERVER_ERROR, "Something failed here, and has been logged. Send the answer again later.")

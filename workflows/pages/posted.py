@@ -1,0 +1,83 @@
+"""A form as it was posted: read within limits, and known to come from a page of ours.
+
+Invariants owned: no more than a few times the largest answer is read; no refusal here writes the address, which holds
+a token, to a log; the page that is shown again has what was typed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import BadRequest, SuspiciousOperation
+from django.http import HttpRequest, HttpResponse, QueryDict, UnreadablePostError
+from django.http.multipartparser import MultiPartParserError
+from django.middleware.csrf import CsrfViewMiddleware, get_token
+from django.utils.translation import gettext as _
+
+from workflows.conf import conf
+from workflows.exceptions import WorkflowError
+
+FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
+#: A form writes one character of JSON as up to three.
+_GROWTH = 3
+
+
+class FormRefused(WorkflowError):
+    """What was posted is not read; the message is for whoever typed it."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """What came, and whether it came from a page of ours."""
+
+    data: QueryDict
+    trusted: bool
+
+
+def read_posted(request: HttpRequest) -> Posted:
+    """The fields of a form; `FormRefused` where they cannot be had."""
+    limit = conf.max_body * _GROWTH
+    try:
+        told = int(request.headers.get("Content-Length", ""))
+    except ValueError:
+        raise FormRefused(400, _("Your browser did not say how much it sends. Nothing was sent.")) from None
+    if told > limit:
+        raise FormRefused(413, _("This is more than can be taken: %(n)s bytes at most.") % {"n": str(conf.max_body)})
+    try:
+        data = request.POST
+    except SuspiciousOperation:  # Django's own limits for forms, in bytes or in fields
+        raise FormRefused(413, _("This form is larger than this site reads.")) from None
+    except (BadRequest, MultiPartParserError, UnreadablePostError):
+        raise FormRefused(400, _("What your browser sent cannot be read, or not all of it came.")) from None
+    return Posted(data, trusted=_FormCheck(_answer_nothing).find_reason(request) is None)
+
+
+def give_token(request: HttpRequest) -> str:
+    """What a form of ours carries to be known again."""
+    _FormCheck(_answer_nothing).process_request(request)
+    return get_token(request)
+
+
+def keep_cookie(request: HttpRequest, response: HttpResponse) -> None:
+    """The cookie that belongs to the token, also in a project without Django's middleware for it."""
+    _FormCheck(_answer_nothing).process_response(request, response)
+
+
+class _FormCheck(CsrfViewMiddleware):
+    """Django's own check, which says why instead of answering: its answer would log the address."""
+
+    def find_reason(self, request: HttpRequest) -> Any:
+        self.process_request(request)
+        return self.process_view(request, _answer_nothing, (), {})
+
+    def _reject(self, request: HttpRequest, reason: str) -> Any:
+        return reason
+
+
+def _answer_nothing(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()  # pragma: no cover - the check wants a view, and never calls it

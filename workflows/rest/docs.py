@@ -1,0 +1,146 @@
+"""`/v1/docs`: the API's description as a page that needs no network, no script and no login.
+
+Lives here: the view, and what the page says beside the document: the problems with what to do about them, and the
+limits of this site. What the API says about itself is the document's (`rest.openapi`), read by `rest.docs_outline`.
+Invariants owned: the page is made once per process and language, from nothing of a visitor's; whatever the document
+says reaches it as text, never as markup; and it loads nothing but this site's own style sheets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.utils.translation import get_language, override
+
+from workflows.conf import conf
+from workflows.idempotency import LONGEST_KEY
+from workflows.jsontext import MAX_DEPTH
+from workflows.rest import problems
+from workflows.rest.docs_outline import Outline
+from workflows.rest.docs_text import read_text
+from workflows.rest.instances import MOST_SECONDS
+from workflows.rest.lists import DEFAULT_LIMIT, MOST
+from workflows.rest.machines import open_to_machines
+from workflows.rest.openapi import describe_api
+from workflows.rest.problems import METHOD_NOT_ALLOWED, Kind, answer_problem
+from workflows.store.answers import KEEP_DAYS
+
+POLICY = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
+
+#: What a caller does about a problem, by its slug.
+ADVICE: Mapping[str, str] = {
+    "invalid-body": "Correct the JSON; `detail` says where it ends to be readable.",
+    "invalid-request": "Correct what `errors` lists: members of the body, query parameters, headers.",
+    "choose-workspace": "Name one of the workspaces in `errors` with `?workspace=` or the header `X-Workspace`.",
+    "unauthorized": "Send a key, or log in. A key that is unknown, expired or revoked is told nothing else.",
+    "forbidden": "Use a key with the scope, or a user with the permission, that `detail` names.",
+    "refused": "The site's own policy said no. Repeating the call changes nothing.",
+    "not-found": "Check the address. What belongs to another workspace is not found either.",
+    "method-not-allowed": "Use a method that the header `Allow` lists.",
+    "stale-version": "Read it again, look at what has changed, and send the new `version`.",
+    "answered-elsewhere": "Answer where `detail` says; this door is not open for this question.",
+    "idempotency-conflict": "Take a new `Idempotency-Key`: this one was sent with another body before.",
+    "duplicate-key": "Go on with the instance in `existing`, or start with another `key`.",
+    "not-possible": "Read the instance: its status allows this no longer, or not yet.",
+    "resolved": "Nothing is left to do: it was answered, or its deadline has passed.",
+    "too-large": "Send less, or a reference to it.",
+    "unsupported-media-type": "Send JSON in UTF-8 with `Content-Type: application/json`, not compressed.",
+    "invalid-data": "Correct the fields that `errors` lists; the question stays open.",
+    "invalid-input": "Correct the fields that `errors` lists; nothing was started.",
+    "unknown-workflow": "Check the name. The workflow has to be deployed on this site.",
+    "instance-failed": "Read `error`. Retry the instance once its cause is mended.",
+    "instance-cancelled": "The instance ended without a result. Start a new one if it is still wanted.",
+    "too-many-requests": "Wait the seconds in `Retry-After`, then go on more slowly.",
+    "server-error": "Try again later with the same `Idempotency-Key`. The site's log has the reason.",
+    "unavailable": "Wait the seconds in `Retry-After`, then send the same again with its `Idempotency-Key`.",
+}
+
+
+@open_to_machines
+def docs(request: HttpRequest) -> HttpResponse:
+    """The page, to anybody."""
+    if request.method not in {"GET", "HEAD"}:
+        return answer_problem(METHOD_NOT_ALLOWED, "Read this page with GET.", headers={"Allow": "GET, HEAD"})
+    response = HttpResponse(render_once(get_language() or "en", read_limits()))
+    response["Content-Security-Policy"] = POLICY
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What this site's settings say about calls."""
+
+    url: str
+    body: int
+    bulk_body: int
+    rate: tuple[int, int] | None
+
+
+def read_limits() -> Limits:
+    """The settings as they are now."""
+    return Limits(str(conf.given.get("BASE_URL") or "").rstrip("/"), conf.max_body, conf.max_bulk_body, conf.api_rate)
+
+
+@lru_cache(maxsize=64)
+def render_once(language: str, limits: Limits) -> str:
+    """The page for this site's own document."""
+    return render_docs(describe_api(), language=language, limits=limits)
+
+
+def render_docs(document: Mapping[str, Any], *, language: str, limits: Limits) -> str:
+    """The page for a document. Without the request, so that nothing of one visitor's reaches the next."""
+    kinds = list_kinds()
+    context = {
+        "api": Outline(document).read(),
+        "problems": [(kind, read_text(ADVICE.get(kind.slug, ""))) for kind in kinds],
+        "problem_statuses": {str(kind.status) for kind in kinds},
+        "limits": limits,
+        "rate": show_rate(limits.rate),
+        "body": show_size(limits.body),
+        "bulk_body": show_size(limits.bulk_body),
+        "depth": MAX_DEPTH,
+        "longest_key": LONGEST_KEY,
+        "keep_days": KEEP_DAYS,
+        "rows": DEFAULT_LIMIT,
+        "most_rows": MOST,
+        "most_seconds": MOST_SECONDS,
+    }
+    with override(language):
+        return render_to_string("workflows/api_docs.html", context)
+
+
+def list_kinds() -> list[Kind]:
+    """Every kind of problem there is, by status."""
+    kinds = [value for value in vars(problems).values() if isinstance(value, Kind)]
+    return sorted(kinds, key=lambda kind: kind.status)
+
+
+def show_rate(rate: tuple[int, int] | None) -> str:
+    """A rate as people read it.
+
+    >>> show_rate((60_000, 60))
+    '60,000 per minute'
+    """
+    if rate is None:
+        return "any number"
+    most, seconds = rate
+    units = {1: "second", 60: "minute", 3600: "hour", 86400: "day"}
+    return f"{most:,} per {units.get(seconds, f'{seconds} seconds')}"
+
+
+def show_size(size: int) -> str:
+    """Bytes as people read them.
+
+    >>> show_size(512 * 1024)
+    '512 KiB'
+    """
+    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= factor:
+            return f"{size / factor:.4g} {unit}"
+    return f"{size} bytes"
