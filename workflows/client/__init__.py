@@ -1,0 +1,83 @@
+"""A client of Holdpoint's REST API, for other programs: `pip install django-holdpoint[client]`.
+
+Lives here: the names that programs import. Invariant owned: nothing in this package imports Django or anything else
+of ours, so it works where no settings are.
+
+    from workflows.client import Client
+
+    with Client("https://holdpoint.example", "hp_secret") as client:
+        order = client.start("Ship", {"order": 7}, key="order-7")
+        client.signal("order-7", "payment_confirmed", {"amount": 120}, dedup_key="evt_1")
+        client.wait(order, timeout=60)
+"""
+
+from workflows.client.calls import Client
+from workflows.client.errors import (
+    AnsweredElsewhere,
+    ApiError,
+    Conflict,
+    ConnectionFailed,
+    DuplicateKey,
+    Forbidden,
+    Gone,
+    IdempotencyConflict,
+    InstanceCancelled,
+    InstanceError,
+    InstanceFailed,
+    InvalidData,
+    InvalidInput,
+    InvalidRequest,
+    NotFinished,
+    NotFound,
+    NotPossible,
+    Postponed,
+    Redirected,
+    ServerError,
+    StaleVersion,
+    TooLarge,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+    UnexpectedAnswer,
+    UnknownWorkflow,
+    Untrusted,
+)
+from workflows.client.values import Completion, Delivery, Emission, Event, Instance, Interaction
+
+__all__ = [
+    "AnsweredElsewhere",
+    "ApiError",
+    "Client",
+    "Completion",
+    "Conflict",
+    "ConnectionFailed",
+    "Delivery",
+    "DuplicateKey",
+    "Emission",
+    "Event",
+    "Forbidden",
+    "Gone",
+    "IdempotencyConflict",
+    "Instance",
+    "InstanceCancelled",
+    "InstanceError",
+    "InstanceFailed",
+    "Interaction",
+    "InvalidData",
+    "InvalidInput",
+    "InvalidRequest",
+    "NotFinished",
+    "NotFound",
+    "NotPossible",
+    "Postponed",
+    "Redirected",
+    "ServerError",
+    "StaleVersion",
+    "TooLarge",
+    "TooManyRequests",
+    "Unauthorized",
+    "Unavailable",
+    "UnexpectedAnswer",
+    "UnknownWorkflow",
+    "Untrusted",
+]

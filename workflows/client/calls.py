@@ -1,0 +1,321 @@
+"""The client: one method for each thing that the API does.
+
+Lives here: which address a call goes to, what its body is, and what its answer means. Invariant owned: a list is
+followed by its cursors alone, never by the address of the next page, so that the key goes nowhere but to `base_url`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+from workflows.client.errors import NotFinished, refuse_answer
+from workflows.client.messages import (
+    check_header,
+    leave_out,
+    read_as,
+    read_completion,
+    read_deliveries,
+    read_page,
+    read_token,
+    write_id,
+    write_json,
+    write_line,
+    write_segment,
+)
+from workflows.client.transport import Call, Reply, Secret, Transport, write_query
+from workflows.client.values import Completion, Delivery, Emission, Event, Instance, Interaction, Value
+
+#: Seconds of one long poll. The API would wait a little longer, but not every proxy in between.
+LONGEST_POLL = 25
+
+
+class Client:
+    """A site's REST API, as calls. One client serves all threads of a process; after a fork, make another one.
+
+    Whatever changes something is sent with an idempotency key, made up where none is given, so it is safe that a call
+    is repeated when no answer came, or the answer was 429, 502, 503 or 504.
+
+    * `key`: a workspace key (`hp_…`). None is enough for `resume()`, which needs none.
+    * `timeout`: seconds for one attempt; `deadline`: for all attempts of a call together.
+    * `retries`: how often a call is repeated at most.
+    * `pool_size`: how many connections are kept open.
+
+    >>> with Client("https://holdpoint.example", "hp_secret") as client:
+    ...     client
+    <Client https://holdpoint.example>
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        key: str | None,
+        *,
+        timeout: float = 10.0,
+        retries: int = 4,
+        deadline: float = 60.0,
+        pool_size: int = 10,
+    ) -> None:
+        if key is not None:
+            check_header(key, "the key")
+        self._transport = Transport(
+            base_url,
+            None if key is None else Secret(key),
+            timeout=timeout,
+            retries=retries,
+            deadline=deadline,
+            pool_size=pool_size,
+        )
+        self._grace = timeout
+
+    def __repr__(self) -> str:
+        return f"<Client {self._transport.base_url}>"
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._transport.close()
+
+    # --- instances ----------------------------------------------------------------------------------------
+
+    def start(
+        self, workflow: str, input: Any = None, *, key: str | None = None, idempotency_key: str | None = None
+    ) -> Instance:
+        """Start an instance; `DuplicateKey` if a live one holds the key.
+
+        With an idempotency key of your own, one that outlives your process, a call that is made again after a crash
+        finds the instance that the first one started.
+
+        >>> client.start("Ship", {"order": 7}, key="order-7", idempotency_key="order-7").status
+        'runnable'
+        """
+        body = {"workflow": workflow} | leave_out(input=input, key=key)
+        return read_as(Instance, self._post("/v1/instances", body, idempotency_key))
+
+    def get(self, instance: Instance | UUID | str) -> Instance:
+        """An instance as it is now, whatever has become of it.
+
+        >>> client.get(order.id).key
+        'order-7'
+        """
+        return read_as(Instance, self._look(f"/v1/instances/{write_id(instance)}"))
+
+    def wait(self, instance: Instance | UUID | str, timeout: float = 30.0) -> Any:
+        """The result of an instance, once it is done; `InstanceFailed`, `InstanceCancelled` or `NotFinished` otherwise.
+
+        It asks the server to answer late, again and again, until `timeout` seconds are over (to the nearest second;
+        `float("inf")` waits for good). Time that runs out ends nothing: wait again.
+
+        >>> client.wait(order, timeout=60)
+        {'paid': {'amount': 120}}
+        """
+        path, until = f"/v1/instances/{write_id(instance)}", time.monotonic() + timeout
+        while True:
+            began = time.monotonic()
+            asked = round(min(LONGEST_POLL, max(0.0, until - began)))
+            reply = self._look(f"{path}?wait={asked}", patience=asked, deadline=max(0.0, until - began) + self._grace)
+            seen = read_as(Instance, reply)
+            if reply.status != 202:
+                return seen.result
+            now = time.monotonic()
+            if now >= until:
+                error = NotFinished(
+                    202, "about:blank", "The instance has not ended", f"It is {seen.status}. Wait again."
+                )
+                error.instance = seen
+                raise error
+            if now - began < asked or not asked:
+                # The server would not wait for as long as it was asked to.
+                time.sleep(min(until - now, reply.retry_after or 1.0))
+
+    def list_instances(
+        self,
+        *,
+        status: str | None = None,
+        workflow: str | None = None,
+        key: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Instance]:
+        """All instances that fit, the newest first; `limit` is how many are fetched at a time.
+
+        >>> [one.workflow for one in client.list_instances(key="order-7")]
+        ['Ship']
+        """
+        filters = {"status": status, "workflow": workflow, "key": key, "limit": limit}
+        return self._walk(Instance, "/v1/instances", filters)
+
+    def events(self, instance: Instance | UUID | str, *, limit: int | None = None) -> Iterator[Event]:
+        """The history of an instance, in order.
+
+        >>> next(client.events(order)).kind
+        'started'
+        """
+        return self._walk(Event, f"/v1/instances/{write_id(instance)}/events", {"limit": limit})
+
+    def cancel(
+        self, instance: Instance | UUID | str, reason: str = "", *, idempotency_key: str | None = None
+    ) -> Instance:
+        """Cancel an instance with all its children; `NotPossible` if it has ended.
+
+        >>> client.cancel(other_order, "customer withdrew").status
+        'cancelled'
+        """
+        body = {"reason": reason}
+        return read_as(Instance, self._post(f"/v1/instances/{write_id(instance)}/cancel", body, idempotency_key))
+
+    def retry(self, instance: Instance | UUID | str, *, idempotency_key: str | None = None) -> Instance:
+        """Run a failed instance again, from where it failed; `NotPossible` if it has not.
+
+        >>> client.retry(failed_order).status
+        'runnable'
+        """
+        return read_as(Instance, self._post(f"/v1/instances/{write_id(instance)}/retry", {}, idempotency_key))
+
+    # --- signals and events -------------------------------------------------------------------------------
+
+    def signal(
+        self,
+        target: Instance | UUID | str,
+        name: str,
+        payload: Any = None,
+        *,
+        dedup_key: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Delivery:
+        """Send a signal: by id to an Instance or UUID, by correlation key to a str. `NotFound` if nobody lives there.
+
+        >>> client.signal("order-7", "payment_confirmed", {"amount": 120}, dedup_key="evt_1").duplicate
+        False
+        """
+        body = {"name": name, "payload": payload} | leave_out(dedup_key=dedup_key)
+        if isinstance(target, str):
+            reply = self._post("/v1/signals", {"key": target} | body, idempotency_key)
+        else:
+            reply = self._post(f"/v1/instances/{write_id(target)}/signals", body, idempotency_key)
+        return read_as(Delivery, reply)
+
+    def signal_many(self, lines: Iterable[Sequence[Any]], *, idempotency_key: str | None = None) -> list[Delivery]:
+        """Send `(target, name[, payload[, dedup_key]])` lines in one request; what became of each, in order.
+
+        A request may have 16 MiB, if the site has not set another limit; `TooLarge` says so.
+
+        >>> [one.refused for one in client.signal_many([("order-7", "note", {"n": 1}), ("nobody", "note")])]
+        [None, 'no_target']
+        """
+        body = [write_line(line) for line in lines]
+        if not body:
+            return []
+        return read_deliveries(self._post("/v1/signals/bulk", body, idempotency_key), len(body))
+
+    def emit(
+        self, event: str, data: Any = None, *, dedup_key: str | None = None, idempotency_key: str | None = None
+    ) -> Emission:
+        """Tell all that wait for a named event, and start what begins with it; that nobody does is no error.
+
+        >>> client.emit("order.paid", {"order": 7}, dedup_key="evt_1").woke
+        0
+        """
+        body = {"event": event, "data": data} | leave_out(dedup_key=dedup_key)
+        return read_as(Emission, self._post("/v1/events", body, idempotency_key))
+
+    # --- questions ----------------------------------------------------------------------------------------
+
+    def interactions(
+        self,
+        *,
+        status: str | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+        workflow: str | None = None,
+        step: str | None = None,
+        channel: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Interaction]:
+        """All questions that fit, the most urgent first; `limit` is how many are fetched at a time.
+
+        >>> [one.request for one in client.interactions(status="pending", group="sales")]
+        [{'percent': 20}]
+        """
+        filters = {"status": status, "assignee": assignee, "group": group, "workflow": workflow, "step": step}
+        return self._walk(Interaction, "/v1/interactions", filters | {"channel": channel, "limit": limit})
+
+    def interaction(self, interaction: Interaction | UUID | str) -> Interaction:
+        """One question, by its id.
+
+        >>> client.interaction(question.id).request
+        {'percent': 20}
+        """
+        return read_as(Interaction, self._look(f"/v1/interactions/{write_id(interaction)}"))
+
+    def complete(
+        self, signal_id: str, data: Any, *, version: int | None = None, idempotency_key: str | None = None
+    ) -> Completion:
+        """Answer a question, by its signal id; with `version` only if it is still as it was shown.
+
+        `Gone` if it has been answered or its time is over, `InvalidData` if the answer does not fit.
+
+        >>> client.complete("approval-7", {"approved": True}).replayed
+        False
+        """
+        return self._complete(f"/v1/signals/{write_segment(signal_id)}/complete", data, version, idempotency_key)
+
+    def complete_interaction(
+        self,
+        interaction: Interaction | UUID | str,
+        data: Any,
+        *,
+        version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Completion:
+        """The same by its id.
+
+        >>> client.complete_interaction(other_question, {"approved": False}).signal_id
+        'approval-8'
+        """
+        path = f"/v1/interactions/{write_id(interaction)}/complete"
+        return self._complete(path, data, version, idempotency_key)
+
+    def resume(self, url_or_token: str, data: Any, *, idempotency_key: str | None = None) -> Completion:
+        """Answer a callback: its address, or the token at the end of it, is all the right one needs. No key is sent.
+
+        >>> client.resume(resume_url, {"payment_id": "p-1"}).replayed
+        False
+        """
+        path = f"/resume/{write_segment(read_token(url_or_token, self._transport.host))}"
+        return read_completion(self._post(path, {"data": data}, idempotency_key, shown="/resume/…", keyed=False))
+
+    # --- how ----------------------------------------------------------------------------------------------
+
+    def _look(self, path: str, *, patience: float = 0.0, deadline: float | None = None) -> Reply:
+        return self._transport.exchange(Call("GET", path, path, patience=patience, deadline=deadline))
+
+    def _post(
+        self, path: str, body: Any, idempotency_key: str | None, *, shown: str | None = None, keyed: bool = True
+    ) -> Reply:
+        once = uuid4().hex if idempotency_key is None else check_header(idempotency_key, "the idempotency key")
+        return self._transport.exchange(
+            Call("POST", path, shown or path, body=write_json(body), idempotency_key=once, keyed=keyed)
+        )
+
+    def _complete(self, path: str, data: Any, version: int | None, idempotency_key: str | None) -> Completion:
+        body = {"data": data} | leave_out(version=version)
+        return read_completion(self._post(path, body, idempotency_key))
+
+    def _walk(self, kind: type[Value], path: str, filters: Mapping[str, Any]) -> Iterator[Value]:
+        cursor: str | None = None
+        while True:
+            reply = self._look(path + write_query({**filters, "cursor": cursor}))
+            rows, following = read_page(kind, reply, self._transport.host)
+            yield from rows
+            if following is None:
+                return
+            if following == cursor:
+                raise refuse_answer(reply.status, "a page follows itself")
+            cursor = following

@@ -1,0 +1,165 @@
+"""What the API tells, as frozen values, and reading them from its JSON.
+
+Invariant owned: a member that this version does not know is passed over, so a newer server can say more; one that
+it needs and does not get, or gets as something else, is an error and never a value of the wrong type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from datetime import datetime
+from functools import cache
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
+from uuid import UUID
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One durable execution, as it was when the server answered."""
+
+    id: UUID
+    workflow: str
+    status: str
+    workspace: str = ""
+    version: int = 1
+    key: str | None = None
+    step: str = ""
+    state: Any = None
+    input: Any = None
+    result: Any = None
+    error: str | None = None
+    attempt: int = 0
+    parent: UUID | None = None
+    started_by: str = ""
+    created_at: datetime
+    finished_at: datetime | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can happen any more (but a retry of a failed one)."""
+        return self.finished_at is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One row of an instance's history; `status` is the instance's after it."""
+
+    kind: str
+    at: datetime
+    seq: int = 0
+    status: str = ""
+    actor: str = ""
+    #: The step, or a signal's name.
+    name: str | None = None
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of a signal. In a bulk call `refused` says why one was not taken, such as "no_target"."""
+
+    id: str | None
+    duplicate: bool = False
+    woke: bool = False
+    refused: str | None = None
+    #: What the server said about a refusal.
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emission:
+    """What an event did: how many instances it woke, and how many it started."""
+
+    woke: int
+    started: int = 0
+    id: str | None = None
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """An answer that was taken; `replayed` if the same call had been made before."""
+
+    id: UUID
+    signal_id: str
+    instance: UUID
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interaction:
+    """A question that somebody outside answers."""
+
+    id: UUID
+    signal_id: str
+    instance: UUID
+    status: str
+    workflow: str = ""
+    step: str = ""
+    index: int = 0
+    version: int = 1
+    channel: str = ""
+    request: Any = None
+    schema: Any = None
+    output: Any = None
+    deadline: datetime | None = None
+    assignee: str | None = None
+    group: str | None = None
+    correlation_id: str | None = None
+    created_at: datetime | None = None
+    closed_at: datetime | None = None
+    #: Who answered.
+    actor: str = ""
+
+
+def read_value(kind: type[Value], told: Any) -> Value:
+    """A value out of a JSON object; `ValueError` says what is wrong with it.
+
+    >>> read_value(Delivery, {"id": "i:1", "woke": True, "of_a_later_version": 1})
+    Delivery(id='i:1', duplicate=False, woke=True, refused=None, detail='')
+    """
+    if not isinstance(told, Mapping):
+        raise ValueError(f"this is no JSON object that tells of one {kind.__name__}")
+    values: dict[str, Any] = {}
+    known: Any = kind
+    for name, read, needed in _list_members(known):
+        if name in told:
+            values[name] = read(told[name])
+        elif needed:
+            raise ValueError(f"{kind.__name__}.{name} is missing")
+    return kind(**values)
+
+
+_WRITTEN_AS_TEXT: Mapping[Any, Callable[[str], Any]] = {UUID: UUID, datetime: datetime.fromisoformat}
+
+
+@cache
+def _list_members(kind: Any) -> list[tuple[str, Callable[[Any], Any], bool]]:
+    hints = get_type_hints(kind)
+    return [
+        (one.name, _make_reader(f"{kind.__name__}.{one.name}", hints[one.name]), one.default is MISSING)
+        for one in fields(kind)
+    ]
+
+
+def _make_reader(place: str, hint: Any) -> Callable[[Any], Any]:
+    """What turns the JSON of one member into what its annotation says."""
+    if hint is Any:
+        return lambda value: value
+    kind, *others = get_args(hint) or (hint,)
+    optional = NoneType in others
+    convert = _WRITTEN_AS_TEXT.get(kind)
+
+    def read(value: Any) -> Any:
+        if value is None and optional:
+            return None
+        # `True` is an int to Python, and not to JSON.
+        if not isinstance(value, str if convert else kind) or (kind is int and isinstance(value, bool)):
+            raise ValueError(f"{place} is not of type {kind.__name__}")
+        return convert(value) if convert else value
+
+    return read
