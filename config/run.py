@@ -51,7 +51,7 @@ class Site:
     def list_servers(self) -> list[Child]:
         granian = ["granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(self.port), "--no-ws"]
         # More threads than cores, because a long poll holds one for up to half a minute.
-        granian += ["--workers", "2", "--blocking-threads", "8", "--log-level", "error"]
+        granian += ["--workers", "2", "--blocking-threads", "16", "--log-level", "error"]
         granian += ["--respawn-failed-workers", "--respawn-interval", "0.5", "--workers-kill-timeout", "3"]
         granian += ["config.wsgi:application"]
         return [

@@ -146,6 +146,7 @@ Q_CLUSTER = {
 WORKFLOWS = {
     "BASE_URL": BASE_URL,
     "TOKEN_KEYS": TOKEN_KEYS,
+    "MAX_WAITS": 12,  # of the 16 threads that a web process has (see run)
 }
 
 # --- people, pages, files ------------------------------------------------------------------------

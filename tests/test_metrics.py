@@ -643,3 +643,13 @@ def test_nothing_of_a_reading_stays_open() -> None:
         assert time.monotonic() < until
         time.sleep(0.02)
     assert Interaction.objects.count() == 0
+
+
+def test_a_project_without_time_zones_is_counted_alike(settings: Any) -> None:
+    settings.USE_TZ, settings.TIME_ZONE = False, "America/New_York"
+    before = read(make_key())
+    live()
+    live()
+    after = read(make_key())
+    assert after["holdpoint_instances_started_total"] == before["holdpoint_instances_started_total"] + 2
+    assert read(make_key())["holdpoint_instances_started_total"] == after["holdpoint_instances_started_total"]

@@ -86,7 +86,7 @@ def test_a_key_that_a_live_instance_holds_is_refused_and_names_it(api):
 
 def test_an_unknown_workflow_is_refused_and_lists_those_there_are(api):
     told = problem(api.post("/v1/instances", {"workflow": "rest-shop"}), 422, "unknown-workflow")
-    assert "rest-ship" in told["detail"]
+    assert "rest-shop" in told["detail"]
     assert not Instance.objects.exists()
 
 

@@ -10,15 +10,14 @@ from uuid import UUID
 
 import pytest
 from django.db import connections, transaction
-from django.db.models import Q
 
 from tests.test_statements import explain, listen
 from workflows.lifecycle import InteractionStatus, Status
 from workflows.models import Instance, Interaction, Workspace
 from workflows.rest.instances import has_key
 from workflows.rest.interactions import BY_DEADLINE
-from workflows.rest.lists import Place, Segment, find_page, has_status
-from workflows.store import find_interaction
+from workflows.rest.lists import Place, Segment, find_page, has_status, is_within
+from workflows.store import find_interaction, prune_answers
 
 pytestmark = pytest.mark.django_db
 
@@ -26,6 +25,8 @@ PARKED = 100_000
 TABLES = "holdpoint_instance, holdpoint_unit, holdpoint_interaction, holdpoint_answer"
 MODES = ["web, custom", "web, generic"]
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
+#: A workspace in which nothing is.
+OTHER = 1_000_000
 MIDDLE = UUID(int=1 << 127)
 
 
@@ -60,6 +61,11 @@ def fill_tables() -> None:
               CASE WHEN mod(n, 20) = 0 THEN now() END, ''
             FROM {rows}
         """)
+        cursor.execute(f"""
+            INSERT INTO holdpoint_answer (workspace_id, digest, body_hash, at, status, body)
+            SELECT w.id, sha256(n::text::bytea), sha256('x'), now() - mod(n, 50) * interval '1 h', 202, '{{}}'
+            FROM {rows}
+        """)
         cursor.execute(f"ANALYZE {TABLES}")
 
 
@@ -68,8 +74,9 @@ def questions(**filters: Any) -> Any:
     return Interaction.objects.filter(has_status(InteractionStatus.PENDING), workspace_id=workspace, **filters)
 
 
-def instances(*filters: Q) -> Any:
-    return Instance.objects.filter(*filters, workspace_id=Workspace.objects.get(slug="default").pk)
+def instances(*filters: Any, workspace: int | None = None) -> Any:
+    default = Workspace.objects.get(slug="default").pk
+    return Instance.objects.filter(is_within(workspace or default), *filters)
 
 
 def page(rows: Any, segments: Any, *place: Any) -> Callable[[], object]:
@@ -89,6 +96,12 @@ CALLS: dict[str, Callable[[], Callable[[], object]]] = {
     "instances, middle": lambda: page(instances(), NEWEST, False, 0, (MIDDLE,)),
     "instances by key": lambda: page(instances(has_key("key7")), NEWEST),
     "instances that failed": lambda: page(instances(has_status(Status.FAILED)), NEWEST),
+    "another tenant's instances": lambda: page(instances(workspace=OTHER), NEWEST),
+    "another tenant's questions": lambda: page(Interaction.objects.filter(is_within(OTHER)), BY_DEADLINE),
+    "questions of any status": lambda: page(
+        Interaction.objects.filter(is_within(1)), BY_DEADLINE, False, 0, (SOON, MIDDLE)
+    ),
+    "old answers": lambda: lambda: prune_answers(db()),
     "by id": lambda: lambda: find_interaction(db(), "id", MIDDLE, workspace="default"),
     "by signal id": lambda: lambda: find_interaction(db(), "signal_id", "gate-7", workspace="default"),
 }
@@ -104,6 +117,10 @@ INDEXES = {
     "instances, middle": "holdpoint_instance_pkey",
     "instances by key": "holdpoint_past_key",
     "instances that failed": "holdpoint_failed",
+    "another tenant's instances": "holdpoint_tenant",
+    "another tenant's questions": "holdpoint_interaction_list",
+    "questions of any status": "holdpoint_interaction_list",
+    "old answers": "holdpoint_answer_age",
     "by id": "holdpoint_interaction_pkey",
     "by signal id": "holdpoint_interaction_signal",
 }
@@ -117,7 +134,7 @@ def plans(django_db_setup: None, django_db_blocker: Any) -> dict[tuple[str, str]
         fill_tables()
         for name, prepare in CALLS.items():
             call = prepare()
-            heard = [one for one in listen(call) if "holdpoint_i" in one[0]]
+            heard = [one for one in listen(call) if "holdpoint_i" in one[0] or "holdpoint_a" in one[0]]
             for mode in MODES:
                 found[name, mode] = [explain(mode, *one) for one in heard]
         transaction.set_rollback(True)
@@ -129,7 +146,7 @@ def plans(django_db_setup: None, django_db_blocker: Any) -> dict[tuple[str, str]
 def test_each_page_and_look_up_goes_by_its_index(plans: Any, call: str, mode: str) -> None:
     told = "\n\n".join(plans[call, mode])
     assert INDEXES[call] in told, told
-    assert not re.search(r"Seq Scan on holdpoint_(instance|interaction|unit)\b", told), told
+    assert not re.search(r"Seq Scan on holdpoint_(instance|interaction|unit|answer)\b", told), told
 
 
 @pytest.mark.parametrize("mode", MODES)

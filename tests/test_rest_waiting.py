@@ -94,7 +94,8 @@ def test_the_time_over_is_202():
     assert 1 <= seconds < 5
 
 
-def test_many_who_wait_hold_no_connections():
+def test_many_who_wait_hold_no_connections(settings):
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "MAX_WAITS": 40}
     one, api = park(), Api(make_key())
     before = count_connections()
     futures = in_threads(20, lambda: call(api, one, 20))
@@ -109,6 +110,39 @@ def test_many_who_wait_hold_no_connections():
         is_it=lambda names: "holdpoint-waiting" not in names,
     )
     assert count_waiting() == 0
+
+
+def test_where_too_many_wait_the_next_is_told_at_once(settings):
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "MAX_WAITS": 4}
+    one, api, other = park(), Api(make_key()), Api(make_key())
+    futures = in_threads(3, lambda: call(api, one, 20))
+    wait_until(count_waiting, "three to wait", is_it=lambda n: n == 3)
+    # One caller has three quarters of the places; the last one is for others, and then there is none.
+    assert in_threads(1, lambda: call(api, one, 20))[0].result(10)[0] == 202
+    futures += in_threads(1, lambda: call(other, one, 20))
+    wait_until(count_waiting, "the other one to wait", is_it=lambda n: n == 4)
+    status, seconds = in_threads(1, lambda: call(Api(make_key()), one, 20))[0].result(10)
+    assert (status, seconds < 10) == (202, True)
+    end(one)
+    assert [future.result(10)[0] for future in futures] == [200] * 4
+
+
+def test_a_thread_that_cannot_start_costs_one_call_and_no_other(monkeypatch):
+    one, api = park(), Api(make_key())
+
+    class Refused(threading.Thread):
+        def start(self):
+            if self.name == "holdpoint-waiting":
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(waiting.threading, "Thread", Refused)
+        assert api.get(f"/v1/instances/{one.pk}", wait=5).status_code == 202
+    [future] = in_threads(1, lambda: call(api, one, 20))
+    wait_until(count_waiting, "the call to wait", is_it=lambda n: n == 1)
+    end(one)
+    assert future.result(10)[0] == 200
 
 
 def test_a_database_that_goes_away_meanwhile_ends_no_wait():
@@ -148,11 +182,11 @@ def test_a_server_of_either_kind_serves_others_while_many_wait(interface):
     try:
         wait_until(is_up, "the server to answer")
         before = count_connections()
-        futures = in_threads(10, lambda: ask(f"/v1/instances/{one.pk}?wait=20"))
+        futures = in_threads(8, lambda: ask(f"/v1/instances/{one.pk}?wait=20"))
         assert ask("/v1/instances?limit=1") == 200
         wait_until(count_connections, "those who wait to hold none", is_it=lambda n: n <= before + 3)
         assert not any(future.done() for future in futures)
         end(one)
-        assert [future.result(20) for future in futures] == [200] * 10
+        assert [future.result(20) for future in futures] == [200] * 8
     finally:
         server.end()

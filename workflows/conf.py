@@ -36,6 +36,7 @@ DEFAULTS: Mapping[str, Any] = {
     "WORKSPACES_FOR": None,
     "METRICS_PUBLIC": False,
     "API_RATE": "60000/m",
+    "MAX_WAITS": 8,
 }
 
 LOCAL_URL = "http://localhost:8000"
@@ -92,7 +93,15 @@ class Conf:
     def api_rate(self) -> tuple[int, int] | None:
         """How many calls in how many seconds a key or user may make; None for any number."""
         given = self._read("API_RATE")
-        return None if given is None else parse_rate(given)
+        try:
+            return None if given is None else parse_rate(given)
+        except InvalidCall as error:  # the site's mistake, and not the caller's
+            raise ImproperlyConfigured(f'WORKFLOWS["API_RATE"]: {error}') from error
+
+    @property
+    def max_waits(self) -> int:
+        """How many calls of a process may wait for an instance's end at once."""
+        return int(self._read("MAX_WAITS"))
 
     @property
     def workspaces_for(self) -> Callable[[Any], Any] | None:
@@ -187,6 +196,11 @@ def _want_count(value: Any) -> str | None:
     return "Write a whole number above zero."
 
 
+def _want_number(value: Any) -> str | None:
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return None if good else "Write a whole number, 0 for none."
+
+
 def _want_flag(value: Any) -> str | None:
     return None if isinstance(value, bool) else "Write True or False."
 
@@ -239,4 +253,5 @@ _READERS: Mapping[str, Callable[[Any], str | None]] = {
     "WORKSPACES_FOR": _want_function,
     "METRICS_PUBLIC": _want_flag,
     "API_RATE": _want_rate,
+    "MAX_WAITS": _want_number,
 }

@@ -223,8 +223,8 @@ class DuplicateKey(WorkflowError):
 
     def __init__(self, key: str, instance: Instance | None) -> None:
         self.key, self.instance = key, instance
-        held = f"instance {instance.id} ({instance.workflow})" if instance else "an instance that just ended"
-        super().__init__(f"key {key!r} is held by {held}. Signal that one, or start again when it has ended.")
+        held = f" by instance {instance.id} ({instance.workflow})" if instance else ""
+        super().__init__(f"key {key!r} is held{held}. Signal its holder, or start again when that has ended.")
 
 
 class NotRetryable(WorkflowError):

@@ -7,6 +7,7 @@ were sent; so no key of one address or tenant can meet an answer of another.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from workflows.exceptions import IdempotencyConflict
 from workflows.jsontext import check_text
@@ -15,14 +16,16 @@ from workflows.store import Once, Told
 LONGEST_KEY = 255
 
 
-def make_once(method: str, path: str, key: str, *, body: bytes) -> Once:
-    """What tells this call from every other of its workspace.
+def make_once(method: str, path: str, key: str, *, body: bytes, within: Sequence[str] | None = None) -> Once:
+    """What tells this call from every other of its workspace; `within` are the workflows its caller is limited to.
 
     >>> make_once("POST", "/v1/events", "evt_1", body=b"{}").digest.hex()[:8]
     '051bcb6c'
     """
     check_text(key, "the idempotency key", limit=LONGEST_KEY)
-    named = "\0".join((method, path, key)).encode()  # none of them can hold a NUL, so nothing runs together
+    # A method holds no NUL and a key neither, so only the path between them may, and nothing runs together.
+    limits = [] if within is None else ["", *sorted(within)]
+    named = "\0".join((method, path, key, *limits)).encode(errors="surrogatepass")
     return Once(hashlib.sha256(named).digest(), hashlib.sha256(body).digest(), key)
 
 

@@ -21,7 +21,8 @@ _TOO_LONG = 10**MAX_DIGITS
 LIMIT_PAYLOAD = 512 * 1024
 LIMIT_VALUE = 1024 * 1024
 
-_encoder = DjangoJSONEncoder(ensure_ascii=False, allow_nan=False)
+#: As short as JSON can be written, so that what was within its limit when it was sent still is.
+_encoder = DjangoJSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EXPONENT = re.compile(r"\de[+-](\d{1,3})")
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -30,7 +31,7 @@ def dump_value(value: Any, what: str, limit: int = LIMIT_VALUE) -> str:
     """The JSON text of `value`; `what` names it in the error ("payload of signal 'paid'").
 
     >>> dump_value({"a": [1, None]}, "payload")
-    '{"a": [1, null]}'
+    '{"a":[1,null]}'
     """
     try:
         text = _encoder.encode(value)

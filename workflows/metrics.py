@@ -33,6 +33,7 @@ from workflows.dropped import flush_dropped
 from workflows.keys import find_access
 from workflows.lifecycle import TERMINAL
 from workflows.models import Instance
+from workflows.rest.callers import read_key
 from workflows.rest.machines import open_to_machines
 from workflows.rest.problems import (
     FORBIDDEN,
@@ -127,7 +128,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     """What a scraper asks for."""
     if request.method not in {"GET", "HEAD"}:
         return answer_problem(METHOD_NOT_ALLOWED, "Metrics are read with GET.", headers={"Allow": "GET, HEAD"})
-    key = _read_key(request.headers.get("Authorization"))
+    key = read_key(request)
     if key is None and not conf.metrics_public:
         return _answer_refused(_refuse_stranger())  # who sends nothing takes nobody's turn at the database
     found = _call_within(ANSWER_SECONDS, lambda: _examine(key))
@@ -168,12 +169,6 @@ def _examine(key: str | None) -> Reading | RequestRefused | None:
     except (DatabaseError, InterfaceError) as error:
         logger.warning("metrics cannot be read: %s", error)
         return None
-
-
-def _read_key(header: str | None) -> str | None:
-    """The key that is shown. What a proxy before us was sent is none."""
-    scheme, _, key = (header or "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else None
 
 
 @sensitive_variables("key")

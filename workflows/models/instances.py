@@ -173,6 +173,9 @@ class Instance(EngineModel):
                 name="holdpoint_past_key",
             ),
             models.Index(fields=["workspace", "id"], condition=Q(status="failed"), name="holdpoint_failed"),
+            # A tenant's list must not read the rows of all others. Not the first workspace's, which is the default one:
+            # a project without tenants would pay for it with every row, and reads the primary key as well.
+            models.Index(fields=["workspace", "id"], condition=Q(workspace__gt=1), name="holdpoint_tenant"),
         ]
 
     def __str__(self) -> str:

@@ -127,6 +127,8 @@ class Interaction(EngineModel):
                 condition=Q(status="pending"),
                 name="holdpoint_interaction_inbox",
             ),
+            # Whatever became of them, in the same order.
+            models.Index(fields=["workspace", "deadline", "id"], name="holdpoint_interaction_list"),
             models.Index(
                 fields=["workspace", "assignee", "deadline", "id"],
                 condition=Q(status="pending", assignee__isnull=False),

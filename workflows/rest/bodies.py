@@ -6,21 +6,57 @@ nothing but what is named here can be written from outside.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, ValidationError
 
-from workflows.rest.problems import INVALID_REQUEST, RequestRefused
+from workflows.exceptions import InvalidCall
+from workflows.jsontext import RESERVED, check_signal_name, check_text
+from workflows.rest.problems import INVALID_DATA, INVALID_REQUEST, RequestRefused
 
 B = TypeVar("B", bound="Body")
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+#: Something that can be seen: what Python calls blank, as JSON Schema's patterns have it.
+SEEN = r"[^\s\x1c-\x1f\x85]"
+#: The same for names and dedup keys of signals and events, some of which are the engine's own.
+FREE = rf"^(?!{RESERVED})[\s\S]*{SEEN}"
+
+
+def _want_text(text: str) -> str:
+    return _want(check_text, text)
+
+
+def _want_name(text: str) -> str:
+    return _want(check_signal_name, text)
+
+
+def _want(check: Callable[[str, str], str], text: str) -> str:
+    try:
+        return check(text, _HERE)
+    except InvalidCall as error:
+        raise ValueError(str(error).removeprefix(f"{_HERE} ")) from error
+
+
+#: Stands for the place in a message that is told beside it.
+_HERE = "this"
+
+Key = Annotated[
+    str, Field(min_length=1, max_length=200, json_schema_extra={"pattern": SEEN}), AfterValidator(_want_text)
+]
+Name = Annotated[
+    str, Field(min_length=1, max_length=200, json_schema_extra={"pattern": FREE}), AfterValidator(_want_name)
+]
 Json = Annotated[Any, Field(description="Any JSON value.")]
 
 
-class Body(BaseModel):
+class Shape(BaseModel):
+    """What the OpenAPI document takes for one of ours: a project may describe its own types otherwise."""
+
+
+class Body(Shape):
     """What a request may say."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -36,7 +72,7 @@ class StartBody(Body):
     workflow: Annotated[str, Field(min_length=1, description="The name of a workflow.")]
     input: Annotated[Any, Field(description="What it is started with; {} if left out.")] = None
     key: Annotated[
-        Name | None, Field(description="A correlation key: one live instance of the workspace holds it at a time.")
+        Key | None, Field(description="A correlation key: one live instance of the workspace holds it at a time.")
     ] = None
 
 
@@ -61,7 +97,7 @@ class KeySignalBody(SignalBody):
         json_schema_extra={"examples": [{"key": "order-7", "name": "paid", "payload": {"amount": 120}}]}
     )
 
-    key: Annotated[Name, Field(description="The correlation key of a live instance.")]
+    key: Annotated[Key, Field(description="The correlation key of a live instance.")]
 
 
 class BulkLine(SignalBody):
@@ -69,11 +105,11 @@ class BulkLine(SignalBody):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"key": "order-7", "name": "paid"}]})
 
-    key: Name | None = None
+    key: Key | None = None
     instance: Annotated[str | None, Field(json_schema_extra={"format": "uuid"})] = None
 
 
-class BulkBody(RootModel[list[BulkLine]]):
+class BulkBody(RootModel[list[BulkLine]], Shape):
     """Many signals."""
 
 
@@ -115,7 +151,7 @@ class RetryBody(Body):
 Status = Literal["runnable", "running", "awaiting", "sleeping", "awaiting_children", "done", "failed", "cancelled"]
 
 
-class InstanceFields(BaseModel):
+class InstanceFields(Shape):
     """An instance, but for its status."""
 
     id: UUID
@@ -141,7 +177,7 @@ class InstanceOut(InstanceFields):
     status: Status
 
 
-class EventOut(BaseModel):
+class EventOut(Shape):
     """A row of an instance's ledger."""
 
     seq: Annotated[int, Field(description="Counts within the instance.")]
@@ -153,7 +189,7 @@ class EventOut(BaseModel):
     data: Json
 
 
-class InteractionOut(BaseModel):
+class InteractionOut(Shape):
     """A question that somebody outside answers."""
 
     id: UUID
@@ -177,7 +213,7 @@ class InteractionOut(BaseModel):
     output: Annotated[Any, Field(description="The answer, once there is one.")]
 
 
-class ListOut(BaseModel):
+class ListOut(Shape):
     """A page of a list."""
 
     next: Annotated[str | None, Field(description="The address of the next page.")]
@@ -202,7 +238,7 @@ class InteractionList(ListOut):
     results: list[InteractionOut]
 
 
-class DeliveryOut(BaseModel):
+class DeliveryOut(Shape):
     """What became of a signal."""
 
     id: str
@@ -210,7 +246,7 @@ class DeliveryOut(BaseModel):
     woke: Annotated[bool, Field(description="The instance waited for it, and goes on.")]
 
 
-class BulkOut(BaseModel):
+class BulkOut(Shape):
     """What became of one signal of many: as if it had been sent alone."""
 
     status: int
@@ -223,13 +259,13 @@ class BulkOut(BaseModel):
     errors: dict[str, list[str]] | None = None
 
 
-class BulkResults(BaseModel):
+class BulkResults(Shape):
     """One result per signal, in their order."""
 
     results: list[BulkOut]
 
 
-class CompletionOut(BaseModel):
+class CompletionOut(Shape):
     """An answer that was taken."""
 
     id: UUID
@@ -238,7 +274,7 @@ class CompletionOut(BaseModel):
     status: Literal["completed"]
 
 
-class EmissionOut(BaseModel):
+class EmissionOut(Shape):
     """What an event did."""
 
     id: UUID
@@ -247,7 +283,7 @@ class EmissionOut(BaseModel):
     duplicate: bool
 
 
-class ProblemOut(BaseModel):
+class ProblemOut(Shape):
     """Problem details (RFC 9457)."""
 
     model_config = ConfigDict(extra="allow")
@@ -288,7 +324,7 @@ def list_mistakes(error: ValidationError) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for one in error.errors(include_url=False, include_input=False, include_context=False):
         reason = "is not known here" if one["type"] == "extra_forbidden" else one["msg"]
-        reason = "is required" if one["type"] == "missing" else reason
+        reason = "is required" if one["type"] == "missing" else reason.removeprefix("Value error, ")
         found.setdefault(".".join(map(str, one["loc"])) or "$", []).append(reason)
     return found
 
@@ -296,3 +332,12 @@ def list_mistakes(error: ValidationError) -> dict[str, list[str]]:
 def _tell(model: type[Body], error: ValidationError) -> str:
     place, reasons = next(iter(list_mistakes(error).items()))
     return f"{place:.60}: {reasons[0]}. A body has {', '.join(model.model_fields)}."
+
+
+def refuse_without_data() -> RequestRefused:
+    """Not by a field of the caller's own data, which may well be called "data" too."""
+    return RequestRefused(
+        INVALID_DATA,
+        'The body has to be {"data": …}, with the answer in it: its member "data" is missing.',
+        errors={"data": ["is required"]},
+    )

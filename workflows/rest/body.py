@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, UnreadablePostError
 from django.utils.http import parse_header_parameters
 
@@ -29,8 +30,13 @@ _BRACKETS = re.compile(rf"{_STRING}|[\[\]{{}}]", re.DOTALL)
 _DIGITS = re.compile(rf"{_STRING}|[0-9]++", re.DOTALL)
 
 
-def read_bytes(request: HttpRequest, *, limit: int | None = None) -> bytes:
-    """The body as it was sent, of at most `limit` bytes (`MAX_BODY` if none is given); 415, 413 or 400 otherwise."""
+def read_bytes(request: HttpRequest, *, limit: int | None = None, empty: bool = False) -> bytes:
+    """The body as it was sent, of at most `limit` bytes (`MAX_BODY` if none is given); 415, 413 or 400 otherwise.
+
+    An `empty` one may be of no media type.
+    """
+    if empty and not _read_length(request) and "Transfer-Encoding" not in request.headers:
+        return b""
     _check_media_type(request)
     return _read_bytes(request, conf.max_body if limit is None else limit)
 
@@ -82,12 +88,10 @@ def _check_media_type(request: HttpRequest) -> None:
 
 def _read_bytes(request: HttpRequest, limit: int) -> bytes:
     """The body itself: `request.body` would apply a limit of the project's, meant for forms."""
-    try:
-        told = int(request.headers.get("Content-Length") or 0)
-    except ValueError:
-        _refuse("at byte 0: the header Content-Length is not a number")
-    if told > limit:
+    if (told := _read_length(request)) > limit:
         _refuse_size(limit)
+    if not told and "Transfer-Encoding" in request.headers and isinstance(request, WSGIRequest):
+        _refuse("at byte 0: a body without the header Content-Length cannot be read here; send it with its length")
     try:
         raw: bytes = request.read(limit + 1)
     except UnreadablePostError:
@@ -95,6 +99,13 @@ def _read_bytes(request: HttpRequest, limit: int) -> bytes:
     if len(raw) > limit:
         _refuse_size(limit)
     return raw
+
+
+def _read_length(request: HttpRequest) -> int:
+    try:
+        return max(0, int(request.headers.get("Content-Length") or 0))
+    except ValueError:
+        _refuse("at byte 0: the header Content-Length is not a number")
 
 
 def _decode(raw: bytes) -> str:

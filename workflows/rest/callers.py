@@ -6,10 +6,13 @@ caller's are refused alike; and a key that opens nothing is told nothing about w
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
 from workflows.arguments import read_actor
@@ -57,47 +60,55 @@ class Caller:
         if self.user is None:
             if need.scope not in self.scopes and "admin" not in self.scopes:
                 raise RequestRefused(FORBIDDEN, f"This takes a key with the scope {need.scope}.")
+        elif not hasattr(self.user, "has_perm"):
+            raise RequestRefused(FORBIDDEN, "The users of this site have no permissions: use a key.")
         elif not self.user.has_perm(need.permission):
             raise RequestRefused(FORBIDDEN, f"This takes the permission {need.permission}.")
 
+    def sees(self, workflow: str) -> bool:
+        """Whether instances of this workflow are there for the caller."""
+        return self.workflows is None or workflow in self.workflows
+
     def check_workflow(self, name: str) -> None:
         """That a key for some workflows is meant for this one."""
-        if self.workflows is not None and name not in self.workflows:
+        if self.workflows is not None and not self.sees(name):
             told = ", ".join(self.workflows) or "none"
             raise RequestRefused(FORBIDDEN, f"This key is for other workflows: {told}.")
 
 
 def find_caller(request: HttpRequest) -> Caller:
     """Whose request this is; `RequestRefused` with 401 (nobody's), or 403 and 400 about the workspace."""
-    header = request.headers.get("Authorization")
-    return _find_by_session(request) if header is None else _find_by_key(request, header)
+    key = read_key(request)
+    return _find_by_session(request) if key is None else _find_by_key(request, key)
 
 
-def is_session(request: HttpRequest) -> bool:
-    """Whether a browser's cookie speaks for the caller, so that another site may have made it call."""
-    return "Authorization" not in request.headers
+def read_key(request: HttpRequest) -> str | None:
+    """The key that a request brings, good or not. What a proxy puts into the header for itself (Basic …) is none."""
+    scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else None
 
 
-def _find_by_key(request: HttpRequest, header: str) -> Caller:
-    scheme, _, key = header.partition(" ")
-    access = find_access(key.strip()) if scheme.lower() == "bearer" else None
+def _find_by_key(request: HttpRequest, key: str) -> Caller:
+    access = find_access(key)
     if access is None:
-        _refuse_stranger()
-    if (named := read_choice(request)) is not None and named != access.slug:
+        refuse_stranger()
+    if (named := read_workspace(request)) is not None and named != access.slug:
         refuse_workspace()
     rate = parse_rate(access.rate) if access.rate else conf.api_rate
     return Caller(access.actor, access.workspace, access.slug, access.workflows, rate, access.scopes)
 
 
 def _find_by_session(request: HttpRequest) -> Caller:
+    if "\0" in request.COOKIES.get(settings.SESSION_COOKIE_NAME, ""):
+        refuse_stranger()  # or the database would refuse to look for it
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated or not user.is_active:
-        _refuse_stranger()
-    id, slug = choose_workspace(user, read_choice(request))
+        refuse_stranger()
+    id, slug = choose_workspace(user, read_workspace(request))
     return Caller(read_actor(user), id, slug, None, conf.api_rate, user=user)
 
 
-def read_choice(request: HttpRequest) -> str | None:
+def read_workspace(request: HttpRequest) -> str | None:
     """The workspace that a request names."""
     return request.GET.get("workspace") or request.headers.get(HEADER) or None
 
@@ -133,7 +144,13 @@ def list_workspaces(user: Any) -> list[tuple[int, str]]:
 
 
 def _as_list(answer: Iterable[Any] | None) -> list[Any]:
-    return [answer] if isinstance(answer, str | Workspace) else list(answer or ())
+    if isinstance(answer, str | Workspace):
+        return [answer]
+    if answer is None:
+        return []
+    with contextlib.suppress(TypeError):
+        return list(answer)
+    raise ImproperlyConfigured(f'WORKFLOWS["WORKSPACES_FOR"] returned {answer!r:.60}; return a list of slugs.')
 
 
 def refuse_workspace() -> NoReturn:
@@ -141,7 +158,8 @@ def refuse_workspace() -> NoReturn:
     raise RequestRefused(FORBIDDEN, "This workspace is not yours: name another one, or none.")
 
 
-def _refuse_stranger() -> NoReturn:
+def refuse_stranger() -> NoReturn:
+    """The same for a key that is none, was revoked or is over, and for nobody at all."""
     raise RequestRefused(
         UNAUTHORIZED,
         "Send a key of this site in the header Authorization: Bearer hp_…, or log in.",

@@ -4,15 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
+from workflows.idempotency import LONGEST_KEY
+from workflows.rest.bodies import SEEN
 from workflows.rest.problems import CONTENT_TYPE
 
 _PROBLEM = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
+_LATER = {
+    "description": "Seconds to wait before the next call.",
+    "required": True,
+    "schema": {"type": "integer", "minimum": 1},
+}
+#: Prometheus' own text, and what it asks for since.
+_METRICS = ("text/plain", "application/openmetrics-text")
+_HEADERS = {
+    "401": {
+        "WWW-Authenticate": {"description": "`Bearer`: send a key.", "required": True, "schema": {"type": "string"}}
+    },
+    "503": {"Retry-After": _LATER},
+}
 
 
-def _answers(good: dict[str, Any], **problems: str) -> dict[str, Any]:
-    return good | {
-        name.removeprefix("s"): {"description": text, "content": _PROBLEM} for name, text in problems.items()
-    }
+def _answers(good: dict[str, Any], *, headers: bool = True, **problems: str) -> dict[str, Any]:
+    told = good.copy()
+    for name, text in problems.items():
+        status = name.removeprefix("s")
+        told[status] = {"description": text, "content": _PROBLEM}
+        if headers and status in _HEADERS:
+            told[status]["headers"] = _HEADERS[status]
+    return told
 
 
 def _probe(name: str, summary: str, description: str, **problems: str) -> dict[str, Any]:
@@ -23,7 +42,7 @@ def _probe(name: str, summary: str, description: str, **problems: str) -> dict[s
         "summary": summary,
         "description": description,
         "security": [],
-        "responses": _answers({"200": answer}, **problems),
+        "responses": _answers({"200": answer}, headers=False, **problems),
     }
 
 
@@ -47,7 +66,7 @@ PATHS: dict[str, Any] = {
                 {
                     "name": "Idempotency-Key",
                     "in": "header",
-                    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+                    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": SEEN},
                     "description": "Names this call: sent again with the same body it is told the same answer.",
                 },
             ],
@@ -68,13 +87,18 @@ PATHS: dict[str, Any] = {
                 {
                     "200": {
                         "description": "Taken, or taken before with the same idempotency key.",
+                        "headers": {
+                            "Idempotency-Replayed": {
+                                "description": "Only with an answer that is told again.",
+                                "schema": {"type": "string", "const": "true"},
+                            }
+                        },
                         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/CompletionOut"}}},
                     }
                 },
                 s400="The body cannot be read.",
                 s403="The project's policy refuses.",
                 s404="The link is none, or what it asked was cancelled.",
-                s405="Nothing but POST decides.",
                 s409="Answered through another channel, or the idempotency key came with other data.",
                 s410="Answered already, or past its deadline.",
                 s413="The body is too large.",
@@ -110,7 +134,12 @@ PATHS: dict[str, Any] = {
             "security": [{"key": []}, {}],
             "x-scope": "read",
             "responses": _answers(
-                {"200": {"description": "The metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+                {
+                    "200": {
+                        "description": "The metrics.",
+                        "content": {kind: {"schema": {"type": "string"}} for kind in _METRICS},
+                    }
+                },
                 s401="A key is needed.",
                 s403="The key lacks the scope `read`.",
                 s503="The database cannot be used at the moment.",

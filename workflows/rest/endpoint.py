@@ -13,13 +13,13 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, SuspiciousOperation
 from django.db import InterfaceError, OperationalError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from rest_framework import exceptions
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.negotiation import BaseContentNegotiation
@@ -34,7 +34,7 @@ from workflows.exceptions import WorkflowError
 from workflows.idempotency import check_told
 from workflows.models import Instance
 from workflows.rest.body import parse_json, read_bytes
-from workflows.rest.callers import Caller, Need, find_caller, is_session
+from workflows.rest.callers import Caller, Need, find_caller
 from workflows.rest.machines import open_to_machines
 from workflows.rest.once import answer_json, read_once
 from workflows.rest.openapi import ApiSchema
@@ -45,7 +45,6 @@ from workflows.rest.problems import (
     NOT_FOUND,
     SERVER_ERROR,
     UNAVAILABLE,
-    RequestRefused,
     answer_error,
     answer_problem,
 )
@@ -119,12 +118,18 @@ class Endpoint(APIView):
         """Judge the request before its body is read."""
         plain: HttpRequest = request._request
         self.caller = find_caller(plain)
-        if is_session(plain):
-            SessionAuthentication().enforce_csrf(request)
-        if (need := self.needs.get(str(request.method).replace("HEAD", "GET"))) is not None:
-            self.caller.check(need)
+        if self.caller.user is not None:
+            # The plain request, and without a form: to look for a token in the body would be to read it.
+            cast(Any, plain).POST = QueryDict()
+            SessionAuthentication().enforce_csrf(cast(Request, plain))
+        if (method := str(request.method).lower()) in self.http_method_names and hasattr(self, method):
+            self.judge()
         count_call(self.caller.actor, self.caller.rate)
         self.left_afterwards.enter_context(enter(self.caller.workspace))
+
+    def judge(self) -> None:
+        """Whether the caller may make this call; a method for which nothing is said is nobody's."""
+        self.caller.check(self.needs[str(self.request.method).replace("HEAD", "GET")])
 
     def handle_exception(self, exc: Exception) -> Any:
         """Every error is a problem."""
@@ -137,15 +142,12 @@ class Endpoint(APIView):
 
     def read_body(self, request: Request, *, empty: bool = False) -> tuple[bytes, Any]:
         """The body as it was sent, and its JSON value; `empty` bodies read as {} where nothing has to be said."""
-        plain: HttpRequest = request._request
-        if empty and plain.headers.get("Content-Length", "0") in {"", "0"}:
-            return b"", {}
-        raw = read_bytes(plain, limit=conf.max_bulk_body if self.bulk else conf.max_body)
-        return raw, parse_json(raw)
+        raw = read_bytes(request._request, limit=conf.max_bulk_body if self.bulk else conf.max_body, empty=empty)
+        return raw, parse_json(raw) if raw or not empty else {}
 
     def answer_once(self, request: Request, raw: bytes, work: Callable[[], Answer]) -> HttpResponse:
         """Do it, or tell again what the same call was told before."""
-        once = read_once(request._request, raw)
+        once = read_once(request._request, raw, within=self.caller.workflows)
         if once is None:
             answer = work()
             return _answer(request, Told(b"", answer.status, answer.write(), answer.instance))
@@ -167,14 +169,14 @@ class Endpoint(APIView):
 def _answer(request: Request, told: Told, *, replayed: bool = False) -> HttpResponse:
     response = answer_json(told.body, status=told.status, replayed=replayed)
     if told.status == 201:
-        response["Location"] = f"{request.path}/{told.instance}"
+        response["Location"] = f"{request.path}/{json.loads(told.body)['id']}"
     return response
 
 
 @open_to_machines
 def answer_unknown(request: HttpRequest) -> HttpResponse:
     """Whatever is no address of the API."""
-    return answer_problem(NOT_FOUND, "There is no such address. The addresses are listed at /v1/docs.")
+    return answer_problem(NOT_FOUND, "There is no such address. The addresses are listed at …/v1/docs.")
 
 
 def answer_exception(error: Exception, headers: Mapping[str, str]) -> HttpResponse:
@@ -188,6 +190,8 @@ def answer_exception(error: Exception, headers: Mapping[str, str]) -> HttpRespon
         return answer_problem(FORBIDDEN, f"{getattr(error, 'detail', error)} Send the CSRF token with the session.")
     if isinstance(error, exceptions.APIException) and error.status_code < 500:
         return answer_problem(INVALID_REQUEST, str(error.detail))
+    if isinstance(error, SuspiciousOperation):  # a host that is none of ours, or a thousand parameters
+        return answer_problem(INVALID_REQUEST, f"The request is not usable: {error}")
     if isinstance(error, OperationalError | InterfaceError):
         logger.exception("the API cannot use the database")
         return answer_problem(
@@ -197,8 +201,3 @@ def answer_exception(error: Exception, headers: Mapping[str, str]) -> HttpRespon
         )
     logger.exception("the API failed")
     return answer_problem(SERVER_ERROR, "Something failed here, and has been logged. Try again later.")
-
-
-def refuse_field(place: str, reason: str) -> RequestRefused:
-    """A query parameter or a member of the body that cannot be used."""
-    return RequestRefused(INVALID_REQUEST, f"{place}: {reason}.", errors={place: [reason]})

@@ -11,6 +11,8 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
 import workflows
+from workflows.conf import conf
+from workflows.exceptions import DuplicateKey
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent
 from workflows.rest.bodies import (
@@ -28,9 +30,19 @@ from workflows.rest.bodies import (
 from workflows.rest.callers import CANCEL, READ, RETRY, START, Need
 from workflows.rest.endpoint import Answer, Endpoint
 from workflows.rest.ids import read_id, refuse_unknown
-from workflows.rest.lists import Code, Segment, answer_list, has_status, read_choice, read_filter, refuse_parameter
+from workflows.rest.lists import (
+    Number,
+    Segment,
+    answer_list,
+    code_of,
+    has_status,
+    is_within,
+    read_choice,
+    read_filter,
+    refuse_parameter,
+)
 from workflows.rest.once import answer_json
-from workflows.rest.openapi import ID, document
+from workflows.rest.openapi import FILTER, ID, document
 from workflows.rest.problems import (
     INSTANCE_CANCELLED,
     INSTANCE_FAILED,
@@ -47,7 +59,7 @@ class InstanceEndpoint(Endpoint):
 
     def list_mine(self) -> QuerySet[Any]:
         """The instances that the caller may know of."""
-        rows = Instance.objects.using(self.db.alias).filter(workspace_id=self.caller.workspace)
+        rows = Instance.objects.using(self.db.alias).filter(is_within(self.caller.workspace))
         return rows if self.caller.workflows is None else rows.filter(workflow__in=self.caller.workflows)
 
     def find(self, id: str) -> Instance:
@@ -77,8 +89,8 @@ class Instances(InstanceEndpoint):
         pages=True,
         parameters=[
             OpenApiParameter("status", str, enum=list(Status), description="Those in this status."),
-            OpenApiParameter("workflow", str, description="Those of this workflow."),
-            OpenApiParameter("key", str, description="Those that have or had this correlation key."),
+            OpenApiParameter("workflow", FILTER, description="Those of this workflow."),
+            OpenApiParameter("key", FILTER, description="Those that have or had this correlation key."),
         ],
     )
     def get(self, request: Request) -> HttpResponse:
@@ -117,7 +129,12 @@ class Instances(InstanceEndpoint):
         self.caller.check_workflow(body.workflow)
 
         def start() -> Answer:
-            started = workflows.start(body.workflow, body.input, key=body.key, actor=self.caller.actor)
+            try:
+                started = workflows.start(body.workflow, body.input, key=body.key, actor=self.caller.actor)
+            except DuplicateKey as held:
+                if held.instance is not None and not self.caller.sees(held.instance.workflow):
+                    raise DuplicateKey(held.key, None) from None
+                raise
             return self.answer_instance(started, 201)
 
         return self.answer_once(request, raw, start)
@@ -160,7 +177,8 @@ class OneInstance(InstanceEndpoint):
         instance = self.find(id)
         if seconds is None:
             return answer_json(self.answer_instance(instance).write())
-        if seconds and not instance.ended and wait_for_end(self.db, instance.pk, seconds):
+        if seconds and not instance.ended:
+            wait_for_end(instance.pk, seconds, who=self.caller.actor, most=conf.max_waits)
             instance = self.find(id)
         return self.answer_waited(instance)
 
@@ -286,7 +304,7 @@ class RetryInstance(_Operation):
 
 def has_key(key: str) -> Q:
     """The condition that a row has or had this key; in two parts, because the live and the ended have an index each."""
-    ended = Code(Status.DONE)
+    ended = Number(code_of(Status.DONE))
     return Q(LessThan(F("status"), ended), key=key) | Q(GreaterThanOrEqual(F("status"), ended), key=key)
 
 

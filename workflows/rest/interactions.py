@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 from uuid import UUID
 
@@ -14,16 +15,25 @@ from workflows.completion import MISSING, complete_at
 from workflows.exceptions import InvalidData
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction
-from workflows.rest.bodies import CompleteBody, CompletionOut, InteractionList, InteractionOut, ProblemOut, read_as
+from workflows.rest.bodies import (
+    CompleteBody,
+    CompletionOut,
+    InteractionList,
+    InteractionOut,
+    ProblemOut,
+    read_as,
+    refuse_without_data,
+)
 from workflows.rest.callers import COMPLETE, READ_INTERACTIONS
 from workflows.rest.endpoint import Answer, Endpoint
 from workflows.rest.ids import read_id, refuse_unknown
-from workflows.rest.lists import Segment, answer_list, has_status, read_choice, read_filter
+from workflows.rest.lists import Segment, answer_list, has_status, is_within, read_choice, read_filter
 from workflows.rest.once import answer_completion, answer_json, read_once
-from workflows.rest.openapi import ID, document
-from workflows.rest.problems import INVALID_DATA, RequestRefused
+from workflows.rest.openapi import FILTER, ID, document
 from workflows.rest.rows import INTERACTION_FIELDS, show_interaction
 from workflows.waits import check_signal_id
+
+SIGNAL_ID = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[A-Za-z0-9._~:@-]+$"}
 
 #: The door, as channels and the ledger call it.
 DOOR = "api"
@@ -51,7 +61,7 @@ class InteractionEndpoint(Endpoint):
 
     def list_mine(self) -> QuerySet[Any]:
         """The interactions that the caller may know of."""
-        rows = Interaction.objects.using(self.db.alias).filter(workspace_id=self.caller.workspace)
+        rows = Interaction.objects.using(self.db.alias).filter(is_within(self.caller.workspace))
         if self.caller.workflows is not None:
             rows = rows.filter(instance__workflow__in=self.caller.workflows)
         return rows.select_related("instance", "unit").only(*INTERACTION_FIELDS)
@@ -70,7 +80,7 @@ class Interactions(InteractionEndpoint):
         pages=True,
         parameters=[
             OpenApiParameter("status", str, enum=list(InteractionStatus), description="Those in this status."),
-            *(OpenApiParameter(name, str, description=f"Those with this {name}.") for name in FILTERS),
+            *(OpenApiParameter(name, FILTER, description=f"Those with this {name}.") for name in FILTERS),
         ],
     )
     def get(self, request: Request) -> HttpResponse:
@@ -108,19 +118,20 @@ class _Completion(Endpoint):
     needs: ClassVar = {"POST": COMPLETE}
 
     def complete(
-        self, request: Request, by: Literal["id", "signal_id"], value: UUID | str, raw: bytes, sent: Any
+        self, request: Request, by: Literal["id", "signal_id"], text: str, read: Callable[[str], UUID | str]
     ) -> HttpResponse:
-        """Answer it."""
+        """Answer it. The body is judged first, whatever the address says."""
+        raw, sent = self.read_body(request)
         body = read_as(CompleteBody, sent if not isinstance(sent, dict) or "data" in sent else {"data": None, **sent})
         try:
             done = complete_at(
                 by,
-                value,
+                read(text),
                 body.data if "data" in sent else MISSING,
                 workspace=self.caller.workspace,
                 door=DOOR,
                 actor=self.caller.actor,
-                once=read_once(request._request, raw),
+                once=read_once(request._request, raw, within=self.caller.workflows),
                 version=body.version,
                 workflows=self.caller.workflows,
             )
@@ -151,12 +162,11 @@ class CompleteSignal(_Completion):
         problems=[404, 410, 422],
         scope="complete",
         posts=True,
-        parameters=[OpenApiParameter("signal_id", str, OpenApiParameter.PATH, description="As it was asked.")],
+        parameters=[OpenApiParameter("signal_id", SIGNAL_ID, OpenApiParameter.PATH, description="As it was asked.")],
     )
     def post(self, request: Request, signal_id: str) -> HttpResponse:
         """Answer it."""
-        raw, sent = self.read_body(request)
-        return self.complete(request, "signal_id", check_signal_id(signal_id), raw, sent)
+        return self.complete(request, "signal_id", signal_id, check_signal_id)
 
 
 class CompleteInteraction(_Completion):
@@ -182,14 +192,4 @@ class CompleteInteraction(_Completion):
     )
     def post(self, request: Request, id: str) -> HttpResponse:
         """Answer it."""
-        raw, sent = self.read_body(request)
-        return self.complete(request, "id", read_id(id), raw, sent)
-
-
-def refuse_without_data() -> RequestRefused:
-    """Not by a field of the caller's own data, which may well be called "data" too."""
-    return RequestRefused(
-        INVALID_DATA,
-        'The body has to be {"data": …}, with the answer in it: its member "data" is missing.',
-        errors={"data": ["is required"]},
-    )
+        return self.complete(request, "id", id, read_id)

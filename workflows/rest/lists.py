@@ -9,24 +9,34 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import BooleanField, Expression, F, Field, Func, Model, Q, QuerySet, SmallIntegerField, Value
+from django.conf import settings
+from django.db.models import BooleanField, Expression, F, Field, Func, IntegerField, Model, Q, QuerySet, Value
 from django.db.models.lookups import Exact
 from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
+from django.utils.timezone import make_naive
 
+from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
 from workflows.lifecycle import CODES, INTERACTION_CODES, InteractionStatus, Status
 from workflows.rest.once import answer_json
 from workflows.rest.problems import INVALID_REQUEST, RequestRefused
+from workflows.rest.rows import show_moment
 
 DEFAULT_LIMIT = 50
 MOST = 500
+LONGEST_FILTER = 1000
+#: Of an answer, beyond its first row: a page holds fewer rows where they are larger.
+MOST_BYTES = 4 * 1024 * 1024
+#: Rows of one statement: the first few tell how large they are.
+FIRST_ROWS = 25
+MORE_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +61,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some rows, and the places on both sides."""
+    """Some rows as they are written, and the places on both sides."""
 
-    rows: list[Any]
+    rows: list[str]
     next: Place | None
     previous: Place | None
 
@@ -63,44 +73,65 @@ def answer_list(
 ) -> HttpResponse:
     """One page of `rows`, as the request asks for it."""
     limit, place = read_limit(request), read_cursor(request, rows.model, segments)
-    page = find_page(rows, segments, place, limit)
-    body = {
-        "results": [show(row) for row in page.rows],
-        "next": _link(request, page.next),
-        "previous": _link(request, page.previous),
-    }
-    return answer_json(json.dumps(body))
+    page = find_page(rows, segments, place, limit, lambda row: json.dumps(show(row)))
+    links = json.dumps({"next": _link(request, page.next), "previous": _link(request, page.previous)})
+    return answer_json(f'{{"results": [{", ".join(page.rows)}], {links[1:]}')
 
 
-def find_page(rows: QuerySet[Any], segments: Sequence[Segment], place: Place | None, limit: int) -> Page:
-    """The rows after a place, or before it; segment by segment, each by its index."""
+def find_page(
+    rows: QuerySet[Any],
+    segments: Sequence[Segment],
+    place: Place | None,
+    limit: int,
+    write: Callable[[Any], str] = str,
+) -> Page:
+    """The rows after a place, or before it, as they are written; fewer than `limit` where they are large."""
+    back = place is not None and place.back
+    found: list[tuple[int, Any, str]] = []
+    size, more = 0, False
+    for number, row in _walk(rows, segments, place, limit + 1):
+        text = write(row)
+        size += len(text)
+        if len(found) == limit or (found and size > MOST_BYTES):
+            more = True
+            break
+        found.append((number, row, text))
+    if back:
+        found.reverse()
+    first = _place(*found[0][:2], segments, back=True) if found else None
+    last = _place(*found[-1][:2], segments, back=False) if found else None
+    return Page(
+        [text for _, _, text in found],
+        next=last if more or back else None,
+        previous=first if (more if back else place is not None) else None,
+    )
+
+
+def _walk(
+    rows: QuerySet[Any], segments: Sequence[Segment], place: Place | None, most: int
+) -> Iterator[tuple[int, Any]]:
+    """Rows with their segment's number, each segment by its index, a few at first: nobody knows how large they are."""
     back = place is not None and place.back
     order = range(len(segments))
-    found: list[tuple[int, Any]] = []
+    chunk = FIRST_ROWS
     for number in reversed(order) if back else order:
         if place is not None and (number > place.segment if back else number < place.segment):
             continue
         segment = segments[number]
-        part = rows.filter(segment.where)
-        if place is not None and number == place.segment:
-            part = part.filter(_compare(segment, place.values, back))
         descending = segment.descending != back
-        names = (*segment.same, *segment.fields)
-        part = part.order_by(*(f"-{name}" if descending else name for name in names))
-        found.extend((number, row) for row in part[: limit + 1 - len(found)])
-        if len(found) > limit:
-            break
-    more = len(found) > limit
-    found = found[:limit]
-    if back:
-        found.reverse()
-    first = _place(found[0], segments, back=True) if found else None
-    last = _place(found[-1], segments, back=False) if found else None
-    return Page(
-        [row for _, row in found],
-        next=last if more or back else None,
-        previous=first if (more if back else place is not None) else None,
-    )
+        names = (f"-{name}" if descending else name for name in (*segment.same, *segment.fields))
+        part = rows.filter(segment.where).order_by(*names)
+        values = place.values if place is not None and number == place.segment else None
+        while most > 0:
+            wanted = min(chunk, most)
+            after = part if values is None else part.filter(_compare(segment, values, back))
+            got = list(after[:wanted])
+            yield from ((number, row) for row in got)
+            most -= len(got)
+            if len(got) < wanted:
+                break
+            chunk = MORE_ROWS
+            values = tuple(getattr(got[-1], name) for name in segment.fields)
 
 
 def read_limit(request: HttpRequest) -> int:
@@ -134,7 +165,10 @@ def read_filter(request: HttpRequest, name: str) -> str | None:
     text = request.GET.get(name, "")
     if not text.strip():
         return None
-    return check_text(text, f"the parameter {name}", limit=1000)
+    try:
+        return check_text(text, "it", limit=LONGEST_FILTER)
+    except InvalidCall as error:
+        raise refuse_parameter(name, f"cannot be used: {error}") from error
 
 
 def read_choice(request: HttpRequest, name: str, choices: Iterable[str]) -> str | None:
@@ -150,21 +184,31 @@ def refuse_parameter(name: str, reason: str) -> RequestRefused:
     return RequestRefused(INVALID_REQUEST, f"The parameter {name} {reason}.", errors={name: [reason]})
 
 
-class Code(Expression):
-    """A status as a number in the statement itself: a parameter would hide from a kept plan that an index is meant."""
+class Number(Expression):
+    """A number in the statement itself: a parameter would hide from a kept plan that a partial index is meant."""
 
-    def __init__(self, status: Status | InteractionStatus) -> None:
-        self.code = INTERACTION_CODES[status] if isinstance(status, InteractionStatus) else CODES[status]
-        super().__init__(output_field=SmallIntegerField())
+    def __init__(self, number: int) -> None:
+        self.number = int(number)
+        super().__init__(output_field=IntegerField())
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[()]]:
         """The number."""
-        return str(self.code), ()
+        return str(self.number), ()
 
 
 def has_status(status: Status | InteractionStatus) -> Any:
     """The condition that a row has this status."""
-    return Exact(F("status"), Code(status))
+    return Exact(F("status"), Number(code_of(status)))
+
+
+def code_of(status: Status | InteractionStatus) -> int:
+    """The number that the row has."""
+    return INTERACTION_CODES[status] if isinstance(status, InteractionStatus) else CODES[status]
+
+
+def is_within(workspace: int) -> Any:
+    """The condition that a row belongs to this workspace."""
+    return Exact(F("workspace_id"), Number(workspace))
 
 
 class _Row(Func):
@@ -185,8 +229,7 @@ def _compare(segment: Segment, values: Sequence[Any], back: bool) -> Any:
     return _Comparison(columns, wanted, arg_joiner=" < " if segment.descending != back else " > ")
 
 
-def _place(found: tuple[int, Any], segments: Sequence[Segment], *, back: bool) -> Place:
-    number, row = found
+def _place(number: int, row: Any, segments: Sequence[Segment], *, back: bool) -> Place:
     return Place(back, number, tuple(getattr(row, name) for name in segments[number].fields))
 
 
@@ -201,7 +244,7 @@ def _link(request: HttpRequest, place: Place | None) -> str | None:
 
 
 def _write(value: Any) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+    return str(show_moment(value)) if isinstance(value, datetime) else str(value)
 
 
 def _read(column: Any, value: Any) -> Any:
@@ -210,7 +253,9 @@ def _read(column: Any, value: Any) -> Any:
     if kind == "UUIDField" and isinstance(value, str):
         return UUID(value)
     if kind == "DateTimeField" and isinstance(value, str):
-        return datetime.fromisoformat(value)
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is not None:
+            return moment if settings.USE_TZ else make_naive(moment)
     if kind == "IntegerField" and type(value) is int and -(2**31) <= value < 2**31:
         return value
     raise ValueError(value)

@@ -5,21 +5,34 @@ Invariant owned: a repeated call gets the bytes of the first answer, with a head
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.http import HttpRequest, HttpResponse
 
 from workflows.completion import Completion, write_completion
-from workflows.idempotency import make_once
+from workflows.exceptions import InvalidCall
+from workflows.idempotency import LONGEST_KEY, make_once
+from workflows.jsontext import check_text
+from workflows.rest.problems import INVALID_REQUEST, RequestRefused
 from workflows.store import Once
 
+HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 
 
-def read_once(request: HttpRequest, raw: bytes) -> Once | None:
-    """What tells this call from others, if it named a key; `raw` is its body as it was sent."""
-    key = request.headers.get("Idempotency-Key")
+def read_once(request: HttpRequest, raw: bytes, *, within: Sequence[str] | None = None) -> Once | None:
+    """What tells this call from others, if it named a key; `raw` is its body as it was sent.
+
+    A caller who sees some workflows only is never told what others were.
+    """
+    key = request.headers.get(HEADER)
     if key is None:
         return None
-    return make_once(str(request.method), request.path, key, body=raw)
+    try:
+        check_text(key, "the idempotency key", limit=LONGEST_KEY)
+    except InvalidCall as error:
+        raise RequestRefused(INVALID_REQUEST, f"{error}.", errors={HEADER: [str(error)]}) from error
+    return make_once(str(request.method), request.path, key, body=raw, within=within)
 
 
 def answer_completion(done: Completion) -> HttpResponse:

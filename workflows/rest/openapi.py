@@ -6,6 +6,7 @@ status that it can answer.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import threading
@@ -13,47 +14,48 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_safe
+from django.urls import NoReverseMatch, reverse
 from drf_spectacular.contrib.pydantic import PydanticExtension
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
-from drf_spectacular.settings import patched_settings
+from drf_spectacular.settings import SPECTACULAR_DEFAULTS, patched_settings
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from pydantic import RootModel
 
 from workflows.idempotency import LONGEST_KEY
-from workflows.rest.bodies import ProblemOut
+from workflows.rest.bodies import SEEN, ProblemOut
 from workflows.rest.machines import open_to_machines
-from workflows.rest.problems import CONTENT_TYPE
+from workflows.rest.problems import CONTENT_TYPE, METHOD_NOT_ALLOWED, answer_problem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: All that drf-spectacular would otherwise take from the project's SPECTACULAR_SETTINGS.
+#: All that drf-spectacular would otherwise take from the project's SPECTACULAR_SETTINGS; what it has for views that
+#: serve a document changes none.
 SETTINGS: Mapping[str, Any] = {
+    name: value
+    for name, value in SPECTACULAR_DEFAULTS.items()
+    if not name.startswith("SERVE_") and name != "DEFAULT_GENERATOR_CLASS"
+} | {
     "OAS_VERSION": "3.1.0",
-    "TITLE": "Holdpoint",
+    "TITLE": "Holdpoint API",
     "DESCRIPTION": (
         "Durable workflows that stop and wait: start instances, send them signals and events, answer what they ask. "
         "Everything is JSON. Every error is a problem (RFC 9457) with a stable `type` and a `detail` that says what to "
         "do. Every POST takes an `Idempotency-Key`: the same call again is told the same, and nothing happens twice."
     ),
     "VERSION": "1",
-    "SERVERS": [],
     "TAGS": [
         {"name": "Instances", "description": "Running workflows: started, looked at, waited for."},
         {"name": "Signals", "description": "Facts for instances, and events for whoever waits for them."},
         {"name": "Interactions", "description": "What instances ask of somebody outside, and the answers."},
         {"name": "Operating", "description": "Whether the site works."},
     ],
-    "PREPROCESSING_HOOKS": [],
     "POSTPROCESSING_HOOKS": [],
     "SCHEMA_PATH_PREFIX": "",
-    "SCHEMA_PATH_PREFIX_TRIM": False,
-    "COMPONENT_SPLIT_REQUEST": False,
     "SORT_OPERATIONS": False,
-    "SECURITY": [],
-    "AUTHENTICATION_WHITELIST": None,
     "APPEND_COMPONENTS": {
         "securitySchemes": {
             "key": {
@@ -65,8 +67,6 @@ SETTINGS: Mapping[str, Any] = {
             "session": {
                 "type": "apiKey",
                 "in": "cookie",
-                "name": "sessionid",
-                "description": "A logged in user with the permissions; POST takes the header `X-CSRFToken` too.",
             },
         }
     },
@@ -107,12 +107,16 @@ PAGING = (
 )
 IDEMPOTENCY = OpenApiParameter(
     "Idempotency-Key",
-    {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY},
+    {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": SEEN},
     OpenApiParameter.HEADER,
     description="Names this call: sent again with the same body it is told the same answer, with the header "
     "`Idempotency-Replayed: true`; with another body 409.",
 )
 ID = OpenApiParameter("id", UUID, OpenApiParameter.PATH)
+#: What a list is narrowed down to; `lists.read_filter` reads it.
+FILTER: dict[str, Any] = {"type": "string", "maxLength": 1000}
+ADDRESS: dict[str, Any] = {"type": "string", "format": "uri-reference"}
+SECONDS: dict[str, Any] = {"type": "integer", "minimum": 1}
 
 
 class ApiSchema(AutoSchema):  # type: ignore[no-untyped-call, unused-ignore]
@@ -122,11 +126,21 @@ class ApiSchema(AutoSchema):  # type: ignore[no-untyped-call, unused-ignore]
         """A key, or a session."""
         return [{"key": []}, {"session": []}]
 
+    def _get_parameters(self) -> list[dict[str, Any]]:
+        """Blank query parameters are as if they were not there."""
+        parameters: list[dict[str, Any]] = super()._get_parameters()
+        return [one | ({"allowEmptyValue": True} if one["in"] == "query" else {}) for one in parameters]
+
+    def _get_request_for_media_type(self, serializer: Any, direction: Any = "request") -> tuple[Any, bool]:
+        """A list has to be sent, though none of its members is required."""
+        schema, required = super()._get_request_for_media_type(serializer, direction)  # type: ignore[no-untyped-call]
+        return schema, required or issubclass(serializer, RootModel)
+
 
 class ModelExtension(PydanticExtension):  # type: ignore[no-untyped-call, unused-ignore]
     """Our types, as they are read: what has a default may be left out, in requests and in answers alike."""
 
-    target_class = "pydantic.BaseModel"
+    target_class = "workflows.rest.bodies.Shape"
     match_subclasses = True
     priority = 1
 
@@ -167,7 +181,13 @@ def document(
         description=description,
         request={"application/json": body} if body is not None else None,
         responses=responses,
-        parameters=[*parameters, *(PAGING if pages else ()), *((IDEMPOTENCY,) if posts else ()), *WORKSPACE],
+        parameters=[
+            *parameters,
+            *(PAGING if pages else ()),
+            *((IDEMPOTENCY,) if posts else ()),
+            *WORKSPACE,
+            *_list_headers([status for status, _ in responses], posts),
+        ],
         extensions={"x-scope": scope} if scope else None,
     )
 
@@ -177,6 +197,27 @@ def document(
         return extend(method)
 
     return decorate
+
+
+def _list_headers(statuses: list[int], posts: bool) -> Iterable[OpenApiParameter]:
+    """The headers of the answers."""
+    good = [status for status in statuses if status < 400]
+    later = [status for status in statuses if status in (429, 503) or (status == 202 and not posts)]
+    yield _make_header("WWW-Authenticate", str, [401], "`Bearer`: send a key.")
+    yield _make_header("Retry-After", SECONDS, later, "Seconds to wait before the next call.")
+    if 201 in good:
+        yield _make_header("Location", ADDRESS, [201], "The address of the instance.")
+    if posts:
+        text = "Only with an answer that is told again."
+        yield _make_header("Idempotency-Replayed", {"type": "string", "const": "true"}, good, text, required=False)
+
+
+def _make_header(
+    name: str, schema: Any, statuses: list[int], description: str, *, required: bool = True
+) -> OpenApiParameter:
+    return OpenApiParameter(
+        name, schema, OpenApiParameter.HEADER, response=statuses, required=required, description=description
+    )
 
 
 _lock = threading.Lock()
@@ -194,17 +235,34 @@ def describe_api() -> dict[str, Any]:
 
     with _lock, patched_settings(dict(SETTINGS)):
         document: dict[str, Any] = SchemaGenerator(patterns=urlpatterns).get_schema(public=True)  # type: ignore[no-untyped-call]
-    document["paths"].update(PATHS)
+    document["paths"].update({path: item for path, item in PATHS.items() if _is_routed(path.split("/")[1])})
+    schemes = document["components"]["securitySchemes"]
+    header = settings.CSRF_HEADER_NAME.removeprefix("HTTP_").replace("_", "-").title()
+    schemes["session"] |= {
+        "name": settings.SESSION_COOKIE_NAME,
+        "description": f"A logged in user with the permissions; POST takes the header `{header}` too.",
+    }
     return document
 
 
-@functools.cache
-def _write_api() -> bytes:
-    return json.dumps(describe_api(), indent=1).encode()
+def _is_routed(name: str) -> bool:
+    """Whether this site has the address: each part of the routes can be included alone."""
+    arguments = {"token": "t"} if name == "resume" else {}
+    for where in (f"workflows:{name}", name):
+        with contextlib.suppress(NoReverseMatch):
+            return bool(reverse(where, kwargs=arguments))
+    return False
+
+
+@functools.lru_cache(maxsize=8)
+def _write_api(prefix: str) -> bytes:
+    return json.dumps(describe_api() | {"servers": [{"url": prefix or "/"}]}, indent=1).encode()
 
 
 @open_to_machines
-@require_safe
 def schema(request: HttpRequest) -> HttpResponse:
     """`GET /v1/schema`: the document. It tells nothing of any tenant, so everybody may read it."""
-    return HttpResponse(_write_api(), content_type="application/vnd.oai.openapi+json; version=3.1")
+    if request.method not in {"GET", "HEAD"}:
+        return answer_problem(METHOD_NOT_ALLOWED, "The document is read with GET.", headers={"Allow": "GET, HEAD"})
+    body = _write_api(request.path.removesuffix("/v1/schema"))
+    return HttpResponse(body, content_type="application/vnd.oai.openapi+json; version=3.1")

@@ -9,15 +9,11 @@ reads the log could answer with it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TypeVar
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import ImproperlyConfigured
-from django.db import InterfaceError, OperationalError, connections, router, transaction
+from django.db import InterfaceError, OperationalError, connections, router
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.csrf import csrf_exempt
 
 from workflows import store, tokens
 from workflows.completion import MISSING, complete_at
@@ -26,32 +22,22 @@ from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
 from workflows.models import Interaction
 from workflows.pages.posted import FORM_TYPES
 from workflows.pages.resume import answer_person
+from workflows.rest.bodies import refuse_without_data
 from workflows.rest.body import parse_object, read_bytes
+from workflows.rest.machines import open_to_machines
 from workflows.rest.once import answer_completion, read_once
 from workflows.rest.problems import (
-    INVALID_DATA,
     METHOD_NOT_ALLOWED,
     SERVER_ERROR,
     UNAVAILABLE,
-    RequestRefused,
     answer_error,
     answer_problem,
 )
 
 logger = logging.getLogger("workflows")
 
-View = TypeVar("View", bound=Callable[..., HttpResponse])
-
 #: The door, as the engine's refusals call it.
 DOOR = "resume"
-
-
-def open_to_machines(view: View) -> View:
-    """Nobody logs in, no form's token is asked for, and no transaction of the project's is around the view."""
-    view = csrf_exempt(login_not_required(view))
-    for alias in connections:
-        view = transaction.non_atomic_requests(using=alias)(view)
-    return view
 
 
 @open_to_machines
@@ -126,12 +112,7 @@ def _complete(request: HttpRequest, token: str) -> HttpResponse:
     except InvalidData:
         if "data" in body:
             raise
-        # Not by a field of the partner's own data, which may well be called "data" too.
-        raise RequestRefused(
-            INVALID_DATA,
-            'The body has to be {"data": …}, with the answer in it: its member "data" is missing.',
-            errors={"data": ["is required"]},
-        ) from None
+        raise refuse_without_data() from None
     return answer_completion(done)
 
 

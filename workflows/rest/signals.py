@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -12,13 +13,15 @@ from pydantic import ValidationError
 from rest_framework.request import Request
 
 import workflows
+from workflows import store
 from workflows.arguments import read_signal
 from workflows.bulk import Delivery
 from workflows.conf import conf
 from workflows.events import emit_event
 from workflows.exceptions import InvalidCall, TooLarge
-from workflows.models import Instance
+from workflows.jsontext import check_text
 from workflows.rest.bodies import (
+    SEEN,
     BulkBody,
     BulkLine,
     BulkResults,
@@ -46,6 +49,13 @@ from workflows.rest.problems import (
 
 Target = UUID | str
 
+#: Signals in one call: more would hold locks, and in a keyed call a transaction, for longer than anybody waits.
+MOST_LINES = 10_000
+#: Mistakes that one line of many is told.
+MOST_MISTAKES = 3
+
+KEY = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": SEEN}
+
 
 class SignalEndpoint(Endpoint):
     """What addresses that take signals share."""
@@ -54,6 +64,11 @@ class SignalEndpoint(Endpoint):
 
     def answer_signal(self, request: Request, raw: bytes, target: Target, body: SignalBody) -> HttpResponse:
         """Deliver one."""
+
+        # Before anything is looked for: what cannot be sent is told alike, whatever is there.
+        read_signal(body.name, body.payload, body.dedup_key, conf.max_body)
+        if isinstance(target, str):
+            check_text(target, "a correlation key")
 
         def deliver() -> Answer:
             to = target if self.caller.workflows is None else self.narrow([target]).get(target)
@@ -66,13 +81,8 @@ class SignalEndpoint(Endpoint):
 
     def narrow(self, targets: Sequence[Target]) -> dict[Target, UUID]:
         """Of these targets those whose instance runs one of the key's workflows, by its id."""
-        rows = Instance.objects.using(self.db.alias).filter(
-            workspace_id=self.caller.workspace, workflow__in=self.caller.workflows
-        )
-        ids = [target for target in targets if isinstance(target, UUID)]
-        keys = [target for target in targets if isinstance(target, str)]
-        found: dict[Target, UUID] = {id: id for id in rows.filter(pk__in=ids).values_list("pk", flat=True)}
-        return found | dict(rows.live().filter(key__in=keys).values_list("key", "pk"))
+        assert self.caller.workflows is not None
+        return store.find_reachable(self.db, targets, self.caller.workspace, self.caller.workflows)
 
 
 class InstanceSignals(SignalEndpoint):
@@ -110,7 +120,7 @@ class KeySignals(SignalEndpoint):
         problems=[404],
         scope="signal",
         posts=True,
-        parameters=[OpenApiParameter("key", str, OpenApiParameter.PATH, description="A correlation key.")],
+        parameters=[OpenApiParameter("key", KEY, OpenApiParameter.PATH, description="A correlation key.")],
     )
     def post(self, request: Request, key: str) -> HttpResponse:
         """Send one."""
@@ -163,6 +173,9 @@ class BulkSignals(SignalEndpoint):
                 'The body must be a list of signals, such as [{"key": "order-7", "name": "paid"}].',
                 errors={"$": ["must be a list"]},
             )
+        if len(value) > MOST_LINES:
+            told = f"The body has {len(value)} signals, the limit is {MOST_LINES}: send them in several calls."
+            raise RequestRefused(TOO_LARGE, told)
         return self.answer_once(request, raw, lambda: Answer({"results": self.deliver(value)}, 207))
 
     def deliver(self, values: list[Any]) -> list[dict[str, Any]]:
@@ -197,6 +210,12 @@ class Events(Endpoint):
 
     needs: ClassVar = {"POST": SIGNAL}
 
+    def judge(self) -> None:
+        """An event reaches every workflow, so a key has to be for all of them."""
+        super().judge()
+        if self.caller.workflows is not None:
+            raise RequestRefused(FORBIDDEN, "An event reaches every workflow: it takes a key that is for all of them.")
+
     @document(
         "emit",
         "Signals",
@@ -211,8 +230,6 @@ class Events(Endpoint):
         """Emit one."""
         raw, value = self.read_body(request)
         body = read_as(EventBody, value)
-        if self.caller.workflows is not None:
-            raise RequestRefused(FORBIDDEN, "An event reaches every workflow: it takes a key that is for all of them.")
 
         def emit() -> Answer:
             told = emit_event(body.event, body.data, dedup_key=body.dedup_key, actor=self.caller.actor)
@@ -233,12 +250,14 @@ def read_bulk_line(value: Any, limit: int) -> tuple[Target, str, Any, str | None
     except ValidationError as error:
         mistakes = list_mistakes(error)
         place, reasons = next(iter(mistakes.items()))
-        return describe_problem(INVALID_REQUEST, f"{place:.60}: {reasons[0]}.", errors=mistakes)
+        first = dict(islice(mistakes.items(), MOST_MISTAKES))
+        return describe_problem(INVALID_REQUEST, f"{place:.60}: {reasons[0]}.", errors=first)
     if (line.key is None) == (line.instance is None):
         return describe_problem(INVALID_REQUEST, "Name a key or an instance, and not both.")
     try:
         read_signal(line.name, line.payload, line.dedup_key, limit)
-        target: Target = read_id(line.instance) if line.instance is not None else str(line.key)
+        target: Target
+        target = check_text(line.key, "a correlation key") if line.instance is None else read_id(line.instance)
     except TooLarge as error:
         return describe_problem(TOO_LARGE, str(error))
     except InvalidCall as error:

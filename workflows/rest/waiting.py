@@ -1,20 +1,21 @@
 """Waiting for an instance to end, on behalf of a client that polls slowly.
 
 Lives here: one thread per process that looks for all who wait, in one statement at a time. Invariants owned: whoever
-waits holds no database connection meanwhile; the thread ends when nobody waits; a wait ends in bounded time whatever
-the database does.
+waits holds no database connection meanwhile, and not so many wait that nobody else is served; the thread ends when
+nobody waits; a wait ends in bounded time whatever the database does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
 import time
+from collections import Counter
 from uuid import UUID
 
 from django.db import connections, router
-from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.models import Instance
@@ -26,17 +27,26 @@ LOOK_SECONDS = 0.1
 LOOK_AGAIN_SECONDS = 1.0
 
 
-def wait_for_end(db: BaseDatabaseWrapper, instance: UUID, seconds: float) -> bool:
-    """Whether the instance has ended within so many seconds."""
-    if db.in_atomic_block:
+def wait_for_end(instance: UUID, seconds: float, *, who: str, most: int) -> bool:
+    """Whether the instance has ended within so many seconds; at once False where too many wait already.
+
+    Each takes a thread of the server, so `most` may wait in this process, and of them one caller three quarters.
+    """
+    if any(one.in_atomic_block for one in connections.all(initialized_only=True)):
         return False  # nobody else's work can be seen from inside this transaction
     ended = threading.Event()
-    _lobby.enter(instance, ended)
     try:
-        db.close()  # the thread that waits needs none, and others may
+        if not _lobby.enter(instance, ended, who, most):
+            return False
+    except RuntimeError:  # no thread can be started
+        logger.warning("cannot wait for instances: no thread can be started", exc_info=True)
+        return False
+    try:
+        for one in connections.all(initialized_only=True):
+            one.close()  # the thread that waits needs none, and others may
         return ended.wait(seconds)
     finally:
-        _lobby.leave(instance, ended)
+        _lobby.leave(instance, ended, who)
 
 
 class _Lobby:
@@ -45,18 +55,28 @@ class _Lobby:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[UUID, set[threading.Event]] = {}
+        self._callers: Counter[str] = Counter()
         self._looks = False
-        os.register_at_fork(after_in_child=self._forget)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
 
-    def enter(self, instance: UUID, ended: threading.Event) -> None:
+    def enter(self, instance: UUID, ended: threading.Event, who: str, most: int) -> bool:
         with self._lock:
-            self._waiting.setdefault(instance, set()).add(ended)
+            if self._callers.total() >= most or self._callers[who] >= most - most // 4:
+                return False
             if not self._looks:
-                self._looks = True
+                # It begins by waiting for this lock; where no thread can start, nobody has entered.
                 threading.Thread(target=self._look, name="holdpoint-waiting", daemon=True).start()
+                self._looks = True
+            self._waiting.setdefault(instance, set()).add(ended)
+            self._callers[who] += 1
+            return True
 
-    def leave(self, instance: UUID, ended: threading.Event) -> None:
+    def leave(self, instance: UUID, ended: threading.Event, who: str) -> None:
         with self._lock:
+            self._callers[who] -= 1
+            if not self._callers[who]:
+                del self._callers[who]
             others = self._waiting.get(instance, set())
             others.discard(ended)
             if not others:
@@ -66,6 +86,10 @@ class _Lobby:
         try:
             while ids := self._list():
                 time.sleep(self._tell(ids))
+        except BaseException:
+            with self._lock:
+                self._looks = False  # whoever comes next begins another
+            raise
         finally:
             connections.close_all()
 
@@ -78,12 +102,12 @@ class _Lobby:
 
     def _tell(self, ids: list[UUID]) -> float:
         """Look, and wake those whose instance has ended; seconds until the next look."""
-        db = connections[router.db_for_write(Instance)]
         try:
-            ended = store.find_ended(db, ids)
+            ended = store.find_ended(connections[router.db_for_write(Instance)], ids)
         except Exception:  # whoever waits still does
             logger.warning("cannot look for ended instances; trying again", exc_info=True)
-            db.close()
+            with contextlib.suppress(Exception):
+                connections.close_all()
             return LOOK_AGAIN_SECONDS
         with self._lock:
             for instance in ended:
@@ -94,7 +118,7 @@ class _Lobby:
     def _forget(self) -> None:
         """In a forked child: its thread did not come along."""
         self._lock = threading.Lock()
-        self._waiting, self._looks = {}, False
+        self._waiting, self._callers, self._looks = {}, Counter(), False
 
 
 _lobby = _Lobby()

@@ -7,6 +7,7 @@ id, `FOR NO KEY UPDATE`, before anything else; then interactions, then units.
 """
 
 from workflows.store.address import Address as Address
+from workflows.store.address import find_reachable as find_reachable
 from workflows.store.address import resolve_workspaces as resolve_workspaces
 from workflows.store.address import workspace_exists as workspace_exists
 from workflows.store.answers import KEEP_DAYS as KEEP_DAYS

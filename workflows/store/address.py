@@ -5,7 +5,7 @@ Invariant owned: no statement that serves the outside reaches a row without nami
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
@@ -60,6 +60,27 @@ def resolve_workspaces(db: BaseDatabaseWrapper, scopes: Iterable[str | int]) -> 
     slugs = [scope for scope in scopes if isinstance(scope, str)]
     found = fetch(db, "SELECT slug, id FROM holdpoint_workspace WHERE slug = ANY(%(slugs)s::text[])", {"slugs": slugs})
     return dict(found)
+
+
+#: Two arrays, whatever their length: a parameter per target would run into the protocol's limit.
+_REACHABLE = f"""
+    SELECT id::text, id FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) AND workspace_id = %(ws)s::int
+      AND workflow = ANY(%(workflows)s::text[])
+    UNION ALL SELECT key, id FROM holdpoint_instance WHERE key = ANY(%(keys)s::text[]) AND workspace_id = %(ws)s::int
+      AND {LIVE} AND workflow = ANY(%(workflows)s::text[])
+"""
+
+
+def find_reachable(
+    db: BaseDatabaseWrapper, targets: Sequence[UUID | str], workspace: int, workflows: Sequence[str]
+) -> dict[UUID | str, UUID]:
+    """Of ids and keys those of instances that run one of these workflows, with the id of each."""
+    ids = [target for target in targets if isinstance(target, UUID)]
+    keys = [target for target in targets if isinstance(target, str)]
+    params = {"ids": ids, "keys": keys, "ws": workspace, "workflows": list(workflows)}
+    found = dict(fetch(db, _REACHABLE, params))
+    known: dict[UUID | str, UUID] = {id: found[str(id)] for id in ids if str(id) in found}
+    return known | {key: found[key] for key in keys if key in found}
 
 
 def workspace_exists(db: BaseDatabaseWrapper, workspace: str | int) -> bool:

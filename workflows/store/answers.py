@@ -1,7 +1,9 @@
 """Answers that are told again: kept in the transaction of their effect, found by whoever repeats the call.
 
 Invariants owned: an answer and its effect are committed together or not at all; of two equal calls at the same
-moment the second waits for the first, and then finds its answer or, when that one failed, takes its place.
+moment the second waits for the first, and then finds its answer or, when that one failed, takes its place. A
+reservation is locked before any instance; a completion, which writes its answer last, reserves none, so the two never
+wait for each other crosswise.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.store.sql import CLOCK, compact, fetch
+from workflows.store.sql import CLOCK, NOW, compact, fetch
 
 #: Answers without an instance are kept this long; the others as long as their instance, and never shorter.
 KEEP_DAYS = 4
@@ -49,8 +51,10 @@ _READ = compact("""
     WHERE workspace_id = %(ws)s::int AND digest = %(digest)s::bytea
 """)
 
+#: An instance that is being pruned at this moment is none: what is told about it then goes by age.
 _KEEP = compact("""
-    UPDATE holdpoint_answer SET status = %(status)s::int, body = %(body)s::text, instance_id = %(instance)s::uuid
+    WITH i AS (SELECT id FROM holdpoint_instance WHERE id = %(instance)s::uuid FOR KEY SHARE)
+    UPDATE holdpoint_answer SET status = %(status)s::int, body = %(body)s::text, instance_id = (SELECT id FROM i)
     WHERE workspace_id = %(ws)s::int AND digest = %(digest)s::bytea
 """)
 
@@ -58,7 +62,8 @@ _KEEP = compact("""
 _PRUNE = compact(f"""
     DELETE FROM holdpoint_answer a USING (
       SELECT workspace_id, digest FROM holdpoint_answer
-      WHERE instance_id IS NULL AND at < {CLOCK} - interval '{KEEP_DAYS} days' LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+      WHERE instance_id IS NULL AND at < {NOW} - interval '{KEEP_DAYS} days'
+      ORDER BY at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ) old WHERE a.workspace_id = old.workspace_id AND a.digest = old.digest
     RETURNING 1
 """)
@@ -93,10 +98,11 @@ def forget_answers(db: BaseDatabaseWrapper, ids: list[Any]) -> None:
     fetch(db, _FORGET, {"ids": ids}, rows=False)
 
 
-def prune_answers(db: BaseDatabaseWrapper, batch: int = 5_000) -> int:
-    """Delete answers that nobody can need any more; how many."""
+def prune_answers(db: BaseDatabaseWrapper, batch: int = 5_000, batches: int = 20) -> int:
+    """Delete answers that nobody can need any more, so many at most: the next call goes on. How many."""
     deleted = 0
-    while gone := len(fetch(db, _PRUNE, {"limit": batch})):
+    for _ in range(batches):
+        gone = len(fetch(db, _PRUNE, {"limit": batch}))
         deleted += gone
         if gone < batch:
             break

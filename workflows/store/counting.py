@@ -154,7 +154,7 @@ COUNT = compact(f"""
       SELECT ws, name, label, n FROM n ORDER BY 1, 2, 3
       ON CONFLICT (workspace_id, name, label) DO UPDATE SET value = o.value + excluded.value
     )
-    SELECT count(*), {LATEST.format(at="at")} FROM c
+    SELECT count(*), {micros(LATEST.format(at="at"))} FROM c
 """)
 
 #: The lists as the statement takes them.

@@ -56,7 +56,7 @@ _CUT = compact("""
 
 #: What a restored database brought along uncounted; in a healthy one nobody asks.
 _TAIL = compact(f"""
-    SELECT {LATEST.format(at="l.at")}, max(l.xid) + 1
+    SELECT {micros(LATEST.format(at="l.at"))}, max(l.xid) + 1
     FROM holdpoint_ledger l WHERE l.xid >= %(lower)s AND l.at >= %(since)s
 """)
 
@@ -176,7 +176,7 @@ def _count_batch(db: BaseDatabaseWrapper, at: Position, limit: int) -> tuple[int
 def _begin_anew(db: BaseDatabaseWrapper, at: Position) -> tuple[int, bool]:
     """Count what the old cluster left, then begin with the first transaction of this one."""
     [(latest, behind)] = fetch(db, _TAIL, {"lower": at.lower, "since": at.since})
-    since = max(at.at, latest or at.at) + timedelta(microseconds=1)
+    since = max(at.at, _read_moment(latest)) + timedelta(microseconds=1)
     counted = _count(db, at, behind, since)[0] if behind else 0
     _move(db, 0, since, since)
     return counted, True
@@ -185,7 +185,7 @@ def _begin_anew(db: BaseDatabaseWrapper, at: Position) -> tuple[int, bool]:
 def _count(db: BaseDatabaseWrapper, at: Position, cut: int, until: datetime | str) -> tuple[int, datetime]:
     params = {"lower": at.lower, "cut": cut, "since": at.since, "until": until}
     [(rows, latest)] = fetch(db, COUNT, params | LISTS)
-    return rows, latest or at.at
+    return rows, _read_moment(latest)
 
 
 def _move(db: BaseDatabaseWrapper, xid: int, since: datetime, at: datetime) -> None:
@@ -193,4 +193,5 @@ def _move(db: BaseDatabaseWrapper, xid: int, since: datetime, at: datetime) -> N
 
 
 def _read_moment(value: float | None) -> datetime:
+    """Moments leave the database as numbers: the driver's have no zone where a project has USE_TZ off."""
     return _EPOCH + timedelta(microseconds=int(value or 0))
