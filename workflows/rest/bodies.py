@@ -105,8 +105,10 @@ class BulkLine(SignalBody):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"key": "order-7", "name": "paid"}]})
 
-    key: Key | None = None
-    instance: Annotated[str | None, Field(json_schema_extra={"format": "uuid"})] = None
+    key: Annotated[Key | None, Field(description="The correlation key of a live instance; or name an instance.")] = None
+    instance: Annotated[
+        str | None, Field(description="The instance's id; or name a key.", json_schema_extra={"format": "uuid"})
+    ] = None
 
 
 class BulkBody(RootModel[list[BulkLine]], Shape):
@@ -154,37 +156,41 @@ Status = Literal["runnable", "running", "awaiting", "sleeping", "awaiting_childr
 class InstanceFields(Shape):
     """An instance, but for its status."""
 
-    id: UUID
+    id: Annotated[UUID, Field(description="Its own; ids sort by when they were made.")]
     workspace: Annotated[str, Field(description="The slug of its workspace.")]
-    workflow: str
+    workflow: Annotated[str, Field(description="The workflow's name.")]
     version: Annotated[int, Field(description="Of the workflow's code.")]
-    key: str | None
+    key: Annotated[str | None, Field(description="Its correlation key.")]
     step: Annotated[str, Field(description="Where it is, or where it ended.")]
     state: Json
     input: Json
     result: Annotated[Any, Field(description="Once it is done.")]
     error: Annotated[str | None, Field(description="Why it failed or was cancelled.")]
-    attempt: int
+    attempt: Annotated[int, Field(description="How often the step has asked to be run again.")]
     parent: Annotated[UUID | None, Field(description="The instance that started it as its child.")]
     started_by: Annotated[str, Field(description="`user:<id>`, `key:<id>`, or what the project's code said.")]
-    created_at: datetime
-    finished_at: datetime | None
+    created_at: Annotated[datetime, Field(description="When it was started.")]
+    finished_at: Annotated[datetime | None, Field(description="When it ended.")]
 
 
 class InstanceOut(InstanceFields):
     """An instance of a workflow."""
 
-    status: Status
+    model_config = ConfigDict(title="Instance")
+
+    status: Annotated[Status, Field(description="done, failed and cancelled are ends; the others are on the way.")]
 
 
 class EventOut(Shape):
     """A row of an instance's ledger."""
 
+    model_config = ConfigDict(title="Event")
+
     seq: Annotated[int, Field(description="Counts within the instance.")]
-    kind: str
+    kind: Annotated[str, Field(description="What happened, such as started, signalled, parked, answered, done.")]
     status: Annotated[Status, Field(description="The instance's status after it.")]
-    at: datetime
-    actor: str
+    at: Annotated[datetime, Field(description="When, by the database's clock.")]
+    actor: Annotated[str, Field(description="Who did it: `user:<id>`, `key:<id>`, or empty for the engine.")]
     name: Annotated[str | None, Field(description="The step, or a signal's name.")]
     data: Json
 
@@ -192,21 +198,23 @@ class EventOut(Shape):
 class InteractionOut(Shape):
     """A question that somebody outside answers."""
 
-    id: UUID
-    signal_id: str
-    workflow: str
-    instance: UUID
+    model_config = ConfigDict(title="Interaction")
+
+    id: Annotated[UUID, Field(description="Its own.")]
+    signal_id: Annotated[str, Field(description="As the workflow named it; one open question of a workspace has it.")]
+    workflow: Annotated[str, Field(description="The workflow that asks.")]
+    instance: Annotated[UUID, Field(description="The instance that asks.")]
     step: Annotated[str, Field(description="The wait that asks.")]
     index: Annotated[int, Field(description="Which item of a wait for many, from 0.")]
-    status: str
+    status: Annotated[str, Field(description="pending, completed, failed, expired or cancelled.")]
     version: Annotated[int, Field(description="Raised by every change.")]
-    channel: str
-    assignee: str | None
-    group: str | None
-    correlation_id: str | None
-    created_at: datetime
-    deadline: datetime | None
-    closed_at: datetime | None
+    channel: Annotated[str, Field(description="How it is asked; a label, or a channel that takes the answer itself.")]
+    assignee: Annotated[str | None, Field(description="Who is asked.")]
+    group: Annotated[str | None, Field(description="Which group is asked.")]
+    correlation_id: Annotated[str | None, Field(description="The workflow's own reference.")]
+    created_at: Annotated[datetime, Field(description="When it was asked.")]
+    deadline: Annotated[datetime | None, Field(description="Until when it can be answered.")]
+    closed_at: Annotated[datetime | None, Field(description="When it was answered, expired or cancelled.")]
     actor: Annotated[str, Field(description="Who answered.")]
     request: Annotated[Any, Field(description="What is asked about.")]
     schema_: Annotated[Any, Field(alias="schema", description="The JSON Schema that an answer has to fit.")]
@@ -223,25 +231,37 @@ class ListOut(Shape):
 class InstanceList(ListOut):
     """A page of instances."""
 
-    results: list[InstanceOut]
+    model_config = ConfigDict(title="Instances")
+
+    results: Annotated[list[InstanceOut], Field(description="In the order of the list.")]
 
 
 class EventList(ListOut):
     """A page of a ledger."""
 
-    results: list[EventOut]
+    model_config = ConfigDict(title="Events")
+
+    results: Annotated[list[EventOut], Field(description="In the order of the list.")]
 
 
 class InteractionList(ListOut):
     """A page of questions."""
 
-    results: list[InteractionOut]
+    model_config = ConfigDict(title="Interactions")
+
+    results: Annotated[list[InteractionOut], Field(description="In the order of the list.")]
 
 
 class DeliveryOut(Shape):
     """What became of a signal."""
 
-    id: str
+    model_config = ConfigDict(
+        title="Delivery", json_schema_extra={"examples": [{"id": "01a1…:3", "duplicate": False, "woke": True}]}
+    )
+
+    id: Annotated[
+        str, Field(description="The instance and the signal's number there; of the first one, if a duplicate.")
+    ]
     duplicate: Annotated[bool, Field(description="Its dedup key had come before; this one changed nothing.")]
     woke: Annotated[bool, Field(description="The instance waited for it, and goes on.")]
 
@@ -249,48 +269,59 @@ class DeliveryOut(Shape):
 class BulkOut(Shape):
     """What became of one signal of many: as if it had been sent alone."""
 
-    status: int
-    id: str | None = None
-    duplicate: bool | None = None
-    woke: bool | None = None
-    type: str | None = None
-    title: str | None = None
-    detail: str | None = None
-    errors: dict[str, list[str]] | None = None
+    model_config = ConfigDict(
+        title="Result",
+        json_schema_extra={"examples": [{"status": 202, "id": "01a1…:3", "duplicate": False, "woke": True}]},
+    )
+
+    status: Annotated[int, Field(description="202 delivered; 400, 404 or 413 not, and then a problem follows.")]
+    id: Annotated[str | None, Field(description="The instance and the signal's number there.")] = None
+    duplicate: Annotated[bool | None, Field(description="Its dedup key had come before.")] = None
+    woke: Annotated[bool | None, Field(description="The instance waited for it, and goes on.")] = None
+    type: Annotated[str | None, Field(description="Of the problem.")] = None
+    title: Annotated[str | None, Field(description="Of the problem.")] = None
+    detail: Annotated[str | None, Field(description="What to do.")] = None
+    errors: Annotated[dict[str, list[str]] | None, Field(description="What is wrong, per member.")] = None
 
 
 class BulkResults(Shape):
     """One result per signal, in their order."""
 
-    results: list[BulkOut]
+    model_config = ConfigDict(title="Results")
+
+    results: Annotated[list[BulkOut], Field(description="One per signal.")]
 
 
 class CompletionOut(Shape):
     """An answer that was taken."""
 
-    id: UUID
-    signal_id: str
-    instance: UUID
-    status: Literal["completed"]
+    model_config = ConfigDict(title="Completion")
+
+    id: Annotated[UUID, Field(description="The question's.")]
+    signal_id: Annotated[str, Field(description="The question's.")]
+    instance: Annotated[UUID, Field(description="The instance that asked, and goes on.")]
+    status: Annotated[Literal["completed"], Field(description="Of the question.")]
 
 
 class EmissionOut(Shape):
     """What an event did."""
 
-    id: UUID
+    model_config = ConfigDict(title="Emission")
+
+    id: Annotated[UUID, Field(description="The event's; of the first one, if a duplicate.")]
     woke: Annotated[int, Field(description="How many parked instances it woke.")]
     started: Annotated[int, Field(description="How many instances began with it.")]
-    duplicate: bool
+    duplicate: Annotated[bool, Field(description="Its dedup key had come before; this one did nothing.")]
 
 
 class ProblemOut(Shape):
     """Problem details (RFC 9457)."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(title="Problem", extra="allow")
 
     type: Annotated[str, Field(description="Stable, for programs.", examples=["urn:holdpoint:problem:not-found"])]
-    title: str
-    status: int
+    title: Annotated[str, Field(description="The same for people.")]
+    status: Annotated[int, Field(description="The answer's own.")]
     detail: Annotated[str, Field(description="What to do.")]
     errors: Annotated[dict[str, list[str]] | None, Field(description="What is wrong, per field.")] = None
 
@@ -298,15 +329,19 @@ class ProblemOut(Shape):
 class EndedProblemOut(InstanceFields):
     """An instance that was waited for and has failed or was cancelled: a problem, and all of the instance."""
 
-    type: str
-    title: str
-    status: Literal[422]
-    detail: str
-    instance_status: Status
+    model_config = ConfigDict(title="Ended")
+
+    type: Annotated[str, Field(description="…:instance-failed or …:instance-cancelled.")]
+    title: Annotated[str, Field(description="The same for people.")]
+    status: Annotated[Literal[422], Field(description="The answer's own.")]
+    detail: Annotated[str, Field(description="Why it failed or was cancelled.")]
+    instance_status: Annotated[Status, Field(description="The instance's.")]
 
 
 class DuplicateProblemOut(ProblemOut):
     """The key is held."""
+
+    model_config = ConfigDict(title="Duplicate", extra="allow")
 
     existing: Annotated[UUID | None, Field(description="The instance that holds it.")] = None
 

@@ -101,6 +101,7 @@ class OneInteraction(InteractionEndpoint):
         "getInteraction",
         "Interactions",
         "Look at a question",
+        "What is asked, of whom, until when; and the answer once there is one.",
         answers={200: (InteractionOut, "The question, and its answer once there is one.")},
         problems=[404],
         scope="read",
@@ -162,7 +163,11 @@ class CompleteSignal(_Completion):
         problems=[404, 410, 422],
         scope="complete",
         posts=True,
-        parameters=[OpenApiParameter("signal_id", SIGNAL_ID, OpenApiParameter.PATH, description="As it was asked.")],
+        parameters=[
+            OpenApiParameter(
+                "signal_id", SIGNAL_ID, OpenApiParameter.PATH, description="The `signal_id` of the question."
+            )
+        ],
     )
     def post(self, request: Request, signal_id: str) -> HttpResponse:
         """Answer it."""
@@ -176,6 +181,7 @@ class CompleteInteraction(_Completion):
         "completeInteraction",
         "Interactions",
         "Answer a question by its id",
+        "The answer is checked against the question's `schema`; the instance goes on with it.",
         body=CompleteBody,
         answers={
             200: (CompletionOut, "Taken, or taken before with the same idempotency key."),

@@ -95,7 +95,7 @@ WORKSPACE = (
         str,
         description="Which of the workspaces a logged in user means. A key has one workspace.",
     ),
-    OpenApiParameter("X-Workspace", str, OpenApiParameter.HEADER, description="The same as a header."),
+    OpenApiParameter("X-Workspace", str, OpenApiParameter.HEADER, description="Like `workspace`, as a header."),
 )
 PAGING = (
     OpenApiParameter(
@@ -112,7 +112,7 @@ IDEMPOTENCY = OpenApiParameter(
     description="Names this call: sent again with the same body it is told the same answer, with the header "
     "`Idempotency-Replayed: true`; with another body 409.",
 )
-ID = OpenApiParameter("id", UUID, OpenApiParameter.PATH)
+ID = OpenApiParameter("id", UUID, OpenApiParameter.PATH, description="Its id.")
 #: What a list is narrowed down to; `lists.read_filter` reads it.
 FILTER: dict[str, Any] = {"type": "string", "maxLength": 1000}
 ADDRESS: dict[str, Any] = {"type": "string", "format": "uri-reference"}

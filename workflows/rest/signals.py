@@ -113,7 +113,7 @@ class KeySignals(SignalEndpoint):
     @document(
         "signalKey",
         "Signals",
-        "Send a signal to the holder of a key",
+        "Send a signal by correlation key, in the address",
         "A key in an address is percent-encoded; `POST /v1/signals` takes it in the body instead.",
         body=SignalBody,
         answers={202: (DeliveryOut, "Stored; or a duplicate of one that was.")},
@@ -134,7 +134,8 @@ class Signals(SignalEndpoint):
     @document(
         "signal",
         "Signals",
-        "Send a signal by correlation key",
+        "Send a signal by correlation key, in the body",
+        "To the live instance that holds `key`.",
         body=KeySignalBody,
         answers={202: (DeliveryOut, "Stored; or a duplicate of one that was.")},
         problems=[404],

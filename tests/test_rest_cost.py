@@ -1,0 +1,175 @@
+"""What a call over HTTP costs the database: statements, and that none of them begins or ends a transaction.
+
+Counted on a connection outside of any transaction, as a web process has it. What the connection itself asks to see
+whether it still lives (`CONN_HEALTH_CHECKS`) is the site's choice and is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.core.cache import cache
+from django.db import connections
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+import workflows
+from tests.calls import Api, make_key
+from tests.two_connections import _provided_again, committed  # noqa: F401 (fixtures)
+from workflows import Await, Done, Workflow, durable, step
+from workflows.keys import forget_keys
+from workflows.models import Interaction
+from workflows.testing import drain
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed")]
+
+SCHEMA = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+ANSWER = {"data": {"ok": True}}
+WRAPPING = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
+
+
+class CostOrder(Workflow):
+    name = "cost-order"
+
+    @step
+    def ask(self, ctx):
+        return Await("paid", then="end")
+
+    @step
+    def end(self, ctx):
+        return Done()
+
+
+@durable(name="cost-question")
+def question(ctx):
+    return ctx.wait_for_signal("gate", timeout="1d", schema=SCHEMA)
+
+
+@contextmanager
+def statements(count: int, *, wrapping: int = 0) -> Iterator[None]:
+    """Exactly so many statements, and so many more that begin or end a transaction."""
+    with CaptureQueriesContext(connections["default"]) as captured:
+        yield
+    sent = [one["sql"].lstrip() for one in captured]
+    around = [sql for sql in sent if sql.upper().startswith(WRAPPING)]
+    assert (len(sent) - len(around), len(around)) == (count, wrapping), "\n".join(sql[:200] for sql in sent)
+
+
+@pytest.fixture
+def api() -> Api:
+    """A caller whose key this process knows."""
+    cache.clear()
+    api = Api(make_key())
+    assert api.get("/v1/instances").status_code == 200
+    return api
+
+
+def park() -> Interaction:
+    started = workflows.start("cost-question")
+    drain()
+    return Interaction.objects.get(instance=started)
+
+
+def by_signal(found: Interaction) -> str:
+    return f"/v1/signals/{found.signal_id}/complete"
+
+
+def by_id(found: Interaction) -> str:
+    return f"/v1/interactions/{found.pk}/complete"
+
+
+BOTH = pytest.mark.parametrize("address", [by_signal, by_id])
+Address = Callable[[Interaction], str]
+
+
+@BOTH
+def test_a_completion_takes_two_statements_and_no_transaction(api, address: Address):
+    path = address(park())
+    with statements(2):
+        assert api.post(path, ANSWER).status_code == 200
+
+
+@BOTH
+def test_one_more_with_a_key_that_this_process_has_not_seen(api, address: Address):
+    path = address(park())
+    forget_keys()
+    with statements(3):
+        assert api.post(path, ANSWER).status_code == 200
+
+
+@BOTH
+def test_an_idempotency_key_costs_a_completion_no_statement(api, address: Address):
+    path, once = address(park()), {"Idempotency-Key": "k"}
+    with statements(2):
+        first = api.post(path, ANSWER, once)
+    with statements(1):
+        assert api.post(path, ANSWER, once).content == first.content
+
+
+@BOTH
+def test_a_refused_completion_takes_one_for_its_row_in_the_ledger(api, address: Address):
+    path = address(park())
+    with statements(2):
+        assert api.post(path, {"data": {"ok": "perhaps"}}).status_code == 422
+    with statements(0):
+        assert api.post(path, {"dtaa": {}}).status_code == 400
+        assert api.post(path, raw=b"{").status_code == 400
+
+
+def test_a_start_and_a_signal_take_one_statement_each(api):
+    with statements(1):
+        id = api.post("/v1/instances", {"workflow": "cost-order", "key": "a"}).json()["id"]
+    for path, more in ((f"/v1/instances/{id}/signals", {}), ("/v1/keys/a/signals", {}), ("/v1/signals", {"key": "a"})):
+        with statements(1):
+            assert api.post(path, {"name": "paid", **more}).status_code == 202
+
+
+def test_an_idempotency_key_takes_two_more_and_a_transaction_where_the_effect_cannot_keep_the_answer(api):
+    once = {"Idempotency-Key": "k"}
+    with statements(3, wrapping=2):
+        api.post("/v1/instances", {"workflow": "cost-order", "key": "a"}, once)
+    with statements(2, wrapping=2):
+        api.post("/v1/instances", {"workflow": "cost-order", "key": "a"}, once)
+    with statements(3, wrapping=2):
+        api.post("/v1/keys/a/signals", {"name": "paid"}, once)
+
+
+@pytest.mark.parametrize(("count", "needed"), [(1, 2), (100, 2), (500, 2), (501, 4)])
+def test_many_signals_take_as_many_statements_as_their_batches(api, count, needed):
+    started = workflows.start_many("cost-order", [{}] * count)
+    drain()
+    body = [{"instance": str(one.pk), "name": "other"} for one in started]
+    api.get("/v1/instances", limit=1)  # that took a while, and a key is remembered for two seconds
+    with statements(needed - needed // 2):
+        told = api.post("/v1/signals/bulk", body)
+    assert {one["status"] for one in told.json()["results"]} == {202}
+    wake: list[Any] = [{**one, "name": "paid"} for one in body]
+    with statements(needed):
+        api.post("/v1/signals/bulk", wake)
+
+
+def test_nothing_is_asked_for_a_caller_who_may_not_call(api):
+    path = by_signal(park())
+    with statements(0):
+        assert Api().post(path, ANSWER).status_code == 401
+        assert Api("hp nonsense").post(path, ANSWER).status_code == 401
+    with statements(1):
+        assert Api("hp_unknown").post(path, ANSWER).status_code == 401
+    weak = Api(make_key("read"))
+    weak.get("/v1/instances")
+    with statements(0):
+        assert weak.post(path, ANSWER).status_code == 403
+
+
+def test_a_session_takes_five_more(api):
+    """The session, the user, the permissions of the user and of the groups, and the workspaces."""
+    user, client = User.objects.create_user("cost-ann"), Client()
+    user.user_permissions.add(Permission.objects.get(codename="complete_interaction"))
+    client.force_login(user)
+    path = by_signal(park())
+    with statements(2 + 5):
+        assert Api(client=client).post(path, ANSWER).status_code == 200
