@@ -136,10 +136,13 @@ def running(process: Process) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def qcluster(*, workers: int = 2, **environment: str) -> Iterator[Cluster]:
-    """A cluster that pumps."""
+def qcluster(*, workers: int = 2, by_task: bool = True, **environment: str) -> Iterator[Cluster]:
+    """A cluster that pumps: in a task, or (where a pump was asked for in vain before) in a watch thread at first."""
     with running(Cluster(WORKERS=str(workers), **environment)) as cluster:
-        wait_for_pump("cluster")
+        if by_task:
+            wait_for_pump("cluster")
+        else:
+            wait_until(lambda: list_alive(find_db(), 1.5), "anybody to pump")
         wait_until(lambda: len(cluster.list_workers()) == workers, "all workers")
         yield cluster
 

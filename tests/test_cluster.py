@@ -316,7 +316,7 @@ def test_an_emptied_queue_and_a_new_secret_key_change_nothing():
         code, _ = cluster.stop()
         assert code == 0
     assert OrmQ.objects.exists()  # the successor of the last pump
-    with qcluster(SECRET_KEY="another-secret-key-of-more-than-fifty-characters-in-all"):
+    with qcluster(by_task=False, SECRET_KEY="another-secret-key-of-more-than-fifty-characters-in-all"):
         wait_for_status(workflows.start("HostedQuick"), Status.DONE, seconds=5)
         OrmQ.objects.all().delete()
         wait_for_status(timer, Status.DONE, seconds=10)
