@@ -1,8 +1,150 @@
 """Every error this app raises, one tree. The class names the condition and builds its own message.
 
 ApprovalError
+├── InvalidApproval (ValueError)    an approval cannot work as it is written; nothing was stored
+│   ├── InvalidCalendar             a calendar's zone, hours or holidays cannot be used
+│   └── InvalidChange               what was asked of an object is refused; `.errors` maps a field to reasons
+├── UnknownCalendar (LookupError)   no calendar is registered under this name
+├── VotedTwice                      two ballots of one person were to be counted
+└── DecisionRefused                 a decision changed nothing
+    ├── NotAllowed                  a rule forbids it to this person; `.obstacle` says which
+    ├── AlreadyDecided              it no longer waits; `.by .at .outcome`
+    ├── Stale                       what was shown has changed; `.difference`
+    ├── ReasonRequired              this outcome needs a reason; `.outcome`
+    └── UnknownOutcome              the approval has no such outcome; `.known`
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from workflows.exceptions import show
+
+if TYPE_CHECKING:
+    from approvals.policies import Obstacle
 
 
 class ApprovalError(Exception):
     """The root: catch it to catch everything that `approvals` raises."""
+
+
+class InvalidApproval(ApprovalError, ValueError):
+    """An approval cannot work as it is written; the message says what to write instead.
+
+    >>> str(InvalidApproval("quorum", 0, "write how many equal votes decide, at least 1"))
+    'quorum=0 cannot be used: write how many equal votes decide, at least 1'
+    """
+
+    def __init__(self, option: str, given: object, problem: str) -> None:
+        self.option, self.given = option, given
+        super().__init__(f"{option}={show(given)} cannot be used: {problem}")
+
+
+class InvalidCalendar(InvalidApproval):
+    """A calendar cannot be made as it is written.
+
+    >>> str(InvalidCalendar("hours", {}, "no weekday has any"))
+    'hours={} cannot be used: no weekday has any'
+    """
+
+
+class UnknownCalendar(ApprovalError, LookupError):
+    """No calendar is registered under this name.
+
+    >>> print(UnknownCalendar("berlin", ["always"]))
+    no calendar 'berlin' is registered (registered: always). Call approvals.calendars.register_calendar('berlin', …) where every process imports it, such as your app's ready().
+    """  # noqa: E501 - a doctest shows the message as it is
+
+    def __init__(self, name: object, known: Iterable[str]) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(
+            f"no calendar {show(name)} is registered (registered: {', '.join(self.known)}). Call "
+            f"approvals.calendars.register_calendar({show(name)}, …) where every process imports it, such as your "
+            "app's ready()."
+        )
+
+
+class VotedTwice(ApprovalError):
+    """One person has two ballots: everybody counts once, so nothing was counted.
+
+    >>> str(VotedTwice("ana"))
+    "'ana' has two ballots; leave out the one that was undone"
+    """
+
+    def __init__(self, voter: object) -> None:
+        self.voter = voter
+        super().__init__(f"{show(voter)} has two ballots; leave out the one that was undone")
+
+
+class DecisionRefused(ApprovalError):
+    """A decision was refused; nothing has changed by it."""
+
+
+class NotAllowed(DecisionRefused):
+    """A rule forbids this decision to this person; `.obstacle` names the rule, its sentence is the message.
+
+    >>> from approvals.policies import Obstacle
+    >>> NotAllowed(Obstacle("requester", "You can’t decide because you asked for this (four eyes).")).obstacle.rule
+    'requester'
+    """
+
+    def __init__(self, obstacle: Obstacle) -> None:
+        self.obstacle = obstacle
+        super().__init__(obstacle.message)
+
+
+class AlreadyDecided(DecisionRefused):
+    """It no longer waits: somebody decided, or it was withdrawn or ran out of time (then `.by` is empty).
+
+    >>> print(AlreadyDecided("Ana Ruiz", datetime(2026, 7, 14, 8, 43, tzinfo=UTC), "approve"))
+    this was decided already: 'approve', by Ana Ruiz, 2026-07-14 08:43 UTC. Nothing was changed.
+    >>> print(AlreadyDecided())
+    this no longer waits for a decision. Nothing was changed.
+    """
+
+    def __init__(self, by: str = "", at: datetime | None = None, outcome: str = "") -> None:
+        self.by, self.at, self.outcome = by, at, outcome
+        told = [repr(outcome)] if outcome else []
+        told += [f"by {by}"] if by else []
+        told += [f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"] if at else []
+        what = f"was decided already: {', '.join(told)}" if told else "no longer waits for a decision"
+        super().__init__(f"this {what}. Nothing was changed.")
+
+
+class Stale(DecisionRefused):
+    """What was shown has changed; `.difference` maps a field to (what was shown, what it is now).
+
+    >>> print(Stale({"Amount": ("€40.00", "€400.00")}))
+    this changed since it was opened: Amount. Look at the change, then decide.
+    """
+
+    def __init__(self, difference: Mapping[str, tuple[object, object]] | None = None) -> None:
+        self.difference = dict(difference or {})
+        fields = f": {', '.join(self.difference)}" if self.difference else ""
+        super().__init__(f"this changed since it was opened{fields}. Look at the change, then decide.")
+
+
+class ReasonRequired(DecisionRefused):
+    """This outcome needs a reason.
+
+    >>> str(ReasonRequired("reject"))
+    "'reject' needs a reason here: say why, in reason="
+    """
+
+    def __init__(self, outcome: str) -> None:
+        self.outcome = outcome
+        super().__init__(f"{outcome!r} needs a reason here: say why, in reason=")
+
+
+class UnknownOutcome(DecisionRefused, LookupError):
+    """The approval has no such outcome.
+
+    >>> str(UnknownOutcome("aprove", ["approve", "reject"]))
+    "there is no outcome 'aprove' here; choose one of approve, reject"
+    """
+
+    def __init__(self, outcome: object, known: Iterable[str]) -> None:
+        self.outcome, self.known = outcome, tuple(known)
+        super().__init__(f"there is no outcome {show(outcome)} here; choose one of {', '.join(self.known)}")

@@ -1,0 +1,67 @@
+"""The rules of an approval: what can be answered, how many votes decide, who may vote. Pure values and functions.
+
+Nothing here reads a row, a user or the clock: what a rule needs to know is handed to it as facts, so that
+every rule can be tried with every combination of them.
+"""
+
+from approvals.policies.judging import Ballot, Electorate, Tally, Verdict, count_electorate, dump_verdict, judge
+from approvals.policies.outcomes import Outcome, dump_outcomes, find_outcome, load_outcomes, read_outcomes
+from approvals.policies.quorum import (
+    All,
+    Count,
+    Percent,
+    PerGroup,
+    Quorum,
+    Veto,
+    describe_quorum,
+    dump_quorum,
+    load_quorum,
+    read_quorum,
+)
+from approvals.policies.rights import (
+    ORDER,
+    Attempt,
+    Decided,
+    Facts,
+    Obstacle,
+    Rules,
+    check_decision,
+    describe_four_eyes,
+    find_obstacle,
+    list_obstacles,
+)
+
+__all__ = [
+    "ORDER",
+    "All",
+    "Attempt",
+    "Ballot",
+    "Count",
+    "Decided",
+    "Electorate",
+    "Facts",
+    "Obstacle",
+    "Outcome",
+    "PerGroup",
+    "Percent",
+    "Quorum",
+    "Rules",
+    "Tally",
+    "Verdict",
+    "Veto",
+    "check_decision",
+    "count_electorate",
+    "describe_four_eyes",
+    "describe_quorum",
+    "dump_outcomes",
+    "dump_quorum",
+    "dump_verdict",
+    "find_obstacle",
+    "find_outcome",
+    "judge",
+    "list_obstacles",
+    "load_outcomes",
+    "load_quorum",
+    "read_outcomes",
+    "read_quorum",
+]
