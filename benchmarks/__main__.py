@@ -9,14 +9,20 @@ import argparse
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks import measures, report
-from benchmarks.contenders.dbos import PeerMissing, install_dbos, list_versions
+from benchmarks.contenders import dbos as dbos_peer
+from benchmarks.contenders import restate as restate_peer
+from benchmarks.contenders.dbos import PeerMissing
 from benchmarks.machine import describe_machine
 from benchmarks.plan import Plan, say
 from benchmarks.server import DBOS, MAIN, RAW, BenchServer, open_server
 from benchmarks.table import Row
+
+T = TypeVar("T")
 
 
 def main() -> None:
@@ -24,7 +30,10 @@ def main() -> None:
     names = [name for name in measures.NAMES if name in (options.only or measures.NAMES)]
     with open_server() as server:
         plan = prepare(server, options)
-        machine = describe_machine(server.url, server.folder, list_versions() if plan.dbos else {})
+        peers = (dbos_peer.list_versions() if plan.dbos else {}) | (
+            restate_peer.list_versions() if plan.restate else {}
+        )
+        machine = describe_machine(server.url, server.folder, peers)
         print(report.render_machine(machine), flush=True)
         if not report.is_durable(machine):
             say("this server does not flush its commits: its figures say nothing about a durable one")
@@ -54,27 +63,21 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=measures.NAMES, help="these measures; nothing is kept")
     parser.add_argument("--repetitions", type=int, default=3, help="turns per contender (3)")
     parser.add_argument("--seed-size", type=int, help="instances for the bytes per row (20,000; full: 100,000)")
-    parser.add_argument("--no-peers", action="store_true", help="leave DBOS out; its bars stay open")
+    parser.add_argument("--no-peers", action="store_true", help="leave DBOS and Restate out; their bars stay open")
     parser.add_argument("--no-write", action="store_true", help="print only")
     return parser.parse_args()
 
 
 def prepare(server: BenchServer, options: argparse.Namespace) -> Plan:
-    """Make the databases, the tables and the peer."""
+    """Make the databases, the tables and the peers."""
     url = server.create_database(MAIN)
     raw_url = server.create_database(RAW)
     start_django(url)
     if not options.only or "scale" in options.only:
         for population in ("small", "large", "huge"):
             server.create_database(f"{MAIN}_{population}", template=MAIN)
-    dbos, missing = None, "left out"
-    if not options.no_peers:
-        try:
-            say("installing DBOS where it is missing …")
-            dbos, missing = install_dbos(server.create_database(DBOS)), ""
-        except PeerMissing as error:
-            missing = str(error)
-            say(missing)
+    dbos, dbos_missing = find_peer(options, "DBOS", None, lambda: dbos_peer.install_dbos(server.create_database(DBOS)))
+    restate, restate_missing = find_peer(options, "Restate", "http", restate_peer.install_restate)
     return Plan(
         repetitions=options.repetitions,
         full=options.full,
@@ -82,8 +85,24 @@ def prepare(server: BenchServer, options: argparse.Namespace) -> Plan:
         url=url,
         raw_url=raw_url,
         dbos=dbos,
-        dbos_missing=missing,
+        dbos_missing=dbos_missing,
+        restate=restate,
+        restate_missing=restate_missing,
     )
+
+
+def find_peer(
+    options: argparse.Namespace, name: str, measure: str | None, install: Callable[[], T]
+) -> tuple[T | None, str]:
+    """A peer, or why there is none; one that a single measure needs is installed for that."""
+    if options.no_peers or (measure and options.only and measure not in options.only):
+        return None, "left out"
+    try:
+        say(f"installing {name} where it is missing …")
+        return install(), ""
+    except PeerMissing as error:
+        say(str(error))
+        return None, str(error)
 
 
 def start_django(url: str) -> None:

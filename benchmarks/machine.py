@@ -17,7 +17,7 @@ SHOWN_SETTINGS = (
     "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size",
     "checkpoint_timeout", "autovacuum", "max_connections", "jit",
 )  # fmt: skip
-PACKAGES = ("django", "psycopg", "psycopg-binary", "django-q2")
+PACKAGES = ("django", "djangorestframework", "granian", "psycopg", "psycopg-binary", "django-q2")
 BLOCK = 8192
 
 

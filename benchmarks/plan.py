@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.contenders.dbos import Dbos
+from benchmarks.contenders.restate import Restate
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,11 @@ class Plan:
     seed_size: int
     url: str
     raw_url: str
-    #: None where the peer could not be installed; `dbos_missing` says why.
+    #: None where a peer could not be installed; `…_missing` says why.
     dbos: Dbos | None = None
     dbos_missing: str = ""
+    restate: Restate | None = None
+    restate_missing: str = ""
 
     def interleave(
         self, contenders: Mapping[str, Callable[[], float]], unit: str = "/s"

@@ -96,6 +96,7 @@ class Site:
             "",
             f"Holdpoint is ready:  {self.address}/",
             "Log in as demo with the password demo (a superuser, for this machine only).",
+            f"The API is told at {self.address}/v1/docs; .venv/bin/python manage.py api_key create me  makes a key.",
             "Ctrl-C stops everything; the data stay for the next run.",
             "",
         ):

@@ -653,3 +653,8 @@ def test_a_project_without_time_zones_is_counted_alike(settings: Any) -> None:
     after = read(make_key())
     assert after["holdpoint_instances_started_total"] == before["holdpoint_instances_started_total"] + 2
     assert read(make_key())["holdpoint_instances_started_total"] == after["holdpoint_instances_started_total"]
+
+
+@pytest.mark.parametrize("accept", ["text/plain; version=x", "application/openmetrics-text; version=abc"])
+def test_a_version_that_is_none_gets_the_ordinary_format(accept: str) -> None:
+    assert get(make_key(), Accept=accept).status_code == 200

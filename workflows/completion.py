@@ -39,7 +39,7 @@ from workflows.jsontext import dump_value
 from workflows.lifecycle import Cardinality, InteractionStatus
 from workflows.models import Instance, Interaction
 from workflows.policy import ask_policy
-from workflows.schema import load_schema
+from workflows.schema import load_schema_text
 from workflows.scope import current_workspace
 from workflows.store import Addressed, Once
 from workflows.waits import check_signal_id, find_door, find_projector
@@ -197,9 +197,7 @@ def _check(
     if found.cardinality in (Cardinality.ONE_TO_MANY, Cardinality.MANY_TO_MANY) and not isinstance(data, list):
         raise InvalidData({"": ["must be a list: this interaction takes several answers at once"]})
     if found.schema is not None:
-        schema = load_schema(json.loads(found.schema), found.schema_type)
-        if schema is not None:
-            schema.check(data)
+        load_schema_text(found.schema, found.schema_type).check(data)
 
 
 def _project(found: Addressed, data: Any) -> str:

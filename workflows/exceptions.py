@@ -223,8 +223,11 @@ class DuplicateKey(WorkflowError):
 
     def __init__(self, key: str, instance: Instance | None) -> None:
         self.key, self.instance = key, instance
-        held = f" by instance {instance.id} ({instance.workflow})" if instance else ""
-        super().__init__(f"key {key!r} is held{held}. Signal its holder, or start again when that has ended.")
+        if instance is None:
+            super().__init__(f"key {key!r} is held by an instance that you cannot see; choose another one.")
+            return
+        held = f"instance {instance.id} ({instance.workflow})"
+        super().__init__(f"key {key!r} is held by {held}. Signal that one, or start again when it has ended.")
 
 
 class NotRetryable(WorkflowError):

@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from django.apps import apps
-from django.db import DatabaseError, InterfaceError, connections, router, transaction
+from django.db import DatabaseError, InterfaceError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
@@ -23,12 +24,11 @@ from django.db.models import Count, Min, Q
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_safe
 
 from workflows import store
 from workflows.models import Instance
-from workflows.rest.problems import INVALID_REQUEST, UNAVAILABLE, answer_problem
+from workflows.rest.machines import open_to_machines
+from workflows.rest.problems import INVALID_REQUEST, METHOD_NOT_ALLOWED, UNAVAILABLE, answer_problem
 
 logger = logging.getLogger("workflows")
 
@@ -55,9 +55,14 @@ class Report:
 
 def probe(view: View) -> View:
     """A view for machines: GET and HEAD, nobody logged in, never cached, never in a transaction."""
-    view = never_cache(csrf_exempt(require_safe(transaction.non_atomic_requests(view))))
-    view.login_required = False  # type: ignore[attr-defined]  # what login_not_required sets
-    return view
+
+    @wraps(view)
+    def answer(request: HttpRequest) -> HttpResponse:
+        if request.method not in {"GET", "HEAD"}:
+            return answer_problem(METHOD_NOT_ALLOWED, "A probe is read with GET.", headers={"Allow": "GET, HEAD"})
+        return view(request)
+
+    return cast(View, never_cache(open_to_machines(answer)))
 
 
 @probe

@@ -13,7 +13,7 @@ reading. They lag by what runs: a row is counted once every transaction that is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -138,8 +138,15 @@ def metrics(request: HttpRequest) -> HttpResponse:
         return _answer_refused(found)
     registry = CollectorRegistry()
     registry.register(found)
-    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    encode, content_type = _choose_encoder(request.headers.get("Accept", ""))
     return HttpResponse(encode(registry), content_type=content_type)
+
+
+def _choose_encoder(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):  # a version that is no number
+        return choose_encoder("")
 
 
 def read_metrics(db: BaseDatabaseWrapper, workspace: int | None) -> Reading:

@@ -88,6 +88,11 @@ def load_schema(json: Any, type_path: str | None) -> Schema | None:
     return None if json is None else _load(_write(json), type_path)
 
 
+def load_schema_text(text: str, type_path: str | None) -> Schema:
+    """The same of a row's own text, which is not read where it is known."""
+    return _load(text, type_path)
+
+
 @functools.lru_cache(maxsize=512)
 def _load(text: str, type_path: str | None) -> Schema:
     return Schema(json.loads(text), type_path)

@@ -70,20 +70,20 @@ class Raw:
 
     def deliver(self, count: int) -> float:
         """Deliver to parked rows one by one; per second."""
-        self._fill(count, status=0)
+        self.fill(count, status=0)
         cursor = self._db.cursor()
         begun = time.perf_counter()
         for id in range(1, count + 1):
             cursor.execute(DELIVER, {"id": id, "payload": SIGNAL})
             cursor.fetchall()
         took = time.perf_counter() - begun
-        self._expect(count, status=1)
+        self.expect(count, status=1)
         return count / took
 
     def deliver_many(self, count: int, batch: int, *, json_array: bool = False) -> float:
         """Deliver to parked rows in batches; signals per second."""
         statement = DELIVER_MANY_JSON if json_array else DELIVER_MANY
-        self._fill(count, status=0)
+        self.fill(count, status=0)
         cursor = self._db.cursor()
         begun = time.perf_counter()
         for first in range(1, count + 1, batch):
@@ -92,24 +92,25 @@ class Raw:
             sent = f"[{','.join(payloads)}]" if json_array else payloads
             cursor.execute(statement, {"ids": ids, "payloads": sent})
         took = time.perf_counter() - begun
-        self._expect(count, status=1)
+        self.expect(count, status=1)
         return count / took
 
     def drain(self, count: int, batch: int = 500) -> float:
         """Claim and finish runnable rows in one statement per batch; rows per second."""
-        self._fill(count, status=1)
+        self.fill(count, status=1)
         cursor = self._db.cursor()
         begun = time.perf_counter()
         while cursor.execute(CLAIM_AND_FINISH, {"limit": batch}).fetchall()[0][0]:
             pass
         took = time.perf_counter() - begun
-        self._expect(count, status=2)
+        self.expect(count, status=2)
         return count / took
 
     def close(self) -> None:
         self._db.close()
 
-    def _fill(self, count: int, *, status: int) -> None:
+    def fill(self, count: int, *, status: int) -> None:
+        """Rows 1 to `count` in this status, and no others."""
         self._db.execute("TRUNCATE instance, signal, ledger")
         self._db.execute(
             "INSERT INTO instance(id, status, state) SELECT n, %s, %s::jsonb FROM generate_series(1, %s) n",
@@ -117,7 +118,8 @@ class Raw:
         )
         self._db.execute("VACUUM ANALYZE instance, signal, ledger")
 
-    def _expect(self, count: int, *, status: int) -> None:
+    def expect(self, count: int, *, status: int) -> None:
+        """Refuse to report the speed of something that did not happen."""
         found: Any = self._db.execute("SELECT count(*) FROM instance WHERE status = %s", [status]).fetchone()
         if found[0] != count:
             raise AssertionError(f"{found[0]} of {count} rows have status {status}")

@@ -13,11 +13,23 @@ from benchmarks.table import Row
 
 Measure = Callable[[Plan], Iterable[Row]]
 
-NAMES = ("deliver", "bulk_deliver", "one_by_one", "bulk", "drain", "idle", "qcluster", "replay", "size", "scale")
+NAMES = (
+    "deliver",
+    "bulk_deliver",
+    "one_by_one",
+    "bulk",
+    "drain",
+    "idle",
+    "qcluster",
+    "replay",
+    "http",
+    "size",
+    "scale",
+)
 _HOMES = {
     "deliver": "deliver", "bulk_deliver": "deliver", "one_by_one": "end_to_end", "bulk": "end_to_end",
     "drain": "drain", "idle": "idle", "qcluster": "idle", "replay": "replay",
-    "size": "size", "scale": "scale",
+    "http": "http", "size": "size", "scale": "scale",
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from config import settings as shipped
 globals().update({name: getattr(shipped, name) for name in dir(shipped) if name.isupper()})
 
 DEBUG = False  # Django would otherwise keep every statement in memory
+WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = False  # a file system look-up at each request
 INSTALLED_APPS = [*(app for app in shipped.INSTALLED_APPS if app != "examples"), "benchmarks.site"]
 
 POPULATIONS = ("small", "large", "huge")

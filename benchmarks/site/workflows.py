@@ -54,3 +54,16 @@ def remember(ctx: Any, calls: int) -> int:
     for n in range(calls):
         ctx.step(f"call-{n}", lambda n=n: {"n": n, "note": "x" * 88})
     return len(ctx.wait_for_signal("gate", timeout="30d"))
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"amount": {"type": "number", "minimum": 0}, "reference": {"type": "string", "maxLength": 40}},
+    "required": ["amount", "reference"],
+}
+
+
+@durable
+def approve(ctx: Any, **order: Any) -> int:
+    """Ask one question with a schema, then end."""
+    return len(ctx.wait_for_signal("gate", timeout="30d", schema=SCHEMA))

@@ -42,7 +42,9 @@ def write_id(value: Instance | Interaction | UUID | str) -> str:
     try:
         return str(value if isinstance(value, UUID) else UUID(value))
     except (ValueError, TypeError, AttributeError):
-        raise ValueError(f"{value!r:.80} is no id: pass an object with one, a UUID, or its text") from None
+        raise ValueError(
+            f"{value!r:.80} is no id: pass an object with one, a UUID, or its text (list_instances finds it by key)"
+        ) from None
 
 
 def write_segment(text: str) -> str:

@@ -103,6 +103,8 @@ class Transport:
         if url.auth or url.query or url.fragment:
             raise ValueError("base_url must be an address alone, without a user, a query or a fragment")
         self.host: str = url.host
+        if (url.path or "").rstrip("/").endswith("/v1"):
+            raise ValueError("base_url must be the address of the site, without /v1")
         self.base_url = f"{url.scheme}://{url.netloc}{(url.path or '').rstrip('/')}"
         self._prefix = (url.path or "").rstrip("/")
         self._key = key

@@ -354,12 +354,21 @@ def read_as(model: type[B], value: Any) -> B:
         raise RequestRefused(INVALID_REQUEST, _tell(model, error), errors=list_mistakes(error)) from error
 
 
+#: What pydantic says in words of its own.
+_WORDS = {
+    "extra_forbidden": "is not known here",
+    "missing": "is required",
+    "model_type": "must be an object",
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+}
+
+
 def list_mistakes(error: ValidationError) -> dict[str, list[str]]:
     """What is wrong, per member."""
     found: dict[str, list[str]] = {}
     for one in error.errors(include_url=False, include_input=False, include_context=False):
-        reason = "is not known here" if one["type"] == "extra_forbidden" else one["msg"]
-        reason = "is required" if one["type"] == "missing" else reason.removeprefix("Value error, ")
+        reason = _WORDS.get(one["type"], one["msg"].removeprefix("Value error, "))
         found.setdefault(".".join(map(str, one["loc"])) or "$", []).append(reason)
     return found
 

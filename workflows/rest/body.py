@@ -67,7 +67,7 @@ def parse_json(raw: bytes) -> Any:
         _refuse_duplicate(_load(text, _Pairs))
     try:
         # Its own limit never binds here: what counts is the size of the body that was sent.
-        dump_value(value, "the body", limit=1 << 62)
+        dump_value(value, "the body", limit=1 << 62, measured=True)
     except NotSerializable as error:
         _refuse(f"at {error.path}: {error.problem}")
     return value

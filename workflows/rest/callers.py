@@ -124,7 +124,9 @@ def choose_workspace(user: Any, named: str | None) -> tuple[int, str]:
     if len(mine) == 1:
         return mine[0]
     if not mine:
-        raise RequestRefused(FORBIDDEN, "You are in no workspace. Ask somebody who runs this site to add you to one.")
+        raise RequestRefused(
+            FORBIDDEN, "You are a member of no workspace of this site. Its admin lists members under Workspaces."
+        )
     raise RequestRefused(
         CHOOSE_WORKSPACE,
         f"You are in several workspaces: name one with ?workspace= or the header {HEADER}.",

@@ -196,7 +196,8 @@ def answer_exception(error: Exception, headers: Mapping[str, str]) -> HttpRespon
         logger.exception("the API cannot use the database")
         return answer_problem(
             UNAVAILABLE,
-            "It is not certain that the call was carried out: send it again, with its Idempotency-Key if it had one.",
+            "The database cannot be used. A call that only reads can be repeated; whether any other was carried out is "
+            "not certain: send it again, with its Idempotency-Key if it had one.",
             headers={"Retry-After": "5"},
         )
     logger.exception("the API failed")

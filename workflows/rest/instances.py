@@ -285,7 +285,7 @@ class RetryInstance(_Operation):
         "It goes on from the step that failed, with its state and its signals. The body may be left out.",
         body=RetryBody,
         answers={
-            200: (InstanceOut, "It is runnable again."),
+            200: (InstanceOut, "It goes on, and may be running already."),
             409: (ProblemOut, "It has not failed, or cannot come back; or the idempotency key came with another body."),
         },
         problems=[404],

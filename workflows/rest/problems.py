@@ -41,14 +41,14 @@ class Kind:
 INVALID_BODY = Kind(400, "invalid-body", "The body cannot be read")
 INVALID_REQUEST = Kind(400, "invalid-request", "The request is not usable")
 CHOOSE_WORKSPACE = Kind(400, "choose-workspace", "Which workspace?")
-UNAUTHORIZED = Kind(401, "unauthorized", "A key or a session is needed")
+UNAUTHORIZED = Kind(401, "unauthorized", "Not authenticated")
 FORBIDDEN = Kind(403, "forbidden", "Not allowed")
 REFUSED = Kind(403, "refused", "Refused by policy")
 NOT_FOUND = Kind(404, "not-found", "Not found")
 METHOD_NOT_ALLOWED = Kind(405, "method-not-allowed", "Method not allowed")
 STALE_VERSION = Kind(409, "stale-version", "It has changed since you looked")
 ANSWERED_ELSEWHERE = Kind(409, "answered-elsewhere", "Answered through another channel")
-IDEMPOTENCY_CONFLICT = Kind(409, "idempotency-conflict", "The idempotency key was used with other data")
+IDEMPOTENCY_CONFLICT = Kind(409, "idempotency-conflict", "The idempotency key came with another body")
 DUPLICATE_KEY = Kind(409, "duplicate-key", "A live instance holds this key")
 NOT_POSSIBLE = Kind(409, "not-possible", "Not possible in its status")
 RESOLVED = Kind(410, "resolved", "No longer to be answered")
@@ -64,6 +64,8 @@ SERVER_ERROR = Kind(500, "server-error", "Server error")
 UNAVAILABLE = Kind(503, "unavailable", "Not available right now")
 
 NOTHING_HERE = "There is nothing under this address for you: check that it was copied in full."
+
+NO_TARGET = "No live instance of yours has this key or id: it was never started, or has ended. Nothing was stored."
 
 #: Classes before the classes that they derive from.
 KINDS: Mapping[type[WorkflowError], Kind] = {
@@ -113,7 +115,10 @@ def answer_error(error: WorkflowError) -> HttpResponse | None:
     if kind is None:
         return None
     if kind is NOT_FOUND:
-        return answer_problem(NOT_FOUND, NOTHING_HERE)
+        return answer_problem(NOT_FOUND, NO_TARGET if isinstance(error, exceptions.NoTarget) else NOTHING_HERE)
+    if isinstance(error, exceptions.PolicyRefused):
+        told = error.reason or "it gives no reason"
+        return answer_problem(kind, f"The policy of this site does not allow it: {told}.")
     if isinstance(error, exceptions.InvalidData | exceptions.InvalidInput):
         whole = "data" if kind is INVALID_DATA else "input"
         fields = {place or whole: _list_reasons(reasons) for place, reasons in error.errors.items()}

@@ -18,7 +18,7 @@ from workflows.arguments import read_signal
 from workflows.bulk import Delivery
 from workflows.conf import conf
 from workflows.events import emit_event
-from workflows.exceptions import InvalidCall, TooLarge
+from workflows.exceptions import InvalidCall, NoTarget, TooLarge
 from workflows.jsontext import check_text
 from workflows.rest.bodies import (
     SEEN,
@@ -35,13 +35,13 @@ from workflows.rest.bodies import (
 )
 from workflows.rest.callers import SIGNAL
 from workflows.rest.endpoint import Answer, Endpoint
-from workflows.rest.ids import read_id, refuse_unknown
+from workflows.rest.ids import read_id
 from workflows.rest.openapi import ID, document
 from workflows.rest.problems import (
     FORBIDDEN,
     INVALID_REQUEST,
+    NO_TARGET,
     NOT_FOUND,
-    NOTHING_HERE,
     TOO_LARGE,
     RequestRefused,
     describe_problem,
@@ -73,7 +73,7 @@ class SignalEndpoint(Endpoint):
         def deliver() -> Answer:
             to = target if self.caller.workflows is None else self.narrow([target]).get(target)
             if to is None:
-                raise refuse_unknown()
+                raise NoTarget(target)
             told = workflows.signal(to, body.name, body.payload, dedup_key=body.dedup_key, actor=self.caller.actor)
             return Answer({"id": told.id, "duplicate": told.duplicate, "woke": told.woke}, 202, find_instance(told))
 
@@ -104,7 +104,7 @@ class InstanceSignals(SignalEndpoint):
         """Send one."""
         raw, value = self.read_body(request)
         body = read_as(SignalBody, value)
-        return self.answer_signal(request, raw, read_id(id), body)
+        return self.answer_signal(request, raw, read_target(id), body)
 
 
 class KeySignals(SignalEndpoint):
@@ -241,7 +241,7 @@ class Events(Endpoint):
         return self.answer_once(request, raw, emit)
 
 
-_UNKNOWN = describe_problem(NOT_FOUND, NOTHING_HERE)
+_UNKNOWN = describe_problem(NOT_FOUND, NO_TARGET)
 
 
 def read_bulk_line(value: Any, limit: int) -> tuple[Target, str, Any, str | None] | dict[str, Any]:
@@ -258,14 +258,22 @@ def read_bulk_line(value: Any, limit: int) -> tuple[Target, str, Any, str | None
     try:
         read_signal(line.name, line.payload, line.dedup_key, limit)
         target: Target
-        target = check_text(line.key, "a correlation key") if line.instance is None else read_id(line.instance)
+        target = check_text(line.key, "a correlation key") if line.instance is None else read_target(line.instance)
     except TooLarge as error:
         return describe_problem(TOO_LARGE, str(error))
     except InvalidCall as error:
         return describe_problem(INVALID_REQUEST, str(error))
-    except RequestRefused:
+    except NoTarget:
         return _UNKNOWN
     return target, line.name, line.payload, line.dedup_key
+
+
+def read_target(text: str) -> UUID:
+    """The id of an instance; any other text is that of none."""
+    try:
+        return read_id(text)
+    except RequestRefused:
+        raise NoTarget(text) from None
 
 
 def find_instance(told: Delivery) -> UUID | None:

@@ -36,8 +36,11 @@ def count_call(who: str, rate: tuple[int, int] | None) -> None:
 
 def _count(name: str, seconds: int) -> int:
     try:
-        cache.add(name, 0, timeout=2 * seconds)
-        return int(cache.incr(name))
+        try:
+            return int(cache.incr(name))
+        except ValueError:  # the first call of this window
+            cache.add(name, 0, timeout=2 * seconds)
+            return int(cache.incr(name))
     except ValueError:  # evicted in between, or a cache that keeps nothing
         return 0
     except Exception:  # every cache has errors of its own; whoever calls is not at fault

@@ -21,7 +21,7 @@ from workflows.exceptions import InvalidCall
 from workflows.keys import PREFIX, SCOPES, SHOWN, UNSAID, create_key, hash_key, revoke_key, rotate_key
 from workflows.management.paper import clean, find_width, lay_table, show_moment
 from workflows.management.targets import check_workspace, find_actor
-from workflows.models import ApiKey
+from workflows.models import ApiKey, Workspace
 from workflows.scope import DEFAULT_WORKSPACE, workspace
 
 #: Keys, or workflows, that an error lists.
@@ -81,6 +81,7 @@ class Command(BaseCommand):
 
     def create(self, options: dict[str, Any]) -> None:
         check_workflows_here(options["workflow"])
+        known = set(Workspace.objects.values_list("slug", flat=True))
         with transaction.atomic(using=router.db_for_write(ApiKey)):  # a refused key leaves no workspace behind
             row, key = create_key(
                 options["name"],
@@ -90,6 +91,11 @@ class Command(BaseCommand):
                 expires_at=read_expiry(options["expires"]),
                 rate=options["rate"],
                 actor=find_actor(),
+            )
+        if options["workspace"] not in known:
+            self.stderr.write(
+                f"The workspace {options['workspace']!r} was made, beside {', '.join(sorted(known))}. From now on "
+                "whoever logs in has to be a member of a workspace: in the admin, under Workspaces."
             )
         self.stderr.write(
             f"Key {row.pk} {describe(row)}: {', '.join(row.scopes)}{tell_end(row)}. It is shown this once."

@@ -1,0 +1,8 @@
+"""The settings of the web server that is measured: one database, as a site has, and no router."""
+
+from benchmarks.site import settings as _bench
+
+globals().update({name: getattr(_bench, name) for name in dir(_bench) if name.isupper()})
+
+DATABASES = {"default": _bench.DATABASES["default"]}
+DATABASE_ROUTERS: list[str] = []

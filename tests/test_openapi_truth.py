@@ -1,0 +1,211 @@
+"""What the API's document says is so: every status that it names is met, and every answer is as it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.cache import cache
+
+from tests.calls import Api, make_key
+from tests.openapi_document import OPERATIONS, Witness
+from tests.openapi_world import ANSWER, Population, populate
+from tests.pumps import pumping
+from tests.two_connections import _provided_again, committed  # noqa: F401 (fixtures)
+from workflows.keys import SCOPES
+from workflows.models import Workspace
+
+#: What no caller can bring about.
+OURS = {"500", "503"}
+ID = str(uuid.UUID(int=7))
+
+world = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def population(committed: None, settings: Any) -> Iterator[Population]:  # noqa: F811
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "MAX_BULK_BODY": 600_000}
+    cache.clear()
+    yield populate(3)
+    cache.clear()
+
+
+def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
+    """Of each operation a call that succeeds: address, body, status."""
+    live, pending = there.instances["awaiting"][0], there.questions["pending"]
+    return {
+        "listInstances": ("/v1/instances", None, 200),
+        "startInstance": ("/v1/instances", {"workflow": "openapi-order", "key": "openapi-new"}, 201),
+        "getInstance": (f"/v1/instances/{live}", None, 200),
+        "listInstanceEvents": (f"/v1/instances/{live}/events", None, 200),
+        "signalInstance": (f"/v1/instances/{live}/signals", {"name": "note"}, 202),
+        "cancelInstance": (f"/v1/instances/{there.instances['sleeping'][0]}/cancel", {}, 200),
+        "retryInstance": (f"/v1/instances/{there.instances['failed'][0]}/retry", {}, 200),
+        "signalKey": ("/v1/keys/openapi%2F0/signals", {"name": "note"}, 202),
+        "signal": ("/v1/signals", {"key": "openapi/0", "name": "note"}, 202),
+        "signalMany": (
+            "/v1/signals/bulk",
+            [{"key": "openapi/0", "name": "note"}, {"instance": ID, "name": "n"}, {"key": 5}],
+            207,
+        ),
+        "emit": ("/v1/events", {"event": "openapi.closed"}, 202),
+        "completeSignal": (f"/v1/signals/{pending[0].signal_id}/complete", {"data": ANSWER}, 200),
+        "listInteractions": ("/v1/interactions", None, 200),
+        "getInteraction": (f"/v1/interactions/{pending[1].pk}", None, 200),
+        "completeInteraction": (f"/v1/interactions/{pending[1].pk}/complete", {"data": ANSWER}, 200),
+        "resume": (f"/resume/{there.tokens['pending'][0]}", {"data": ANSWER}, 200),
+        "healthz": ("/healthz", None, 200),
+        "readyz": ("/readyz", None, 200),
+        "metrics": ("/metrics", None, 200),
+    }
+
+
+#: Of an address that is there, one that is not.
+MISSING = [
+    (r"/instances/[^/]+", f"/instances/{ID}"),
+    (r"/interactions/[^/]+", f"/interactions/{ID}"),
+    (r"/keys/[^/]+", "/keys/nobody"),
+    (r"/signals/[^/]+/complete", "/signals/nobody/complete"),
+    (r"/resume/.*", "/resume/x"),
+]
+
+
+def refuse(operation: str, interaction: Any, actor: str) -> bool:
+    return operation != "resume"
+
+
+@world
+def test_every_status_that_it_names_is_answered_as_it_says(population, settings):
+    seen: set[tuple[str, str]] = set()
+    api = Api(make_key(), Witness(seen))
+    good = list_good_calls(population)
+    assert set(good) == {operation["operationId"] for *_, operation in OPERATIONS}
+    for method, _, operation in OPERATIONS:
+        name, path, body, status = operation["operationId"], *good[operation["operationId"]]
+        if "401" in operation["responses"]:
+            send(Api(None, Witness(seen)), method, path, body, 401)
+            send(Api(make_key(other_than(operation["x-scope"])), Witness(seen)), method, path, body, 403)
+        if "429" in operation["responses"]:
+            hurried = Api(make_key(rate="1/d"), Witness(seen))
+            hurried.get("/v1/instances")
+            send(hurried, method, path, body, 429)
+        if "404" in operation["responses"]:
+            send(api, method, find_missing(path), body | {"key": "nobody"} if name == "signal" else body, 404)
+        if method == "POST":
+            large = b'"' + b"x" * 600_000 + b'"'
+            send(api, method, path, large, 413)
+            send(api, method, path, b"{}", 415, content_type="text/plain")
+            send(api, method, path, b"{", 400)
+        once = {"Idempotency-Key": f"openapi-{name}"} if method == "POST" else {}
+        first = send(api, method, path, body, status, headers=once)
+        if once:
+            again = send(api, method, path, body, status, headers=once)
+            assert again.headers["Idempotency-Replayed"] == "true"
+            assert again.content == first.content
+            send(api, method, path, json.dumps(body).encode() + b" ", 409, headers=once)
+    provoke_the_rest(api, population, settings)
+    ask_where_two_workspaces_are_to_choose_from(seen, good)
+    told = {(one["operationId"], status) for *_, one in OPERATIONS for status in one["responses"] if status not in OURS}
+    assert seen - told == {("readyz", "503")}
+    assert told - seen == set()
+
+
+def send(api: Api, method: str, path: str, body: Any, status: int, **options: Any) -> Any:
+    raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    kind = options.pop("content_type", "application/json")
+    options["headers"] = api.headers(options.get("headers", {}))
+    response = api.client.generic(method, path, raw, content_type=kind, **options)
+    assert response.status_code == status, f"{method} {path}: {response.content!r}"
+    return response
+
+
+def other_than(scope: str) -> str:
+    return next(one for one in SCOPES if one != scope)
+
+
+def find_missing(path: str) -> str:
+    for pattern, instead in MISSING:
+        path = re.sub(pattern, instead, path)
+    return path
+
+
+def provoke_the_rest(api: Api, there: Population, settings: Any) -> None:
+    """What only some operations answer."""
+    for status, code in (("done", 200), ("awaiting", 202), ("failed", 422), ("cancelled", 422)):
+        send(api, "GET", f"/v1/instances/{there.instances[status][1]}?wait=0", None, code)
+    send(api, "POST", "/v1/instances", {"workflow": "openapi-none"}, 422)
+    send(api, "POST", "/v1/instances", {"workflow": "openapi-order", "key": "openapi/0"}, 409)
+    for by in ("signal_id", "id"):
+        for status, body, code in (
+            ("completed", {"data": ANSWER}, 410),
+            ("expired", {"data": ANSWER}, 410),
+            ("pending", {}, 422),
+            ("pending", {"data": ANSWER, "version": 99}, 409),
+        ):
+            one = there.questions[status][2]
+            path = f"/v1/interactions/{one.pk}" if by == "id" else f"/v1/signals/{one.signal_id}"
+            send(api, "POST", f"{path}/complete", body, code)
+        owned = there.owned[0]
+        path = f"/v1/interactions/{owned.pk}" if by == "id" else f"/v1/signals/{owned.signal_id}"
+        send(api, "POST", f"{path}/complete", {"data": 1}, 409)
+    for status, body, code in (("completed", {"data": ANSWER}, 410), ("pending", {"data": {}}, 422)):
+        send(api, "POST", f"/resume/{there.tokens[status][2]}", body, code)
+    site, settings.WORKFLOWS = settings.WORKFLOWS, {**settings.WORKFLOWS, "POLICY": "tests.test_openapi_truth.refuse"}
+    send(api, "POST", f"/resume/{there.tokens['pending'][1]}", {"data": ANSWER}, 403)
+    settings.WORKFLOWS = site
+    send(api, "GET", "/readyz?require=cluster", None, 503)
+    send(api, "GET", "/readyz?require=x", None, 400)
+
+
+def ask_where_two_workspaces_are_to_choose_from(seen: set[tuple[str, str]], good: Mapping[str, Any]) -> None:
+    user = User.objects.create_superuser("openapi-ann")
+    for slug in ("default", "openapi-second"):
+        Workspace.objects.get_or_create(slug=slug)[0].members.add(user)
+    client = Witness(seen)
+    client.force_login(user)
+    for method, path, operation in OPERATIONS:
+        if path.startswith("/v1/"):
+            path, body, _ = good[operation["operationId"]]
+            send(Api(None, client), method, path, body, 400)
+
+
+@world
+def test_one_may_walk_from_answer_to_answer(population):
+    api = Api(make_key(), Witness(set()))
+    with pumping():
+        started = send(api, "POST", "/v1/instances", {"workflow": "openapi-order", "key": "walk"}, 201)
+        here, id = started.headers["Location"], started.json()["id"]
+        assert api.get(here).json()["id"] == id
+        assert api.post("/v1/keys/walk/signals", {"name": "note"}).json()["duplicate"] is False
+        assert api.post("/v1/signals", {"key": "walk", "name": "paid", "payload": 5}).status_code == 202
+        assert api.get(here, wait=20).json()["result"] == 5
+        assert api.post(f"{here}/cancel", {}).status_code == 409
+        assert [row["seq"] for row in api.get(f"{here}/events").json()["results"]][:2] == [1, 2]
+
+        other = api.post("/v1/instances", {"workflow": "openapi-order"}).headers["Location"]
+        assert api.post(f"{other}/cancel", {"reason": "no"}).json()["error"] == "no"
+        assert api.get(other, wait=1).json()["instance_status"] == "cancelled"
+
+        failed = api.post("/v1/instances", {"workflow": "openapi-order", "key": "fails"}).headers["Location"]
+        api.post(f"{failed}/signals", {"name": "paid", "payload": "stop"})
+        assert api.get(failed, wait=20).status_code == 422
+        assert api.post(f"{failed}/retry", {}).status_code == 200
+
+        page = api.get("/v1/instances", limit=2).json()
+        back = api.get(api.get(page["next"]).json()["previous"]).json()
+        assert [row["id"] for row in back["results"]] == [row["id"] for row in page["results"]]
+        for row in page["results"]:
+            assert api.get(f"/v1/instances/{row['id']}").json()["id"] == row["id"]
+
+        [asked, *_] = api.get("/v1/interactions", status="pending", workflow="openapi-question").json()["results"]
+        shown = api.get(f"/v1/interactions/{asked['id']}").json()
+        assert shown == asked
+        body = {"data": ANSWER, "version": shown["version"]}
+        assert api.post(f"/v1/interactions/{asked['id']}/complete", body).json()["instance"] == asked["instance"]
+        assert api.get(f"/v1/instances/{asked['instance']}", wait=20).json()["result"] == ANSWER
+        assert api.get(f"/v1/interactions/{asked['id']}").json()["output"] == ANSWER
