@@ -35,7 +35,7 @@ def read_bytes(request: HttpRequest, *, limit: int | None = None, empty: bool = 
 
     An `empty` one may be of no media type.
     """
-    if empty and not _read_length(request) and "Transfer-Encoding" not in request.headers:
+    if empty and not _read_length(request) and "HTTP_TRANSFER_ENCODING" not in request.META:
         return b""
     _check_media_type(request)
     return _read_bytes(request, conf.max_body if limit is None else limit)
@@ -74,7 +74,7 @@ def parse_json(raw: bytes) -> Any:
 
 
 def _check_media_type(request: HttpRequest) -> None:
-    kind, parameters = parse_header_parameters(request.headers.get("Content-Type", ""))
+    kind, parameters = parse_header_parameters(request.META.get("CONTENT_TYPE", ""))
     charset = parameters.get("charset", "utf-8").lower()
     if kind != MEDIA_TYPE or charset not in {"utf-8", "utf8"}:
         raise RequestRefused(
@@ -82,7 +82,7 @@ def _check_media_type(request: HttpRequest) -> None:
             f"Send the body as JSON in UTF-8, with the header Content-Type: {MEDIA_TYPE}.",
             headers={"Accept": MEDIA_TYPE},
         )
-    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+    if request.META.get("HTTP_CONTENT_ENCODING", "identity").lower() != "identity":
         raise RequestRefused(UNSUPPORTED_MEDIA_TYPE, "Send the body as it is, without a Content-Encoding.")
 
 
@@ -90,7 +90,7 @@ def _read_bytes(request: HttpRequest, limit: int) -> bytes:
     """The body itself: `request.body` would apply a limit of the project's, meant for forms."""
     if (told := _read_length(request)) > limit:
         _refuse_size(limit)
-    if not told and "Transfer-Encoding" in request.headers and isinstance(request, WSGIRequest):
+    if not told and "HTTP_TRANSFER_ENCODING" in request.META and isinstance(request, WSGIRequest):
         _refuse("at byte 0: a body without the header Content-Length cannot be read here; send it with its length")
     try:
         raw: bytes = request.read(limit + 1)
@@ -103,7 +103,7 @@ def _read_bytes(request: HttpRequest, limit: int) -> bytes:
 
 def _read_length(request: HttpRequest) -> int:
     try:
-        return max(0, int(request.headers.get("Content-Length") or 0))
+        return max(0, int(request.META.get("CONTENT_LENGTH") or 0))
     except ValueError:
         _refuse("at byte 0: the header Content-Length is not a number")
 

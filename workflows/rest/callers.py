@@ -84,7 +84,7 @@ def find_caller(request: HttpRequest) -> Caller:
 
 def read_key(request: HttpRequest) -> str | None:
     """The key that a request brings, good or not. What a proxy puts into the header for itself (Basic …) is none."""
-    scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+    scheme, _, key = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else None
 
 
@@ -110,7 +110,7 @@ def _find_by_session(request: HttpRequest) -> Caller:
 
 def read_workspace(request: HttpRequest) -> str | None:
     """The workspace that a request names."""
-    return request.GET.get("workspace") or request.headers.get(HEADER) or None
+    return request.GET.get("workspace") or request.META.get("HTTP_X_WORKSPACE") or None
 
 
 def choose_workspace(user: Any, named: str | None) -> tuple[int, str]:

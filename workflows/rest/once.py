@@ -25,7 +25,7 @@ def read_once(request: HttpRequest, raw: bytes, *, within: Sequence[str] | None 
 
     A caller who sees some workflows only is never told what others were.
     """
-    key = request.headers.get(HEADER)
+    key = request.META.get("HTTP_IDEMPOTENCY_KEY")
     if key is None:
         return None
     try:

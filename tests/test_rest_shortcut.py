@@ -1,0 +1,59 @@
+"""The optional middleware changes how long a call takes, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from tests.calls import Api, make_key
+from tests.test_rest_access import CALLS, send
+
+pytestmark = pytest.mark.django_db
+
+SHORTCUT = "workflows.rest.shortcut.answer_calls_first"
+
+
+@pytest.fixture
+def both(settings):
+    """Calls something with and without the middleware; the answers but for what names the moment."""
+    with_it = list(settings.MIDDLEWARE)
+    assert SHORTCUT in with_it
+
+    def call(work):
+        answers = []
+        for middleware in (with_it, [one for one in with_it if one != SHORTCUT]):
+            settings.MIDDLEWARE = middleware
+            answers.append(work(Client()))
+        return answers
+
+    return call
+
+
+@pytest.mark.parametrize(("method", "path", "body", "scope", "permission"), CALLS, ids=lambda one: str(one)[:40])
+def test_every_call_is_answered_alike(both, method, path, body, scope, permission):
+    weak = make_key("complete" if scope != "complete" else "read")
+    for key in (weak, "hp_none", None):
+        first, second = both(lambda client, key=key: send(Api(key, client), method, path, body))
+        assert (first.status_code, first.content) == (second.status_code, second.content)
+        assert first.headers["Content-Length"] == second.headers["Content-Length"]
+
+
+def test_what_is_no_call_goes_its_usual_way(both):
+    User.objects.create_superuser("ann", password="x")
+    headers = {"Authorization": f"Bearer {make_key()}"}
+    for path in ("/healthz", "/metrics", "/v1/schema", "/v1/nothing", "/admin/login/", "/nowhere"):
+        first, second = both(lambda client, path=path: client.get(path, headers=headers))
+        assert first.status_code == second.status_code, path
+    first, second = both(lambda client: client.get("/v1/instances", headers={**headers, "Host": "evil.example"}))
+    assert (first.status_code, second.status_code) == (400, 400)
+
+
+def test_a_session_is_read_where_no_key_comes(both):
+    user = User.objects.create_superuser("ann", password="x")
+
+    def work(client):
+        client.force_login(user)
+        return client.get("/v1/instances")
+
+    assert [answer.status_code for answer in both(work)] == [200, 200]
