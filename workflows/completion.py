@@ -153,7 +153,7 @@ def complete_at(
             door=door,
             version=version,
             once=once,
-            told=write_completion(told),
+            told="" if once is None else write_completion(told),
         )
         how = store.retrying(db, answer)
         if how is InteractionStatus.COMPLETED:
