@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.cache import cache
+from django.core.exceptions import SuspiciousFileOperation
 from django.db import connection
 from django.test import Client
 from django.test.client import AsyncRequestFactory
@@ -18,7 +19,7 @@ from django.test.client import AsyncRequestFactory
 import workflows
 from tests.calls import Api, make_key, problem
 from tests.test_rest_access import give_token
-from workflows import Await, Done, Workflow, step
+from workflows import Await, Done, Workflow, durable, step
 from workflows.models import Instance, StoredAnswer
 from workflows.rest.body import read_bytes
 from workflows.store.prune import prune
@@ -180,6 +181,39 @@ def test_a_body_without_a_length_is_read_where_it_can_be():
     request.META.pop("CONTENT_LENGTH")
     request.META["HTTP_TRANSFER_ENCODING"] = "chunked"
     assert read_bytes(request, empty=True) == b'{"reason": "late"}'
+
+
+def test_a_body_of_http_2_which_announces_nothing_is_read():
+    for raw in (b'{"reason": "late"}', b""):
+        request = AsyncRequestFactory().post("/", raw, content_type="application/json")
+        request.META.pop("CONTENT_LENGTH", None)
+        assert read_bytes(request, empty=True) == raw
+
+
+def test_a_key_that_reads_like_an_id_is_not_that_instance(limited):
+    first = workflows.start("limits-mine")
+    second = workflows.start("limits-mine", key=str(first.pk))
+    lines = [{"instance": str(first.pk), "name": "a"}, {"key": str(first.pk), "name": "b"}]
+    results = limited.post("/v1/signals/bulk", lines).json()["results"]
+    assert [one["id"].partition(":")[0] for one in results] == [str(first.pk), str(second.pk)]
+
+
+@durable(name="limits-question")
+def question(ctx):
+    return ctx.wait_for_signal("ask", signal="limits-question", timeout="1h")
+
+
+def find_suspicious(operation, interaction, actor):
+    if operation == "resume":
+        raise SuspiciousFileOperation("/srv/secret/path")
+
+
+def test_what_the_projects_own_code_finds_suspicious_is_logged_and_not_told(api, settings):
+    workflows.start("limits-question")
+    drain()
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "POLICY": find_suspicious}
+    told = problem(api.post("/v1/signals/limits-question/complete", {"data": 1}), 500, "server-error")
+    assert "secret" not in json.dumps(told)
 
 
 def test_a_body_without_a_length_is_refused_where_it_cannot_be(api):

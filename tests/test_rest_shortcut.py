@@ -57,3 +57,31 @@ def test_a_session_is_read_where_no_key_comes(both):
         return client.get("/v1/instances")
 
     assert [answer.status_code for answer in both(work)] == [200, 200]
+
+
+def test_a_call_speaks_no_language_that_another_request_left_behind(settings):
+    from django.utils import timezone, translation
+
+    key = make_key()
+    translation.activate("de")
+    timezone.activate("Asia/Tokyo")
+    try:
+        assert Api(key).get("/v1/instances").status_code == 200
+        assert translation.get_language() == settings.LANGUAGE_CODE
+        assert timezone.get_current_timezone_name() == settings.TIME_ZONE
+    finally:
+        translation.deactivate()
+        timezone.deactivate()
+
+
+def test_routes_that_somebody_chose_for_this_request_hold(settings):
+    settings.MIDDLEWARE = ["tests.test_rest_shortcut.choose_other_routes", *settings.MIDDLEWARE]
+    assert Api(make_key()).get("/v1/instances").status_code == 404
+
+
+def choose_other_routes(get_response):
+    def answer(request):
+        request.urlconf = "workflows.urls_health"
+        return get_response(request)
+
+    return answer

@@ -223,10 +223,7 @@ class DuplicateKey(WorkflowError):
 
     def __init__(self, key: str, instance: Instance | None) -> None:
         self.key, self.instance = key, instance
-        if instance is None:
-            super().__init__(f"key {key!r} is held by an instance that you cannot see; choose another one.")
-            return
-        held = f"instance {instance.id} ({instance.workflow})"
+        held = f"instance {instance.id} ({instance.workflow})" if instance else "an instance that just ended"
         super().__init__(f"key {key!r} is held by {held}. Signal that one, or start again when it has ended.")
 
 

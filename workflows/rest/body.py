@@ -35,10 +35,15 @@ def read_bytes(request: HttpRequest, *, limit: int | None = None, empty: bool = 
 
     An `empty` one may be of no media type.
     """
+    most = conf.max_body if limit is None else limit
     if empty and not _read_length(request) and "HTTP_TRANSFER_ENCODING" not in request.META:
-        return b""
+        # HTTP/2 announces nothing; WSGI reads nothing that was not announced.
+        if isinstance(request, WSGIRequest) or not (raw := _read_bytes(request, most)):
+            return b""
+        _check_media_type(request)
+        return raw
     _check_media_type(request)
-    return _read_bytes(request, conf.max_body if limit is None else limit)
+    return _read_bytes(request, most)
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied, SuspiciousOperation
+from django.core.exceptions import DisallowedHost, PermissionDenied, TooManyFieldsSent
 from django.db import InterfaceError, OperationalError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -190,8 +190,10 @@ def answer_exception(error: Exception, headers: Mapping[str, str]) -> HttpRespon
         return answer_problem(FORBIDDEN, f"{getattr(error, 'detail', error)} Send the CSRF token with the session.")
     if isinstance(error, exceptions.APIException) and error.status_code < 500:
         return answer_problem(INVALID_REQUEST, str(error.detail))
-    if isinstance(error, SuspiciousOperation):  # a host that is none of ours, or a thousand parameters
-        return answer_problem(INVALID_REQUEST, f"The request is not usable: {error}")
+    if isinstance(error, DisallowedHost):
+        return answer_problem(INVALID_REQUEST, "The header Host names none of this site's hosts.")
+    if isinstance(error, TooManyFieldsSent):
+        return answer_problem(INVALID_REQUEST, "The address has more parameters than this site reads.")
     if isinstance(error, OperationalError | InterfaceError):
         logger.exception("the API cannot use the database")
         return answer_problem(

@@ -44,8 +44,10 @@ from workflows.rest.lists import (
 from workflows.rest.once import answer_json
 from workflows.rest.openapi import FILTER, ID, document
 from workflows.rest.problems import (
+    DUPLICATE_KEY,
     INSTANCE_CANCELLED,
     INSTANCE_FAILED,
+    RequestRefused,
     answer_problem,
 )
 from workflows.rest.rows import show_event, show_instance
@@ -133,7 +135,8 @@ class Instances(InstanceEndpoint):
                 started = workflows.start(body.workflow, body.input, key=body.key, actor=self.caller.actor)
             except DuplicateKey as held:
                 if held.instance is not None and not self.caller.sees(held.instance.workflow):
-                    raise DuplicateKey(held.key, None) from None
+                    told = f"key {held.key!r} is held by an instance that you cannot see; choose another one."
+                    raise RequestRefused(DUPLICATE_KEY, told) from None
                 raise
             return self.answer_instance(started, 201)
 

@@ -20,7 +20,7 @@ from django.db.models import BooleanField, Expression, F, Field, Func, IntegerFi
 from django.db.models.lookups import Exact
 from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
-from django.utils.timezone import make_naive
+from django.utils.timezone import get_default_timezone, make_naive
 
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
@@ -255,7 +255,7 @@ def _read(column: Any, value: Any) -> Any:
     if kind == "DateTimeField" and isinstance(value, str):
         moment = datetime.fromisoformat(value)
         if moment.tzinfo is not None:
-            return moment if settings.USE_TZ else make_naive(moment)
+            return moment if settings.USE_TZ else make_naive(moment, get_default_timezone())
     if kind == "IntegerField" and type(value) is int and -(2**31) <= value < 2**31:
         return value
     raise ValueError(value)

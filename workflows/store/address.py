@@ -64,7 +64,7 @@ def resolve_workspaces(db: BaseDatabaseWrapper, scopes: Iterable[str | int]) -> 
 
 #: Two arrays, whatever their length: a parameter per target would run into the protocol's limit.
 _REACHABLE = f"""
-    SELECT id::text, id FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) AND workspace_id = %(ws)s::int
+    SELECT NULL::text, id FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) AND workspace_id = %(ws)s::int
       AND workflow = ANY(%(workflows)s::text[])
     UNION ALL SELECT key, id FROM holdpoint_instance WHERE key = ANY(%(keys)s::text[]) AND workspace_id = %(ws)s::int
       AND {LIVE} AND workflow = ANY(%(workflows)s::text[])
@@ -78,9 +78,8 @@ def find_reachable(
     ids = [target for target in targets if isinstance(target, UUID)]
     keys = [target for target in targets if isinstance(target, str)]
     params = {"ids": ids, "keys": keys, "ws": workspace, "workflows": list(workflows)}
-    found = dict(fetch(db, _REACHABLE, params))
-    known: dict[UUID | str, UUID] = {id: found[str(id)] for id in ids if str(id) in found}
-    return known | {key: found[key] for key in keys if key in found}
+    # A key may read like an id: so ids stay UUIDs, and keys texts.
+    return {id if key is None else key: id for key, id in fetch(db, _REACHABLE, params)}
 
 
 def workspace_exists(db: BaseDatabaseWrapper, workspace: str | int) -> bool:
