@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import uuid
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -17,6 +19,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.core.files.base import ContentFile
 from django.core.files.storage import FileSystemStorage
 from django.template import Context, Template
+from django.urls import path
 from django.utils import timezone as zones
 from django.utils import translation
 from django.utils.safestring import mark_safe
@@ -45,10 +48,16 @@ def acme(shop: Any, db: None) -> Any:
 
 
 @pytest.fixture
-def registered(shop: Any) -> Any:
+def registered(shop: Any, settings: Any) -> Any:
+    """In the admin, and in routes made after that: those of the site were made when somebody first looked at them."""
     admin.site.register(shop.Customer)
+    module = ModuleType("tests.shop_with_admin")
+    module.urlpatterns = [path("admin/", admin.site.urls)]  # type: ignore[attr-defined]
+    sys.modules[module.__name__] = module
+    settings.ROOT_URLCONF = module.__name__
     yield
     admin.site.unregister(shop.Customer)
+    del sys.modules[module.__name__]
 
 
 def tell(diffs: tuple[FieldDiff, ...]) -> list[tuple[str, str, str, str]]:
