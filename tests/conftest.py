@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from django.utils import timezone, translation
 
 from tests.no_fold import NOT_TOLD
 from workflows.conf import conf
@@ -26,6 +27,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def no_supplied_links(monkeypatch: pytest.MonkeyPatch) -> None:
     """`drain()` lets links be made without settings; a test that looks at the settings must not see that of another."""
     monkeypatch.setattr(conf, "supplies_links", False)
+
+
+@pytest.fixture(autouse=True)
+def own_language() -> None:
+    """Django leaves a thread in the language of its last request: a test must not speak that of another."""
+    translation.deactivate()
+    timezone.deactivate()
 
 
 @pytest.fixture(autouse=True)
