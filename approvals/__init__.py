@@ -3,3 +3,73 @@
 What authors import comes from here, lazily, so that importing the package loads no model.
 Depends on `workflows`; nothing in `workflows` may know this package.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from approvals.actions import answer_info as answer_info
+    from approvals.actions import claim as claim
+    from approvals.actions import comment as comment
+    from approvals.actions import delegate as delegate
+    from approvals.actions import explain as explain
+    from approvals.actions import extend as extend
+    from approvals.actions import nudge as nudge
+    from approvals.actions import reassign as reassign
+    from approvals.actions import release as release
+    from approvals.actions import request_info as request_info
+    from approvals.actions import snooze as snooze
+    from approvals.actions import unsnooze as unsnooze
+    from approvals.actions import withdraw as withdraw
+    from approvals.calendars import Calendar as Calendar
+    from approvals.calendars import register_calendar as register_calendar
+    from approvals.channel import Answer as Answer
+    from approvals.channel import Approval as Approval
+    from approvals.decisions import decide as decide
+    from approvals.decisions import undo as undo
+    from approvals.exceptions import AlreadyDecided as AlreadyDecided
+    from approvals.exceptions import ApprovalError as ApprovalError
+    from approvals.exceptions import DecisionFailed as DecisionFailed
+    from approvals.exceptions import DecisionRefused as DecisionRefused
+    from approvals.exceptions import InvalidApproval as InvalidApproval
+    from approvals.exceptions import NotAllowed as NotAllowed
+    from approvals.exceptions import ReasonRequired as ReasonRequired
+    from approvals.exceptions import Stale as Stale
+    from approvals.exceptions import TooSoon as TooSoon
+    from approvals.exceptions import UnknownOutcome as UnknownOutcome
+    from approvals.exceptions import UnknownReview as UnknownReview
+    from approvals.policies import Outcome as Outcome
+    from approvals.policies import Veto as Veto
+    from approvals.principals import candidates as candidates
+
+_HOMES = {
+    "approvals.actions": (
+        "answer_info claim comment delegate explain extend nudge reassign release request_info snooze unsnooze withdraw"
+    ),
+    "approvals.calendars": "Calendar register_calendar",
+    "approvals.channel": "Answer Approval",
+    "approvals.decisions": "decide undo",
+    "approvals.exceptions": (
+        "AlreadyDecided ApprovalError DecisionFailed DecisionRefused InvalidApproval NotAllowed ReasonRequired Stale "
+        "TooSoon UnknownOutcome UnknownReview"
+    ),
+    "approvals.policies": "Outcome Veto",
+    "approvals.principals": "candidates",
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'approvals' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,13 +5,16 @@ ApprovalError
 │   ├── InvalidCalendar             a calendar's zone, hours or holidays cannot be used
 │   └── InvalidChange               what was asked of an object is refused; `.errors` maps a field to reasons
 ├── UnknownCalendar (LookupError)   no calendar is registered under this name
+├── UnknownReview (LookupError)     there is no such review, or none for you
 ├── VotedTwice                      two ballots of one person were to be counted
 └── DecisionRefused                 a decision changed nothing
     ├── NotAllowed                  a rule forbids it to this person; `.obstacle` says which
     ├── AlreadyDecided              it no longer waits; `.by .at .outcome`
     ├── Stale                       what was shown has changed; `.difference`
     ├── ReasonRequired              this outcome needs a reason; `.outcome`
-    └── UnknownOutcome              the approval has no such outcome; `.known`
+    ├── UnknownOutcome              the approval has no such outcome; `.known`
+    ├── TooSoon                     somebody was nudged a moment ago; `.until`
+    └── DecisionFailed              the project's own code failed while the decision was carried out
 """
 
 from __future__ import annotations
@@ -148,3 +151,40 @@ class UnknownOutcome(DecisionRefused, LookupError):
     def __init__(self, outcome: object, known: Iterable[str]) -> None:
         self.outcome, self.known = outcome, tuple(known)
         super().__init__(f"there is no outcome {show(outcome)} here; choose one of {', '.join(self.known)}")
+
+
+class TooSoon(DecisionRefused):
+    """Those asked were nudged a moment ago; `.until` says when it can be done again.
+
+    >>> print(TooSoon(datetime(2026, 7, 14, 12, 43, tzinfo=UTC)))
+    they were reminded a moment ago: do it again after 2026-07-14 12:43 UTC
+    """
+
+    def __init__(self, until: datetime) -> None:
+        self.until = until
+        super().__init__(
+            f"they were reminded a moment ago: do it again after {until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        )
+
+
+class DecisionFailed(DecisionRefused):
+    """The project's own code failed while the decision was carried out; `__cause__` is its error.
+
+    >>> print(DecisionFailed("ValueError: no such account"))
+    the decision could not be carried out (ValueError: no such account). Nothing was changed.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"the decision could not be carried out ({problem:.500}). Nothing was changed.")
+
+
+class UnknownReview(ApprovalError, LookupError):
+    """There is no such review, or none for you.
+
+    >>> print(UnknownReview("7"))
+    there is no review '7' for you
+    """
+
+    def __init__(self, id: object) -> None:
+        super().__init__(f"there is no review {show(str(id))} for you")

@@ -299,7 +299,7 @@ def load_rungs(stored: Iterable[Mapping[str, str]]) -> tuple[Rung, ...]:
         Rung(
             index,
             datetime.fromisoformat(one["at"]),
-            Action(**{name: value for name, value in one.items() if name != "at"}),  # type: ignore[arg-type]
+            Action(**{name: value for name, value in one.items() if name not in ("at", "principal")}),  # type: ignore[arg-type]
         )
         for index, one in enumerate(stored)
     )

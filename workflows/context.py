@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import router
 
 from workflows.outcomes import UNSET
-from workflows.waits import EVENT, UNIT, Asked, Callback, Question, name_projector
+from workflows.waits import EVENT, UNIT, Asked, Callback, Channel, Question, find_channel, name_projector
 
 if TYPE_CHECKING:
     from workflows.journal import Journal
@@ -243,10 +243,16 @@ def cast_answer(name: str, payload: Any) -> Any:
     from workflows.schema import load_schema
 
     if name.startswith(UNIT):
-        rows = Interaction.objects.using(router.db_for_write(Interaction)).filter(
+        asked = Interaction.objects.using(router.db_for_write(Interaction)).filter(
             unit_id=name[len(UNIT) :], index=0, projector=None
         )
-    elif name.startswith(EVENT):
+        row = asked.values_list("owned", "channel", "schema", "schema_type").first()
+        if row is None:
+            return payload
+        # A mere label may be called like a channel; what owns its answers is one.
+        channel = find_channel(row[1]) if row[0] else Channel
+        return channel.read_answer(payload, load_schema(*row[2:]))
+    if name.startswith(EVENT):
         rows = EventWait.objects.using(router.db_for_write(EventWait)).filter(pk=name[len(EVENT) :])
     else:
         return payload

@@ -99,6 +99,10 @@ class Event(StrEnum):
     ANSWERED = "answered"
     REFUSED = "refused"
     REDACTED = "redacted"
+    VOTED = "voted"
+    REVERSED = "reversed"
+    HANDLED = "handled"
+    RESCHEDULED = "rescheduled"
 
     @property
     def code(self) -> int:
@@ -128,6 +132,12 @@ EVENT_CODES: dict[Event, int] = {
     Event.ANSWERED: 32,
     Event.REFUSED: 33,
     Event.REDACTED: 34,
+    # Of channels that own their answers: somebody's share in an answer, its taking back, everything else that was done
+    # to a question, and a deadline that was moved.
+    Event.VOTED: 35,
+    Event.REVERSED: 36,
+    Event.HANDLED: 37,
+    Event.RESCHEDULED: 38,
 }
 
 

@@ -5,7 +5,8 @@ class. Any number of pumps on any number of machines are safe together: all they
 
 Three connections, because they have different duties: the pump's own (its plans must use the partial
 indexes however empty the tables were when it was prepared, hence no sequential scans and no JIT), the
-author's ordinary one under its alias, and one that the keeper opens when a step takes long.
+author's ordinary one under its alias, and one that the keeper opens when a step takes long. What is due in
+other apps the pump only notices: threads of their own do that, on ordinary connections (`sweeps`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from workflows.exceptions import StepTimedOut
 from workflows.host import Host
 from workflows.keeper import LONG_STEP, Keeper
 from workflows.models import Instance
+from workflows.sweeps import Sweeper
 
 logger = logging.getLogger("workflows")
 
@@ -84,6 +86,7 @@ class Pump:
             self._in_author,
             self._interrupt_author,
         )
+        self._sweeper = Sweeper()
         self._db: BaseDatabaseWrapper | None = None
         self._host: Host | None = None
         #: Outcomes that could not be committed yet; the fence makes it safe to be late.
@@ -121,9 +124,14 @@ class Pump:
             self._pay_up()
             return True
         finally:
+            self._sweeper.stop()
             self._keeper.stop()
             self._leave()
             self._disconnect()
+            # Whoever hands over goes on living, and lets its successor begin: what is under way ends by itself, or is
+            # waited for when the process ends.
+            if self._on_long_step is None:
+                self._sweeper.wait()
 
     def _turn(self) -> bool:
         db = self._reach()
@@ -257,6 +265,7 @@ class Pump:
         now, woke = time.monotonic(), 0
         if now - self._swept_at > SWEEP_EVERY:
             self._swept_at = now
+            self._sweeper.look(db)
             # Bounded, so that a million deadlines of one moment do not keep what they woke from running.
             for _ in range(SWEEP_ROUNDS):
                 fired = store.expire_due(db)

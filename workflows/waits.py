@@ -65,9 +65,14 @@ def event(name: str, match: Mapping[str, Any] | None = None, schema: Any = None)
 _channels: dict[str, type[Channel]] = {}
 
 
+def find_channel(name: str) -> type[Channel]:
+    """The class of a channel; of a mere label the one that all derive from."""
+    return _channels.get(name, Channel)
+
+
 def find_door(channel: str) -> str:
     """Where the answers of a channel are given."""
-    return _channels.get(channel, Channel).door
+    return find_channel(channel).door
 
 
 class Channel:
@@ -95,6 +100,11 @@ class Channel:
 
     def open(self, interactions: Sequence[Interaction]) -> None:
         """Write rows of the channel's own, in the transaction that opens the interactions."""
+
+    @classmethod
+    def read_answer(cls, answer: Any, schema: Schema | None) -> Any:
+        """What the author is handed, made of the stored answer: as the question's schema types it."""
+        return answer if schema is None else schema.cast(answer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,16 @@ caller's are refused alike; and a key that opens nothing is told nothing about w
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
 from workflows.arguments import read_actor
 from workflows.conf import conf, parse_rate
 from workflows.keys import find_access
-from workflows.models import Workspace
+from workflows.members import list_workspaces
 from workflows.rest.problems import CHOOSE_WORKSPACE, FORBIDDEN, UNAUTHORIZED, RequestRefused
 
 HEADER = "X-Workspace"
@@ -132,27 +129,6 @@ def choose_workspace(user: Any, named: str | None) -> tuple[int, str]:
         f"You are in several workspaces: name one with ?workspace= or the header {HEADER}.",
         errors={"workspace": [slug for _, slug in mine]},
     )
-
-
-def list_workspaces(user: Any) -> list[tuple[int, str]]:
-    """The workspaces that a user may choose, as (id, slug): the project's say, else everybody in the only one there
-    is, else membership."""
-    rows = Workspace.objects.order_by("slug")
-    if (asked := conf.workspaces_for) is not None:
-        slugs = [str(getattr(one, "slug", one)) for one in _as_list(asked(user))]
-        return list(rows.filter(slug__in=slugs).values_list("id", "slug"))
-    only = list(rows.values_list("id", "slug")[:2])
-    return only if len(only) == 1 else list(rows.filter(members=user.pk).values_list("id", "slug"))
-
-
-def _as_list(answer: Iterable[Any] | None) -> list[Any]:
-    if isinstance(answer, str | Workspace):
-        return [answer]
-    if answer is None:
-        return []
-    with contextlib.suppress(TypeError):
-        return list(answer)
-    raise ImproperlyConfigured(f'WORKFLOWS["WORKSPACES_FOR"] returned {answer!r:.60}; return a list of slugs.')
 
 
 def refuse_workspace() -> NoReturn:

@@ -62,6 +62,10 @@ from workflows.store.events import insert_event as insert_event
 from workflows.store.events import lock_event as lock_event
 from workflows.store.events import park_on_event as park_on_event
 from workflows.store.events import prune_events as prune_events
+from workflows.store.hold import Held as Held
+from workflows.store.hold import hold_question as hold_question
+from workflows.store.hold import move_deadline as move_deadline
+from workflows.store.hold import record_event as record_event
 from workflows.store.keys import find_key as find_key
 from workflows.store.sql import CHANNEL as CHANNEL
 from workflows.store.sql import atomic as atomic

@@ -66,11 +66,11 @@ class Addressed:
     request: str | None
 
 
-_COLUMNS = f"""x.id, x.instance_id, x.unit_id, x.workspace_id, x.status, x.version, x.channel, x.owned, x.signal_id,
+COLUMNS = f"""x.id, x.instance_id, x.unit_id, x.workspace_id, x.status, x.version, x.channel, x.owned, x.signal_id,
     x.schema::text, x.schema_type, x.status = {PENDING} AND x.deadline <= {NOW}, n.cardinality, n.visit, x.deadline,
     x.projector, CASE WHEN x.projector IS NOT NULL THEN x.request::text END"""
-_FROM = "FROM holdpoint_interaction x JOIN holdpoint_unit n ON n.id = x.unit_id"
-_BY_TOKEN = compact(f"SELECT {_COLUMNS} {_FROM} WHERE x.token_hash = %(hash)s::bytea")
+FROM = "FROM holdpoint_interaction x JOIN holdpoint_unit n ON n.id = x.unit_id"
+_BY_TOKEN = compact(f"SELECT {COLUMNS} {FROM} WHERE x.token_hash = %(hash)s::bytea")
 
 #: A signal id means the pending one, else the latest that had it. Each arm reads one entry of an index.
 _MEANT = {
@@ -89,7 +89,7 @@ _FIND = {
     SELECT k.body_hash, k.status, k.body, f.* FROM (SELECT {workspace_sql(scope)} AS id) w
     LEFT JOIN holdpoint_answer k ON k.workspace_id = w.id AND k.digest = %(digest)s::bytea
     LEFT JOIN LATERAL (
-      SELECT {_COLUMNS} {_FROM} WHERE x.id = {meant} AND x.workspace_id = w.id AND (%(workflows)s::text[] IS NULL
+      SELECT {COLUMNS} {FROM} WHERE x.id = {meant} AND x.workspace_id = w.id AND (%(workflows)s::text[] IS NULL
         OR (SELECT i.workflow FROM holdpoint_instance i WHERE i.id = x.instance_id) = ANY(%(workflows)s::text[]))
     ) f ON true
     WHERE w.id IS NOT NULL
@@ -162,7 +162,7 @@ _REFUSE = compact(f"""
 def find_by_token(db: BaseDatabaseWrapper, token_hash: bytes) -> Addressed | None:
     """The interaction that a token was made for; nothing is locked."""
     rows = fetch(db, _BY_TOKEN, {"hash": token_hash})
-    return _read_addressed(rows[0]) if rows else None
+    return read_addressed(rows[0]) if rows else None
 
 
 def find_interaction(
@@ -186,10 +186,10 @@ def find_interaction(
         return None
     body_hash, status, body, *columns = rows[0]
     told = None if body_hash is None else read_told(body_hash, status, body)
-    return told, None if columns[0] is None else _read_addressed(columns)
+    return told, None if columns[0] is None else read_addressed(columns)
 
 
-def _read_addressed(columns: Sequence[Any]) -> Addressed:
+def read_addressed(columns: Sequence[Any]) -> Addressed:
     row = list(columns)
     row[4], row[12] = _STATUS_OF[row[4]], _CARDINALITY_OF[row[12]]
     return Addressed(*row)

@@ -386,9 +386,10 @@ class FunctionContext(Context):
         if saved.status is InteractionStatus.COMPLETED:
             self._taken.add(name)
             value = _read(saved.output)
-            if question.schema is None or question.projector is not None:
+            if question.projector is not None:
                 return value
-            return question.schema.cast(value)
+            channel = Channel if question.opener is None else type(question.opener)
+            return channel.read_answer(value, question.schema)
         if saved.status is InteractionStatus.FAILED:
             raise self._tell(saved, UnitFailed(question.step, "it can no longer be answered"))
         raise self._tell(saved, SignalTimeoutError(question.step))

@@ -115,7 +115,9 @@ class WaitFor(Stage):
         elif self.on_timeout != FAIL:
             raise InvalidDefinition(f"on_timeout={show(self.on_timeout)} can never happen without a timeout")
         # A channel may bring the schema of its answers; one that is made when the stage runs is known too late.
-        own = self.channel.schema if isinstance(self.channel, Channel) else None
+        # Where the channel owns the answer it also says what that is: the schema is of a part of it.
+        brings = isinstance(self.channel, Channel) and not self.channel.owns_answers
+        own = self.channel.schema if brings else None
         schema = read_schema(own if self.schema is None else self.schema)
         match, request = self.match, self.input
         if self.event is not None:

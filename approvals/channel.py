@@ -1,0 +1,230 @@
+"""`Approval`: asking people, as a channel for all three styles; and `Answer`, what comes back.
+
+Lives here: reading what authors write. Invariant owned: an `Approval` that was made can be opened, but for names of
+people and rows that are not there: those are looked up when it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+from django.db.models import QuerySet
+
+from approvals.calendars import Calendar
+from approvals.evidence import read_evidence
+from approvals.exceptions import InvalidApproval
+from approvals.ladder import read_ladder
+from approvals.policies import Outcome, PerGroup, Quorum, Veto, read_outcomes, read_quorum
+from approvals.policies.quorum import name_group
+from workflows.exceptions import InvalidCall, show
+from workflows.jsontext import check_text
+from workflows.schema import Schema, read_schema
+from workflows.waits import Channel, name_projector
+
+if TYPE_CHECKING:
+    from workflows.models import Interaction
+
+#: Characters of the sentence that says what will happen.
+MAX_TITLE = 300
+RISKS = ("low", "medium", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One person's share in an answer.
+
+    >>> answer.decisions[0].actor
+    'user:7'
+    """
+
+    actor: str
+    outcome: str
+    reason: str = ""
+    at: datetime | None = None
+    on_behalf_of: str = ""
+    automated: bool = False
+    override: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What people decided.
+
+    >>> answer.outcome, answer.reason
+    ('reject', 'Not within budget')
+    """
+
+    outcome: str
+    #: What the form was filled in with, as the approval's schema types it.
+    data: Any = None
+    reason: str = ""
+    #: Whose decision made it complete: "user:7", or "time" where the ladder answered.
+    actor: str = ""
+    decisions: tuple[Decision, ...] = ()
+
+
+class Approval(Channel):
+    """Ask people to decide.
+
+    >>> def check(self, ctx):
+    ...     return Await(Approval("Refund €1,240.00 to Acme GmbH", groups=["finance"]), then="pay", timeout="7d")
+    """
+
+    name = "approval"
+    owns_answers = True
+    door = "in the inbox, or by POST /v1/approvals/{id}/decide"
+
+    def __init__(
+        self,
+        title: str,
+        *,
+        subject: models.Model | None = None,
+        change: Mapping[str, Any] | None = None,
+        request: Any = None,
+        schema: Any = None,
+        outcomes: Iterable[str | Outcome] = ("approve", "reject"),
+        assignees: Any = (),
+        groups: Any = (),
+        permission: str | None = None,
+        candidates: Any = None,
+        quorum: Any = 1,
+        four_eyes: bool = True,
+        requester: Any = None,
+        risk: str = "low",
+        evidence: Iterable[Any] = (),
+        on_decision: Any = None,
+        calendar: str | Calendar | None = None,
+        due: Any = None,
+        remind: Iterable[Any] | None = None,
+        escalate: Iterable[Any] | None = None,
+    ) -> None:
+        self.title = _read_title(title)
+        self.subject = _read_subject(subject, change)
+        self.change = None if change is None else {**change}
+        self.request = request
+        self.schema: Schema | None = read_schema(schema)
+        self.outcomes = read_outcomes(outcomes)
+        self.assignees = _list("assignees", assignees)
+        self.groups = [name_group(one, "groups") for one in _list("groups", groups)]
+        self.permission = _read_permission(permission)
+        self.candidates = _read_candidates(candidates)
+        self.quorum: Quorum = read_quorum(quorum, self.outcomes)
+        self.four_eyes = _read_flag("four_eyes", four_eyes)
+        self.requester = requester
+        if risk not in RISKS:
+            raise InvalidApproval("risk", risk, f"choose one of {', '.join(RISKS)}")
+        self.risk = risk
+        self.evidence = read_evidence(evidence)
+        self.on_decision = _name_function(on_decision)
+        self.ladder = read_ladder(remind=remind, escalate=escalate, due=due, calendar=calendar, outcomes=self.outcomes)
+        self.assignee = _name_only(self.assignees)
+        # Whom a rule counts, it also asks.
+        self.groups = list(dict.fromkeys([*self.groups, *_list_counted(self.quorum)]))
+        self.group = self.groups[0] if len(self.groups) == 1 else None
+
+    def open(self, interactions: Sequence[Interaction]) -> None:
+        """Write the reviews, in the transaction that opens their interactions."""
+        from approvals.opening import open_review
+
+        for interaction in interactions:
+            open_review(self, interaction)
+
+    @classmethod
+    def read_answer(cls, answer: Any, schema: Schema | None) -> Answer:
+        """The stored answer as the author is handed it."""
+        data = answer["data"]
+        return Answer(
+            outcome=answer["outcome"],
+            data=schema.cast(data) if schema is not None and data is not None else data,
+            reason=answer["reason"],
+            actor=answer["actor"],
+            decisions=tuple(
+                Decision(**{**one, "at": None if one["at"] is None else datetime.fromisoformat(one["at"])})
+                for one in answer["decisions"]
+            ),
+        )
+
+
+def _read_title(given: object) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise InvalidApproval("title", given, "write the sentence that says what will happen")
+    try:
+        return check_text(given.strip(), "the title of an approval", limit=MAX_TITLE)
+    except InvalidCall as error:
+        raise InvalidApproval("title", given, str(error)) from error
+
+
+def _read_subject(given: Any, change: Any) -> models.Model | None:
+    if given is not None and not isinstance(given, models.Model):
+        raise InvalidApproval("subject", given, "it is the row that the decision is about: an instance of a model")
+    if change is not None and not isinstance(change, Mapping):
+        raise InvalidApproval("change", change, "write {field: new value}")
+    if change is not None and given is None:
+        raise InvalidApproval("change", change, "it changes a row: say which, with subject=")
+    return given
+
+
+def _list(option: str, given: Any) -> list[Any]:
+    """One or several; a lone name or row is a list of one."""
+    if given is None:
+        return []
+    if isinstance(given, str | models.Model):
+        given = [given]
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise InvalidApproval(option, given, "write a list")
+    found = list(given)
+    for one in found:
+        if not isinstance(one, str | models.Model) or not one:
+            raise InvalidApproval(option, one, "name it, or give the row itself")
+    return found
+
+
+def _read_permission(given: Any) -> str | None:
+    if given is None:
+        return None
+    app, dot, codename = given.partition(".") if isinstance(given, str) else ("", "", "")
+    if not (app and dot and codename):
+        raise InvalidApproval("permission", given, 'write app label and codename, such as "shop.approve_order"')
+    return str(given)
+
+
+def _read_candidates(given: Any) -> str | QuerySet[Any] | list[Any] | None:
+    """The name of a rule, or users."""
+    if given is None or isinstance(given, QuerySet):
+        return given
+    if isinstance(given, str):
+        if not given.isidentifier():
+            raise InvalidApproval("candidates", given, "it is the name of a rule, or users")
+        return given
+    return _list("candidates", given)
+
+
+def _read_flag(option: str, given: Any) -> bool:
+    if not isinstance(given, bool):
+        raise InvalidApproval(option, given, "write True or False")
+    return given
+
+
+def _name_function(given: Any) -> str:
+    """Where `on_decision` is found: whoever decides runs it, in whatever process."""
+    try:
+        return name_projector(given) or ""
+    except InvalidCall as error:
+        told = f"it is a function (answer, instance) at the top of a module, not {show(given)}"
+        raise InvalidApproval("on_decision", given, told) from error
+
+
+def _name_only(assignees: Sequence[Any]) -> str | None:
+    if len(assignees) != 1:
+        return None
+    one = assignees[0]
+    return one if isinstance(one, str) else str(one.get_username())
+
+
+def _list_counted(quorum: Quorum) -> tuple[str, ...]:
+    rule = quorum.rule if isinstance(quorum, Veto) else quorum
+    return rule.names if isinstance(rule, PerGroup) else ()

@@ -1,0 +1,157 @@
+"""The APPROVALS setting, read in one place with types and defaults.
+
+Values are looked up at every access, so `override_settings` works; `find_problems` says what system checks report.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+
+from workflows.conf import Problem
+from workflows.durations import parse_timeout
+from workflows.exceptions import InvalidDuration
+
+DEFAULTS: Mapping[str, Any] = {
+    #: Seconds in which a decision made on a page can be undone; 0: none.
+    "UNDO_SECONDS": 8,
+    "BASE_TEMPLATE": "holdpoint/base.html",
+    #: Whether approving what is of high risk takes the password again.
+    "REAUTHENTICATE": False,
+    #: How long a requester waits before asking again for attention.
+    "NUDGE_COOLDOWN": "4h",
+    #: Whether people are told by e-mail, through Django's own backend.
+    "EMAIL": True,
+    "FROM_EMAIL": None,
+    #: Places outside that are told, by name: {"ops": {"url": "https://…", "format": "json", "secret": "…"}}.
+    "WEBHOOKS": {},
+    #: Whether webhooks may call private addresses.
+    "WEBHOOKS_PRIVATE": False,
+}
+
+
+class Conf:
+    """`APPROVALS` with attribute access."""
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """What the project wrote."""
+        value = getattr(settings, "APPROVALS", {})
+        return value if isinstance(value, Mapping) else {}
+
+    def _read(self, name: str) -> Any:
+        return self.given.get(name, DEFAULTS[name])
+
+    @property
+    def undo_seconds(self) -> float:
+        """How long a decision made on a page can be undone."""
+        return float(self._read("UNDO_SECONDS"))
+
+    @property
+    def base_template(self) -> str:
+        """The template that the pages extend."""
+        return str(self._read("BASE_TEMPLATE"))
+
+    @property
+    def reauthenticate(self) -> bool:
+        """Whether approving what is of high risk takes the password again."""
+        return bool(self._read("REAUTHENTICATE"))
+
+    @property
+    def nudge_cooldown(self) -> timedelta:
+        """How long a requester waits before asking again for attention."""
+        return timedelta(seconds=parse_timeout(self._read("NUDGE_COOLDOWN")))
+
+    @property
+    def email(self) -> bool:
+        """Whether people are told by e-mail."""
+        return bool(self._read("EMAIL"))
+
+    @property
+    def from_email(self) -> str:
+        """Who the e-mails are from."""
+        return str(self._read("FROM_EMAIL") or settings.DEFAULT_FROM_EMAIL)
+
+    @property
+    def webhooks(self) -> dict[str, Mapping[str, Any]]:
+        """Places outside that are told, by name."""
+        return dict(self._read("WEBHOOKS"))
+
+    @property
+    def webhooks_private(self) -> bool:
+        """Whether webhooks may call private addresses."""
+        return bool(self._read("WEBHOOKS_PRIVATE"))
+
+
+conf = Conf()
+
+
+def find_problems() -> Iterator[Problem]:
+    """Unknown names and unreadable values."""
+    value = getattr(settings, "APPROVALS", {})
+    if not isinstance(value, Mapping):
+        yield Problem("", f"APPROVALS is {value!r:.60} and not a dictionary.", "Write APPROVALS = {…}.")
+        return
+    for name, given in value.items():
+        if name not in DEFAULTS:
+            close = difflib.get_close_matches(str(name).upper(), DEFAULTS, n=1)
+            known = f"Did you mean {close[0]}?" if close else f"There are {', '.join(sorted(DEFAULTS))}."
+            yield Problem(name, f"APPROVALS has no setting {name!r}; it changes nothing.", known)
+        elif fix := _READERS[name](given):
+            shown = "" if name == "WEBHOOKS" else f" = {given!r:.80}"  # it holds secrets, and checks are logged
+            yield Problem(name, f'APPROVALS["{name}"]{shown} cannot be read.', fix)
+
+
+def _want_seconds(value: Any) -> str | None:
+    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 3600
+    return None if good else "Write a number of seconds from 0 to 3600."
+
+
+def _want_text(value: Any) -> str | None:
+    return None if isinstance(value, str) and value else "Write a text."
+
+
+def _want_sender(value: Any) -> str | None:
+    return None if value is None or (isinstance(value, str) and "@" in value) else "Write an e-mail address, or None."
+
+
+def _want_flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "Write True or False."
+
+
+def _want_duration(value: Any) -> str | None:
+    try:
+        parse_timeout(value)
+    except InvalidDuration as error:
+        return f'{error}. Write seconds, "90s", "4h" or a timedelta.'
+    return None
+
+
+def _want_webhooks(value: Any) -> str | None:
+    fix = 'Write {"ops": {"url": "https://…", "format": "json", "secret": "…"}}; the format may be "slack" as well.'
+    if not isinstance(value, Mapping):
+        return fix
+    for name, one in value.items():
+        if not isinstance(name, str) or not name or name == "email" or not isinstance(one, Mapping):
+            return fix
+        if not set(one) <= {"url", "format", "secret"} or one.get("format", "json") not in ("json", "slack"):
+            return fix
+        if not str(one.get("url", "")).startswith(("https://", "http://")):
+            return fix
+    return None
+
+
+_READERS: Mapping[str, Callable[[Any], str | None]] = {
+    "UNDO_SECONDS": _want_seconds,
+    "BASE_TEMPLATE": _want_text,
+    "REAUTHENTICATE": _want_flag,
+    "NUDGE_COOLDOWN": _want_duration,
+    "EMAIL": _want_flag,
+    "FROM_EMAIL": _want_sender,
+    "WEBHOOKS": _want_webhooks,
+    "WEBHOOKS_PRIVATE": _want_flag,
+}

@@ -1,0 +1,192 @@
+"""Opening a review: what was asked is looked up, frozen and written down.
+
+Invariants owned: rule, quorum, outcomes, ladder and four eyes are what they were when it was requested, whatever a
+deploy changes later; who belongs to a group is not frozen; users that a query names are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.db import router
+
+from approvals import records
+from approvals.changes import read_change
+from approvals.exceptions import InvalidApproval
+from approvals.ladder import dump_rungs, next_moment, place_due, place_rungs
+from approvals.models import Review
+from approvals.policies import Count, PerGroup, Veto, dump_outcomes, dump_quorum
+from approvals.principals import ANYBODY, GROUP, PERMISSION, RULE, USER, find_rule
+from approvals.subjects import digest, load_subject, read_subject, snapshot
+from workflows.models import Instance, Interaction
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from approvals.channel import Approval
+
+#: Users that one query may name; more belong in a group or a rule.
+MAX_USERS = 1_000
+
+
+def open_review(approval: Approval, interaction: Interaction) -> Review:
+    """Write the review of an interaction that is being opened."""
+    instance = Instance.objects.using(router.db_for_write(Instance)).get(pk=interaction.instance_id)
+    groups = _find_groups([*approval.groups, *_list_rung_groups(approval)])
+    principals = _list_candidates(approval, groups)
+    _check_reach(approval, principals)
+    rungs = place_rungs(approval.ladder, interaction.created_at)
+    requester = _find_requester(approval, instance)
+    review = records.insert(
+        Review(
+            interaction=interaction,
+            instance_id=interaction.instance_id,
+            workspace_id=interaction.workspace_id,
+            created_at=interaction.created_at,
+            due_at=place_due(approval.ladder, interaction.created_at),
+            next_at=next_moment(rungs, 0),
+            requester_id=None if requester is None else requester.pk,
+            four_eyes=approval.four_eyes,
+            risk=approval.risk,
+            title=approval.title,
+            workflow=instance.workflow,
+            step=interaction.unit.step,
+            on_decision=approval.on_decision,
+            calendar=approval.ladder.calendar,
+            outcomes=dump_outcomes(approval.outcomes),
+            quorum={"rule": dump_quorum(approval.quorum), "groups": _pick_groups(approval, groups)},
+            rungs=_name_rungs(dump_rungs(rungs), groups) or None,
+            evidence=approval.evidence or None,
+            **_freeze_subject(approval),
+        )
+    )
+    records.insert_candidates(review, principals)
+    records.insert_notice(review, "new", at=interaction.created_at)
+    return review
+
+
+def find_user(given: Any, option: str) -> Any:
+    """A user that is given as an object or by username."""
+    model = get_user_model()
+    if isinstance(given, model):
+        return given
+    users = model._default_manager.using(router.db_for_write(model))
+    found = users.filter(**{model.USERNAME_FIELD: given}).first() if isinstance(given, str) else None
+    if found is None:
+        raise InvalidApproval(option, given, "there is no such user")
+    return found
+
+
+def find_group(name: str, option: str) -> Group:
+    """A group by its name."""
+    found = Group.objects.filter(name=name).first()
+    if found is None:
+        raise InvalidApproval(option, name, "there is no group of this name")
+    return found
+
+
+def _find_groups(names: Iterable[str]) -> dict[str, int]:
+    """Name -> key of the groups that are named, in one query."""
+    wanted = list(dict.fromkeys(names))
+    found = dict(Group.objects.filter(name__in=wanted).values_list("name", "pk")) if wanted else {}
+    for name in wanted:
+        if name not in found:
+            raise InvalidApproval("groups", name, "there is no group of this name")
+    return found
+
+
+def _list_rung_groups(approval: Approval) -> list[str]:
+    return [step.action.group for step in approval.ladder.steps if step.action.group]
+
+
+def _list_candidates(approval: Approval, groups: dict[str, int]) -> list[str]:
+    principals = [f"{USER}:{find_user(one, 'assignees').pk}" for one in approval.assignees]
+    principals += [f"{GROUP}:{groups[name]}" for name in approval.groups]
+    if approval.permission is not None:
+        principals.append(f"{PERMISSION}:{approval.permission}")
+    if isinstance(approval.candidates, str):
+        find_rule(approval.candidates)
+        principals.append(f"{RULE}:{approval.candidates}")
+    elif approval.candidates is not None:
+        principals += [f"{USER}:{pk}" for pk in _freeze_users(approval.candidates)]
+        if not principals:
+            raise InvalidApproval("candidates", approval.candidates, "it names nobody, so nobody could decide")
+    return list(dict.fromkeys(principals)) or [ANYBODY]
+
+
+def _freeze_users(given: QuerySet[Any] | list[Any]) -> list[Any]:
+    if isinstance(given, list):
+        return [find_user(one, "candidates").pk for one in given]
+    if given.model is not get_user_model():
+        raise InvalidApproval("candidates", given.model.__name__, "the query must give users")
+    keys = list(given.order_by("pk").values_list("pk", flat=True).distinct()[: MAX_USERS + 1])
+    if len(keys) > MAX_USERS:
+        told = f"it names more than {MAX_USERS} users: use a group, a permission or a rule (@candidates)"
+        raise InvalidApproval("candidates", given.model.__name__, told)
+    return keys
+
+
+def _check_reach(approval: Approval, principals: list[str]) -> None:
+    """People asked by name cannot become more by themselves."""
+    rule = approval.quorum.rule if isinstance(approval.quorum, Veto) else approval.quorum
+    grows = any(step.action.do in ("add", "reassign") for step in approval.ladder.steps)
+    by_name = all(one.startswith(f"{USER}:") for one in principals)
+    if isinstance(rule, Count) and not grows and by_name and rule.votes > len(principals):
+        raise InvalidApproval("quorum", rule.votes, f"only {len(principals)} are asked, so it can never be reached")
+
+
+def _pick_groups(approval: Approval, groups: dict[str, int]) -> dict[str, int]:
+    """The groups that a rule counts by, with their keys: they may be called something else later."""
+    rule = approval.quorum.rule if isinstance(approval.quorum, Veto) else approval.quorum
+    return {name: groups[name] for name in rule.names} if isinstance(rule, PerGroup) else {}
+
+
+def _name_rungs(rungs: list[dict[str, str]], groups: dict[str, int]) -> list[dict[str, Any]]:
+    """Rungs with the principal that each hands on to."""
+    named: list[dict[str, Any]] = []
+    for rung in rungs:
+        principal = ""
+        if rung.get("group"):
+            principal = f"{GROUP}:{groups[rung['group']]}"
+        elif rung.get("user"):
+            principal = f"{USER}:{find_user(rung['user'], 'escalate').pk}"
+        named.append({**rung, **({"principal": principal} if principal else {})})
+    return named
+
+
+def _find_requester(approval: Approval, instance: Instance) -> Any:
+    """Who asked: as given, or who started the instance where that is a user."""
+    if approval.requester is not None:
+        return find_user(approval.requester, "requester")
+    kind, _, key = instance.started_by.partition(":")
+    if kind != USER:
+        return None
+    model = get_user_model()
+    try:
+        return model._default_manager.filter(pk=key).first()
+    except (ValueError, TypeError):  # a text of the caller's own that begins like a user's name
+        return None
+
+
+def _freeze_subject(approval: Approval) -> dict[str, Any]:
+    """What it is about, as it is now in the database, whatever the object at hand holds."""
+    if approval.subject is None:
+        return {}
+    subject = read_subject(approval.subject)
+    row = load_subject(subject)
+    if row is None:
+        raise InvalidApproval("subject", approval.subject, "its row is not there (any more)")
+    change = read_change(row, approval.change) if approval.change is not None else {}
+    shown = snapshot(row, change=change)
+    return {
+        "subject_model": subject.model,
+        "subject_pk": subject.pk,
+        "subject_using": subject.using,
+        "subject_label": subject.label,
+        "snapshot": shown,
+        "change": change if approval.change is not None else None,
+        "digest": digest(shown, change),
+    }

@@ -1,0 +1,130 @@
+"""The only writer of the tables that tell what happened to a review.
+
+Lives here: inserts and updates, each of one kind of row. Must not live here: deciding whether. Invariant owned: all of
+it is written on the engine's connection, in the caller's transaction, so a review never tells what its instance does
+not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.db import models
+from django.db.models import F, QuerySet
+
+from approvals.models import Candidate, Comment, Notice, Review, Snooze, Vote
+from workflows import answering
+
+Row = TypeVar("Row", bound=models.Model)
+
+
+def rows(model: type[Row]) -> QuerySet[Row]:
+    """A table's rows for writing; its own manager refuses."""
+    return QuerySet(model, using=answering.reach().alias)
+
+
+def insert(row: Row) -> Row:
+    """Write one row."""
+    rows(type(row)).bulk_create([row])
+    return row
+
+
+def insert_candidates(
+    review: Review, principals: Iterable[str], *, added_by: str = "", instead_of: str = ""
+) -> list[Candidate]:
+    """Let more people decide; who may already stays as it is."""
+    made = [
+        Candidate(
+            review=review,
+            workspace_id=review.workspace_id,
+            due_at=review.due_at,
+            principal=principal,
+            added_by=added_by,
+            instead_of=instead_of,
+        )
+        for principal in dict.fromkeys(principals)
+    ]
+    return rows(Candidate).bulk_create(made, ignore_conflicts=True)
+
+
+def remove_candidates(review: Review, principals: Iterable[str] | None = None) -> int:
+    """Take people off; all of them if nobody is named."""
+    found = rows(Candidate).filter(review=review)
+    return (found if principals is None else found.filter(principal__in=list(principals))).delete()[0]
+
+
+def update_review(review: Review, *, is_changed: bool = False, **values: Any) -> None:
+    """Set columns, of the row and of the object at hand; `is_changed` raises the version that deciders are shown."""
+    for name, value in values.items():
+        setattr(review, name, value)
+    bumped: dict[str, Any] = {"version": F("version") + 1} if is_changed else {}
+    rows(Review).filter(pk=review.pk).update(**values, **bumped)
+    if is_changed:
+        review.version += 1
+
+
+def move_due(review: Review, due_at: datetime | None) -> None:
+    """The moment by which the lists are sorted, which the candidates' rows carry too."""
+    update_review(review, due_at=due_at)
+    rows(Candidate).filter(review=review).update(due_at=due_at)
+
+
+def let_fall(votes: Iterable[Vote]) -> None:
+    """These votes no longer count."""
+    rows(Vote).filter(pk__in=[vote.pk for vote in votes]).update(standing=False)
+
+
+def insert_comment(
+    review: Review, kind: str, text: str, *, user: Any, at: datetime, answers: Comment | None = None
+) -> Comment:
+    """Write down what somebody said."""
+    return insert(
+        Comment(
+            review=review,
+            at=at,
+            kind=kind,
+            user_id=None if user is None else user.pk,
+            actor="" if user is None else f"user:{user.pk}",
+            text=text,
+            answers=answers,
+        )
+    )
+
+
+def insert_notice(
+    review: Review,
+    kind: str,
+    *,
+    at: datetime,
+    to: Iterable[str] | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> Notice:
+    """Something to be told: to these principals, or to those asked."""
+    return insert(
+        Notice(
+            review=review,
+            kind=kind,
+            at=at,
+            to=None if to is None else list(to),
+            data=None if data is None else {**data},
+        )
+    )
+
+
+def set_snooze(review: Review, user: Any, until: datetime) -> None:
+    """Put aside; a second time moves it."""
+    made = Snooze(review=review, user=user, until=until)
+    rows(Snooze).bulk_create([made], update_conflicts=True, unique_fields=["user", "review"], update_fields=["until"])
+
+
+def clear_snooze(review: Review, user: Any) -> int:
+    """Take it up again."""
+    return rows(Snooze).filter(review=review, user=user).delete()[0]
+
+
+def lock_review(id: UUID) -> Review | None:
+    """The row, locked: after its instance and interaction."""
+    return rows(Review).select_for_update(no_key=True).filter(pk=id).first()

@@ -1,0 +1,244 @@
+"""What a decision leads to: the answer, its grace, its taking back; each under the locks of an open case.
+
+Lives here: writing what was decided. Must not live here: whether it may be. Invariants owned: business change, answer
+and review are written in one transaction; a vote is taken back by a row of its own, nothing is deleted; what is
+refused is in the ledger.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.db import DatabaseError, transaction
+
+from approvals import records
+from approvals.cases import Case
+from approvals.channel import Answer, Approval
+from approvals.exceptions import AlreadyDecided, ApprovalError, DecisionFailed, NotAllowed, Stale, UnknownReview
+from approvals.models import Review, Vote
+from approvals.subjects import Subject, load_subject, snapshot_again
+from workflows import answering
+from workflows.api import cancel
+from workflows.arguments import read_actor
+from workflows.exceptions import InteractionResolved, InvalidCall, UnknownInteraction, show
+from workflows.lifecycle import Event
+from workflows.models import Instance, Interaction
+from workflows.waits import find_projector
+
+#: The actor, and the door, of what nobody decided.
+TIME = "time"
+
+
+def open_case(id: UUID, actor: Any = None) -> Case:
+    """Lock instance, interaction and review, in this order."""
+    if actor is not None:
+        check_actor(actor)
+    try:
+        held = answering.hold(id)
+    except UnknownInteraction as error:
+        raise UnknownReview(id) from error
+    review = records.lock_review(id)
+    if review is None:
+        raise UnknownReview(id)
+    return Case(review, held)
+
+
+def finish(
+    case: Case,
+    outcome: str,
+    *,
+    actor: str,
+    user: Any,
+    door: str,
+    last: Vote | None,
+    override: bool = False,
+) -> None:
+    """The author's change to business rows, and the answer."""
+    review, held = case.review, case.held
+    assert held is not None
+    agreeing = last if last is not None and last.outcome == outcome else None
+    stored = {
+        "outcome": outcome,
+        "data": None if agreeing is None else agreeing.data,
+        "reason": "" if last is None else last.reason,
+        "actor": actor,
+        "decisions": [_write_decision(vote) for vote in case.votes],
+    }
+    records.update_review(
+        review,
+        outcome=outcome,
+        decided_at=review.decided_at or case.now,
+        decided_by_id=user,
+        effective_at=None,
+        held_deadline=None,
+        next_at=None,
+    )
+    if review.on_decision:
+        _change_business(case, Approval.read_answer(stored, answering.find_schema(held)))
+    try:
+        answering.answer(held, stored, actor=actor, door=door, override=last.reason if override and last else None)
+    except InteractionResolved as error:
+        raise AlreadyDecided from error
+    review.open = False
+    records.insert_notice(review, "decided", at=case.now)
+
+
+def _change_business(case: Case, answer: Answer) -> None:
+    """`on_decision`: what it does commits or goes with the decision."""
+    instance = Instance.objects.using(answering.reach().alias).get(pk=case.review.instance_id)
+    try:
+        find_projector(case.review.on_decision)(answer, instance)
+    except (ApprovalError, DatabaseError):
+        raise
+    except Exception as error:
+        raise DecisionFailed(f"{type(error).__name__}: {error}") from error
+
+
+def _write_decision(vote: Vote) -> dict[str, Any]:
+    return {
+        "actor": vote.actor,
+        "outcome": vote.outcome,
+        "reason": vote.reason,
+        "at": vote.at.isoformat(),
+        "on_behalf_of": "" if vote.on_behalf_of_id is None else f"user:{vote.on_behalf_of_id}",
+        "automated": vote.automated,
+        "override": vote.override,
+    }
+
+
+def close_withdrawn(case: Case, actor: Any, reason: str, door: str) -> None:
+    """Its requester does not want it any more: the outcome that the author named for that, else the end of it all."""
+    review, held = case.review, case.held
+    assert held is not None
+    name = next((one.name for one in case.outcomes if one.name in ("withdraw", "withdrawn")), None)
+    if name is not None:
+        stored = Vote(outcome=name, reason=reason, actor=read_actor(actor))
+        finish(case, name, actor=read_actor(actor), user=actor.pk, door=door, last=stored)
+        return
+    records.update_review(
+        review, outcome="withdrawn", decided_at=case.now, decided_by_id=actor.pk, effective_at=None, next_at=None
+    )
+    cancel(Instance(pk=review.instance_id, workspace_id=review.workspace_id), reason or "withdrawn", actor=actor)
+    review.open = False
+    records.insert_notice(review, "decided", at=case.now)
+
+
+def answer_by_time(case: Case, outcome: str) -> None:
+    """The outcome that the author named for the end of the ladder."""
+    finish(case, outcome, actor=TIME, user=None, door=TIME, last=None)
+
+
+def begin_grace(case: Case, outcome: str, vote: Vote, until: datetime) -> None:
+    """Nothing else decides it meanwhile: no deadline, no rung of the ladder."""
+    held = case.held
+    assert held is not None
+    records.update_review(
+        case.review,
+        outcome=outcome,
+        decided_at=case.now,
+        decided_by_id=vote.user_id,
+        effective_at=until,
+        held_deadline=held.found.deadline,
+    )
+    if held.found.deadline is not None:
+        answering.move_deadline(held, None, {"what": "grace"}, actor=vote.actor)
+
+
+def reopen(case: Case, vote: Vote, *, actor: str, user: Any, door: str, reason: str) -> None:
+    """As if it had not been decided: the deadline runs again, others may decide."""
+    review, held = case.review, case.held
+    assert held is not None
+    if review.held_deadline is not None:
+        answering.move_deadline(held, review.held_deadline, {"what": "undo"}, actor=actor)
+    records.update_review(
+        review, outcome="", decided_at=None, decided_by_id=None, effective_at=None, held_deadline=None
+    )
+    reverse(case, vote, actor=actor, user=user, door=door, reason=reason)
+    if user is None:
+        records.insert_notice(review, "reopened", at=case.now, to=[vote.actor], data={"reason": reason})
+
+
+def reverse(case: Case, vote: Vote, *, actor: str, user: Any, door: str, reason: str) -> None:
+    """A vote taken back by a row of its own: nothing is deleted."""
+    assert case.held is not None
+    records.let_fall([vote])
+    records.insert(
+        Vote(
+            review=case.review,
+            instance_id=case.review.instance_id,
+            step=case.review.step,
+            at=case.now,
+            user_id=None if user is None else user.pk,
+            reverses=vote,
+            standing=False,
+            outcome=vote.outcome,
+            reason=reason,
+            actor=actor,
+            door=door,
+            groups=[],
+        )
+    )
+    told = {"vote": str(vote.pk), "outcome": vote.outcome, "door": door, "reason": reason or None}
+    answering.record(case.held, Event.REVERSED, told, actor=actor)
+
+
+def show_anew(case: Case, digest: str) -> None:
+    """From now on the subject is shown as it is now, and what was said about how it was does not count."""
+    review = case.review
+    subject = Subject(review.subject_model, review.subject_pk, review.subject_label, review.subject_using)
+    row = load_subject(subject, lock=True)
+    if row is None:
+        return
+    records.let_fall(case.votes)
+    records.update_review(review, is_changed=True, snapshot=snapshot_again(row, review.snapshot or {}), digest=digest)
+    assert case.held is not None
+    told = {"what": "shown anew", "version": review.version, "fallen": len(case.votes) or None}
+    answering.record(case.held, Event.HANDLED, told, actor="")
+    for vote in case.votes:
+        vote.standing = False
+    case.votes.clear()
+
+
+def note_refusal(id: UUID, actor: Any, what: str, door: str, refused: Exception) -> None:
+    """Write it into the ledger; and after a change of the subject, show it as it is from now on."""
+    alias = answering.reach().alias
+    with transaction.atomic(using=alias):
+        found = Review.objects.using(alias).filter(pk=id).values_list("instance_id", flat=True).first()
+        if found is None:
+            return
+        told = {
+            "interaction": str(id),
+            "refused": type(refused).__name__,
+            "rule": refused.obstacle.rule if isinstance(refused, NotAllowed) else None,
+            "outcome": str(what)[:100],
+            "door": door,
+            "reason": str(refused)[:1000],
+        }
+        answering.record_refusal(found, {name: value for name, value in told.items() if value}, actor=read_actor(actor))
+        if isinstance(refused, Stale):
+            case = open_case(id)
+            now = case.read_subject(lock=True)
+            if case.review.open and not now.is_gone and now.digest != case.review.digest:
+                show_anew(case, now.digest)
+
+
+def check_actor(actor: Any) -> None:
+    """That it is a user."""
+    if not isinstance(actor, get_user_model()) or actor.pk is None:
+        raise InvalidCall(f"actor must be a saved user, not {show(actor)}: people decide, under their own rights")
+
+
+def read_id(review: Any) -> UUID:
+    """The id of a review that is given as a row, its interaction, or an id."""
+    if isinstance(review, Review | Interaction):
+        id: UUID = review.pk
+        return id
+    if isinstance(review, UUID):
+        return review
+    try:
+        return UUID(review)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise UnknownReview(review) from error

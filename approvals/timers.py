@@ -1,0 +1,115 @@
+"""What time does to reviews: decisions whose grace is over, reminders, escalation, the answer at the end.
+
+Invariants owned: rows say what is due, so nothing is lost with a process; each is done under the locks of a decision
+and looked at again there, so it is done once, and never after somebody has decided.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from approvals import records
+from approvals.cases import Case
+from approvals.decisions import carry_out
+from approvals.ladder import Rung, load_rungs, next_moment, next_rung
+from approvals.models import Review
+from approvals.settling import answer_by_time, open_case
+from workflows import answering, store
+from workflows.clock import Now
+from workflows.lifecycle import Event
+
+logger = logging.getLogger("approvals")
+
+#: Reviews of one turn.
+BATCH = 100
+#: A rung whose step failed is tried again after so long.
+AGAIN_SECONDS = 60
+
+#: Both arms are the head of a partial index.
+_NEXT = """
+    SELECT extract(epoch FROM least(
+      (SELECT min(effective_at) FROM holdpoint_review WHERE open AND effective_at IS NOT NULL),
+      (SELECT min(next_at) FROM holdpoint_review WHERE open AND next_at IS NOT NULL)
+    ) - holdpoint_clock())::float8
+"""
+
+_PUT_OFF = """
+    UPDATE holdpoint_review SET next_at = CASE WHEN next_at <= holdpoint_now()
+        THEN holdpoint_clock() + %(seconds)s * interval '1 s' ELSE next_at END,
+      effective_at = CASE WHEN effective_at <= holdpoint_now()
+        THEN holdpoint_clock() + %(seconds)s * interval '1 s' ELSE effective_at END
+    WHERE id = %(id)s::uuid
+"""
+
+
+def seconds_to_next(db: BaseDatabaseWrapper) -> float | None:
+    """Until something is due."""
+    found: float | None = store.fetch(db, _NEXT, {})[0][0]
+    return found
+
+
+def work() -> int:
+    """Do what is due; how much that was."""
+    done = 0
+    for id in _list_due():
+        try:
+            done += bool(carry_out(id) or take_rung(id))
+        except DatabaseError:
+            raise
+        except Exception:
+            logger.exception("review %s could not be moved on; it is tried again in %d s", id, AGAIN_SECONDS)
+            store.fetch(answering.reach(), _PUT_OFF, {"id": id, "seconds": AGAIN_SECONDS}, rows=False)
+            done += 1
+    return done
+
+
+def take_rung(id: UUID) -> bool:
+    """The next rung of a review's ladder, if its moment has come; whether it had."""
+    with transaction.atomic(using=answering.reach().alias):
+        case = open_case(id)
+        review = case.review
+        if not review.open or review.effective_at is not None or review.next_at is None or review.next_at > case.now:
+            return False
+        if case.held is not None and not answering.is_open(case.held):
+            return False  # its deadline has passed: that ends it
+        rungs = load_rungs(review.rungs or [])
+        rung = next_rung(rungs, review.rung, case.now)
+        if rung is None:
+            records.update_review(review, next_at=next_moment(rungs, review.rung))
+            return False
+        records.update_review(review, rung=rung.index + 1, next_at=next_moment(rungs, rung.index + 1))
+        _take(case, rung, (review.rungs or [])[rung.index].get("principal"))
+        return True
+
+
+def _take(case: Case, rung: Rung, principal: str | None) -> None:
+    review, action = case.review, rung.action
+    assert case.held is not None
+    told: dict[str, Any] = {"what": "escalated", "rung": rung.index, "do": action.do, "to": principal}
+    if action.do == "outcome":
+        told["outcome"] = action.outcome
+    answering.record(case.held, Event.HANDLED, told, actor="time")
+    if action.do == "outcome":
+        answer_by_time(case, action.outcome)
+        return
+    if action.do == "remind" or principal is None:
+        records.insert_notice(review, "reminder", at=case.now)
+        return
+    if action.do == "reassign":
+        records.remove_candidates(review)
+        if review.claimed_by_id is not None:
+            records.update_review(review, claimed_by_id=None, claimed_at=None)
+    records.insert_candidates(review, [principal], added_by="time")
+    records.insert_notice(review, "escalation", at=case.now, to=[principal])
+
+
+def _list_due() -> Iterator[UUID]:
+    rows = Review.objects.using(answering.reach().alias).filter(open=True)
+    yield from list(rows.filter(effective_at__lte=Now()).order_by("effective_at").values_list("pk", flat=True)[:BATCH])
+    yield from list(rows.filter(next_at__lte=Now()).order_by("next_at").values_list("pk", flat=True)[:BATCH])

@@ -1,0 +1,101 @@
+"""Answering for channels that own their answers, such as approvals: every other door refuses, and this is theirs.
+
+Lives here: holding a question, and what may be done to one that is held. Must not live here: who may do it; that is
+the channel's. Invariants owned: everything happens under the locks of instance and question, in the caller's
+transaction; an answer goes the way of every answer (one statement, one inbox row); and all of it is in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows import store
+from workflows.conf import conf
+from workflows.exceptions import InteractionResolved, InvalidData, UnknownInteraction
+from workflows.jsontext import dump_value
+from workflows.lifecycle import Event, InteractionStatus
+from workflows.models import Instance, Interaction
+from workflows.policy import ask_policy
+from workflows.schema import Schema, load_schema_text
+from workflows.store import Held as Held
+
+
+def reach() -> BaseDatabaseWrapper:
+    """The connection that all of this happens on; the caller's transaction has to be one of it."""
+    return connections[router.db_for_write(Instance)]
+
+
+def hold(interaction: UUID) -> Held:
+    """Lock a question for the rest of the transaction; however it stands, also if it was answered.
+
+    >>> with transaction.atomic():
+    ...     hold(review.pk).found.status
+    <InteractionStatus.PENDING: 'pending'>
+    """
+    held = store.hold_question(reach(), interaction)
+    if held is None:
+        raise UnknownInteraction
+    return held
+
+
+def is_open(held: Held) -> bool:
+    """Whether it can still be answered."""
+    return held.found.status is InteractionStatus.PENDING and not held.found.late
+
+
+def check_data(held: Held, data: Any) -> None:
+    """Raise `InvalidData` where the question's schema refuses it."""
+    dump_value(data, "the data", conf.max_body)
+    schema = find_schema(held)
+    if schema is None:
+        if data is not None:
+            raise InvalidData({"": ["nothing is asked for here: leave data out"]})
+        return
+    schema.check(data)
+
+
+def find_schema(held: Held) -> Schema | None:
+    """What an answer's data has to be."""
+    text = held.found.schema
+    return None if text is None else load_schema_text(text, held.found.schema_type)
+
+
+def ask_site(held: Held, actor: str) -> None:
+    """The project's policy on answering; raises `PolicyRefused`."""
+    if conf.policy is not None:
+        ask_policy("resume", Interaction.objects.using(reach().alias).get(pk=held.found.id), actor)
+
+
+def answer(held: Held, output: Any, *, actor: str, door: str, override: str | None = None) -> None:
+    """Complete it. Past its deadline it expires instead, which has to be committed: then `InteractionResolved`."""
+    text = dump_value(output, "the answer", conf.max_body)
+    how = store.complete_interaction(reach(), held.found, text, actor=actor, door=door, override=override)
+    if how is not InteractionStatus.COMPLETED:
+        raise InteractionResolved("expired" if how is InteractionStatus.EXPIRED else "answered")
+
+
+def record(held: Held, event: Event, told: Mapping[str, Any], *, actor: str) -> None:
+    """One row of the ledger about this question."""
+    text = dump_value(_tell(held, told), "a ledger row")
+    store.record_event(reach(), held.found.instance, event, actor=actor, data=text)
+
+
+def move_deadline(held: Held, deadline: datetime | None, told: Mapping[str, Any], *, actor: str) -> bool:
+    """Let the wait end at another time, or at none; False where the instance does not wait for it yet."""
+    text = dump_value(_tell(held, told), "a ledger row")
+    return store.move_deadline(reach(), held, deadline, actor=actor, data=text)
+
+
+def record_refusal(instance: UUID, told: Mapping[str, Any], *, actor: str) -> None:
+    """Somebody was told no: a row of the ledger, in a transaction of its own where the refused one is undone."""
+    store.record_refusal(reach(), instance, actor=actor, data=dump_value(dict(told), "a refusal"))
+
+
+def _tell(held: Held, told: Mapping[str, Any]) -> dict[str, Any]:
+    return {"interaction": str(held.found.id), **{name: value for name, value in told.items() if value is not None}}
