@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from approvals.policies import Outcome as Outcome
     from approvals.policies import Veto as Veto
     from approvals.principals import candidates as candidates
+    from approvals.requested import apply_requested_change as apply_requested_change
 
 _HOMES = {
     "approvals.actions": (
@@ -57,6 +58,7 @@ _HOMES = {
     ),
     "approvals.policies": "Outcome Veto",
     "approvals.principals": "candidates",
+    "approvals.requested": "apply_requested_change",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

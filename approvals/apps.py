@@ -1,7 +1,11 @@
 """How Django finds the app. Registrations with the engine belong in `ready()`, database access nowhere."""
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.translation import gettext_lazy as _
+
+#: Apps whose tables those of approvals point to.
+NEEDED = ("django.contrib.contenttypes", "django.contrib.auth", "workflows")
 
 
 class ApprovalsConfig(AppConfig):
@@ -10,10 +14,25 @@ class ApprovalsConfig(AppConfig):
     verbose_name = _("Approvals")
     default_auto_field = "django.db.models.BigAutoField"
 
+    def import_models(self) -> None:
+        """Say which app is missing, before Django fails over its models in words about something else."""
+        if missing := [name for name in NEEDED if not apps.is_installed(name)]:
+            raise ImproperlyConfigured(
+                f"approvals needs {' and '.join(map(repr, missing))} in INSTALLED_APPS: who decides is a user, a group "
+                "or whoever has a permission, and what is decided is a question of a workflow. Add it, or leave out "
+                "'approvals'."
+            )
+        super().import_models()
+
     def ready(self) -> None:
-        """Make the channel known, and let the engine's pump look at what time does to reviews."""
+        """Make the channel known, let the engine's pump see what time does and what is to be told, extend the API."""
         from approvals import channel as channel  # its answers are read by name
-        from approvals import timers
+        from approvals import checks, timers
+        from approvals.notify import sweep as notices
+        from workflows.rest.parts import register_part
         from workflows.sweeps import Sweep, register_sweep
 
         register_sweep(Sweep("reviews", timers.seconds_to_next, timers.work))
+        register_sweep(Sweep("notices", notices.count_seconds_to_next, notices.work))
+        register_part("approvals.rest.part.PART")
+        checks.register_checks()

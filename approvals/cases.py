@@ -7,17 +7,17 @@ decide and the decision itself ask the same questions of the same rows; a decisi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, cast
 
 from django.contrib.auth import get_user_model
-from django.db.models import QuerySet
-from django.utils.translation import gettext
+from django.db.models import Q, QuerySet
+from django.utils.translation import gettext, ngettext
 
 from approvals.conf import conf
-from approvals.diffs import FieldDiff, find_drift
+from approvals.drifts import Now, read_subject_now
 from approvals.models import Candidate, Review, Vote
 from approvals.policies import (
     Ballot,
@@ -33,14 +33,16 @@ from approvals.policies import (
     load_quorum,
 )
 from approvals.policies.rights import Risk
-from approvals.principals import USER, describe_principals, list_principals, list_users, name_person
+from approvals.principals import GROUP, USER, describe_principals, list_principals, list_users, name_user
 from approvals.querysets import is_within_absence, list_absences
-from approvals.subjects import Subject, digest, load_subject, snapshot_again
 from workflows import answering
 from workflows.clock import read_now
 from workflows.conf import conf as engine_conf
 from workflows.members import list_workspaces
 from workflows.models import Workspace
+
+#: Of those who may decide, so many are named; more are counted.
+MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +57,6 @@ class Standing:
     groups: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Now:
-    """The subject as it is now."""
-
-    digest: str
-    #: Field -> (as it was shown, as it is), in words.
-    difference: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
-    drift: tuple[FieldDiff, ...] = ()
-    is_gone: bool = False
-
-
 class Case:
     """One review, read once and asked many things."""
 
@@ -73,6 +64,10 @@ class Case:
         self.review = review
         self.held = held
         self._standings: dict[Any, Standing] = {}
+        self._names: dict[str, str] = {}
+        self._principals: dict[Any, list[str]] = {}
+        self._members: dict[Any, bool] = {}
+        self._absent: dict[Any, list[Any]] = {}
 
     @cached_property
     def now(self) -> datetime:
@@ -107,8 +102,8 @@ class Case:
 
     @cached_property
     def all_votes(self) -> list[Vote]:
-        """Those taken back too, and the rows that took them back."""
-        return list(self._rows(Vote).order_by("pk"))
+        """Those taken back too, and the rows that took them back; in the database's order of time."""
+        return list(self._rows(Vote).order_by("at", "pk"))
 
     @cached_property
     def earlier_deciders(self) -> frozenset[Any]:
@@ -117,39 +112,55 @@ class Case:
         found = votes.filter(instance_id=self.review.instance_id, standing=True, user__isnull=False)
         return frozenset(found.exclude(step=self.review.step).values_list("user_id", flat=True))
 
-    @cached_property
-    def people(self) -> dict[Any, Any]:
-        """Users by key: everybody whom the review names."""
-        keys = {self.review.requester_id, self.review.claimed_by_id, self.review.decided_by_id}
-        keys |= {key for vote in self.all_votes for key in (vote.user_id, vote.on_behalf_of_id)}
-        wanted = [key for key in keys if key is not None]
-        return {user.pk: user for user in get_user_model()._default_manager.filter(pk__in=wanted)}
+    def list_people(self) -> list[str]:
+        """Everybody who has had to do with it, as principals."""
+        keys = [self.review.requester_id, self.review.claimed_by_id, self.review.decided_by_id]
+        keys += [key for vote in self.all_votes for key in (vote.user_id, vote.on_behalf_of_id)]
+        return [f"{USER}:{key}" for key in dict.fromkeys(keys) if key is not None]
+
+    def list_asked(self) -> list[str]:
+        """The first of those who may decide, as principals."""
+        return [one.principal for one in self.candidates[:MAX_NAMED]]
+
+    def read_names(self, principals: Iterable[str]) -> Mapping[str, str]:
+        """What these are called, beside all who were asked for before; nobody is asked for twice."""
+        if wanted := [one for one in dict.fromkeys(principals) if one not in self._names]:
+            self._names.update(zip(wanted, describe_principals(wanted), strict=True))
+        return self._names
 
     def name(self, key: Any) -> str:
         """What a user is called; nothing for nobody."""
         if key is None:
             return ""
-        return name_person(self.people.get(key)) or gettext("a former user")
+        principal = f"{USER}:{key}"
+        if principal not in self._names:
+            self.read_names([principal, *self.list_people()])
+        return self._names[principal]
 
     @cached_property
     def who(self) -> str:
         """Those who may decide, in words."""
-        names = describe_principals(one.principal for one in self.candidates)
+        names = [self.read_names(self.list_asked())[one] for one in self.list_asked()]
+        if (more := len(self.candidates) - len(names)) > 0:
+            names.append(ngettext("%(count)d more", "%(count)d more", more) % {"count": more})
         if len(names) < 2:
             return "".join(names)
         return gettext("%(first)s or %(last)s") % {"first": ", ".join(names[:-1]), "last": names[-1]}
 
     @cached_property
-    def rules(self) -> Rules:
-        """What was frozen with the request, and the words for it."""
+    def terms(self) -> Rules:
+        """What was frozen with the request."""
         return Rules(
             outcomes=self.outcomes,
             four_eyes=self.review.four_eyes,
             risk=cast(Risk, self.review.risk),
             reauthenticate=conf.reauthenticate,
-            who=self.who,
-            requester=self.name(self.review.requester_id),
         )
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The same with the words for it, which have to be looked up."""
+        return replace(self.terms, who=self.who, requester=self.name(self.review.requester_id))
 
     @property
     def state(self) -> Facts:
@@ -166,15 +177,16 @@ class Case:
     def find_facts(self, user: Any, *, is_automated: bool = False) -> Facts:
         """How this person stands to the review, now."""
         review, standing = self.review, self.find_standing(user)
+        claimed_by_other = review.claimed_by_id is not None and review.claimed_by_id != user.pk
         return replace(
             self.state,
             is_candidate=standing.is_candidate,
             on_absence=standing.on_absence,
             is_requester=review.requester_id is not None and review.requester_id == user.pk,
             decided_earlier_stage=review.four_eyes and user.pk in self.earlier_deciders,
-            voted_before=self.find_vote(user) is not None,
-            claimed_by_other=review.claimed_by_id is not None and review.claimed_by_id != user.pk,
-            claimed_by=self.name(review.claimed_by_id),
+            voted_before=self._has_voted(user.pk) or self._has_voted(standing.on_behalf_of),
+            claimed_by_other=claimed_by_other,
+            claimed_by=self.name(review.claimed_by_id) if claimed_by_other else "",
             is_automated=is_automated,
         )
 
@@ -194,42 +206,76 @@ class Case:
         mine = self.list_answering(user)
         if own := [one for one in mine if not one.instead_of]:
             return Standing(is_candidate=True, groups=self._list_groups(user, own))
+        handed = Standing()
         if mine:  # handed on to them: it counts where it would have counted for who handed it on
             giver = self._find_giver(mine[0])
             groups = frozenset() if giver is None else self._list_groups(giver, mine)
-            return Standing(is_candidate=True, on_behalf_of=None if giver is None else giver.pk, groups=groups)
-        for absence in list_absences(user):
-            if not is_within_absence(absence, self.review.workspace_id, self.review.workflow):
-                continue
-            absent = absence.user
+            handed = Standing(is_candidate=True, on_behalf_of=None if giver is None else giver.pk, groups=groups)
+            if not self._is_used(mine[0]):
+                return handed
+        for absent in self.list_absent(user):
             if self.is_barred(absent) or not self.is_member(absent):
                 continue  # standing in for somebody never does what they may not
-            if theirs := self.list_answering(absent):
+            if theirs := [one for one in self.list_answering(absent) if not self._is_used(one)]:
                 return Standing(on_absence=True, on_behalf_of=absent.pk, groups=self._list_groups(absent, theirs))
-        return Standing()
+        return handed
+
+    def list_absent(self, user: Any) -> list[Any]:
+        """Those whom this person stands in for here, now."""
+        if user.pk not in self._absent:
+            review = self.review
+            found = [one for one in list_absences(user) if is_within_absence(one, review.workspace_id, review.workflow)]
+            self._absent[user.pk] = [one.user for one in found]
+        return self._absent[user.pk]
 
     def list_answering(self, user: Any) -> list[Candidate]:
-        """The candidates' rows that name this person."""
-        names = set(list_principals(user))
+        """The candidates' rows that name this person; not a group's, once they have handed on their share of it."""
+        names = set(self._list_principals(user))
+        if str(user.pk) in self._givers:
+            names = {name_user(user)}
         return [one for one in self.candidates if one.principal in names]
+
+    def _list_principals(self, user: Any) -> list[str]:
+        if user.pk not in self._principals:
+            kinds = {one.principal.partition(":")[0] for one in self.candidates}
+            self._principals[user.pk] = list_principals(user, kinds | ({GROUP} if self.groups else set()))
+        return self._principals[user.pk]
 
     def _list_groups(self, user: Any, asked: Iterable[Candidate]) -> frozenset[str]:
         if not self.groups:
             return frozenset()
-        names = set(list_principals(user)) | {one.instead_of for one in asked}
+        names = set(self._list_principals(user)) | {one.instead_of for one in asked}
         return frozenset(name for name, key in self.groups.items() if f"group:{key}" in names)
+
+    @cached_property
+    def _givers(self) -> frozenset[str]:
+        """Keys, as text, of those who handed their share on and were not asked again."""
+        asked = {one.principal for one in self.candidates}
+        handed = [one for one in self.candidates if one.instead_of and one.added_by not in asked]
+        return frozenset(_read_key(one.added_by) for one in handed)
 
     def _find_giver(self, candidate: Candidate) -> Any:
         kind, _, key = candidate.added_by.partition(":")
         return get_user_model()._default_manager.filter(pk=key).first() if kind == USER else None
 
+    def _is_used(self, asked: Candidate) -> bool:
+        """Whether it was handed on by somebody who has decided after all."""
+        voters = {str(key) for vote in self.votes for key in (vote.user_id, vote.on_behalf_of_id)}
+        return bool(asked.instead_of) and _read_key(asked.added_by) in voters
+
+    def _has_voted(self, key: Any) -> bool:
+        """Whether somebody's share is used up: by themselves, or by who decided in their place."""
+        return key is not None and any(key in (vote.user_id, vote.on_behalf_of_id) for vote in self.votes)
+
     def is_member(self, user: Any) -> bool:
         """Whether the review's workspace is theirs."""
-        return any(id == self.review.workspace_id for id, _ in list_workspaces(user))
+        if user.pk not in self._members:
+            self._members[user.pk] = any(id == self.review.workspace_id for id, _ in list_workspaces(user))
+        return self._members[user.pk]
 
     def is_barred(self, user: Any) -> bool:
         """Whether four eyes or an earlier vote keep them from deciding, also through others."""
-        if any(user.pk in (vote.user_id, vote.on_behalf_of_id) for vote in self.votes):
+        if self._has_voted(user.pk):
             return True
         return self.review.four_eyes and (user.pk == self.review.requester_id or user.pk in self.earlier_deciders)
 
@@ -245,11 +291,15 @@ class Case:
         gone = {key for vote in votes for key in (vote.user_id, vote.on_behalf_of_id)}
         if self.review.four_eyes:
             gone |= {self.review.requester_id, *self.earlier_deciders}
-        asked = self._only_members(list_users(one.principal for one in self.candidates)).exclude(pk__in=gone - {None})
-        by_group = {name: asked.filter(groups=key).count() for name, key in self.groups.items()}
+        done = {str(key) for key in gone - {None}}
+        # A share that was handed on counts once: with who has it now, and not once either of the two has decided.
+        left = [one for one in self.candidates if not (one.instead_of and _read_key(one.added_by) in done)]
+        asked = self.keep_members(list_users(one.principal for one in left)).exclude(pk__in=done | self._givers)
+        handed = [one for one in left if one.instead_of]
+        by_group = {name: _count_in_group(asked, key, handed) for name, key in self.groups.items()}
         return Electorate(asked.count(), by_group)
 
-    def _only_members(self, users: QuerySet[Any]) -> QuerySet[Any]:
+    def keep_members(self, users: QuerySet[Any]) -> QuerySet[Any]:
         """Whoever can never vote must not be waited for."""
         if engine_conf.workspaces_for is not None:
             return users.filter(pk__in=[user.pk for user in users if self.is_member(user)])
@@ -268,23 +318,21 @@ class Case:
     # --- the subject ----------------------------------------------------------------------------------------
 
     def read_subject(self, *, lock: bool = False) -> Now:
-        """What it is about as it is now, and how that differs from what is shown."""
-        review = self.review
-        if not review.subject_model:
-            return Now(review.digest)
-        subject = Subject(review.subject_model, review.subject_pk, review.subject_label, review.subject_using)
-        row = load_subject(subject, lock=lock)
-        if row is None:
-            return _tell_drift("", find_drift(review.snapshot or {}, None), is_gone=True)
-        seal = digest(snapshot_again(row, review.snapshot or {}), review.change or {})
-        if seal == review.digest:
-            return Now(seal)
-        return _tell_drift(seal, find_drift(review.snapshot or {}, row))
+        """What it is about as it is now; with `lock` it stays so until the decision is written."""
+        return read_subject_now(self.review, lock=lock)
 
     def _rows(self, model: Any) -> QuerySet[Any]:
         rows: QuerySet[Any] = model.objects.using(answering.reach().alias).filter(review_id=self.review.pk)
         return rows
 
 
-def _tell_drift(seal: str, drift: tuple[FieldDiff, ...], *, is_gone: bool = False) -> Now:
-    return Now(seal, {one.label: (one.before.text, one.after.text) for one in drift}, drift, is_gone)
+def _count_in_group(asked: QuerySet[Any], group: Any, handed: Iterable[Candidate]) -> int:
+    """Its members, and those to whom one of them handed a share on."""
+    if not (givers := {_read_key(one.added_by): _read_key(one.principal) for one in handed}):
+        return asked.filter(groups=group).count()
+    found = get_user_model()._default_manager.filter(pk__in=list(givers), groups=group).values_list("pk", flat=True)
+    return asked.filter(Q(groups=group) | Q(pk__in=[givers[str(key)] for key in found])).distinct().count()
+
+
+def _read_key(principal: str) -> str:
+    return principal.partition(":")[2]

@@ -28,8 +28,9 @@ from workflows.waits import Channel, name_projector
 if TYPE_CHECKING:
     from workflows.models import Interaction
 
-#: Characters of the sentence that says what will happen.
+#: Characters of the sentence that says what will happen, and of the reason for it.
 MAX_TITLE = 300
+MAX_WHY = 2_000
 RISKS = ("low", "medium", "high")
 
 
@@ -101,6 +102,7 @@ class Approval(Channel):
         due: Any = None,
         remind: Iterable[Any] | None = None,
         escalate: Iterable[Any] | None = None,
+        why: str = "",
     ) -> None:
         self.title = _read_title(title)
         self.subject = _read_subject(subject, change)
@@ -108,8 +110,8 @@ class Approval(Channel):
         self.request = request
         self.schema: Schema | None = read_schema(schema)
         self.outcomes = read_outcomes(outcomes)
-        self.assignees = _list("assignees", assignees)
-        self.groups = [name_group(one, "groups") for one in _list("groups", groups)]
+        self.assignees = list_given("assignees", assignees)
+        self.groups = [_name_group(one) for one in list_given("groups", groups)]
         self.permission = _read_permission(permission)
         self.candidates = _read_candidates(candidates)
         self.quorum: Quorum = read_quorum(quorum, self.outcomes)
@@ -119,6 +121,7 @@ class Approval(Channel):
             raise InvalidApproval("risk", risk, f"choose one of {', '.join(RISKS)}")
         self.risk = risk
         self.evidence = read_evidence(evidence)
+        self.why = _read_why(why)
         self.on_decision = _name_function(on_decision)
         self.ladder = read_ladder(remind=remind, escalate=escalate, due=due, calendar=calendar, outcomes=self.outcomes)
         self.assignee = _name_only(self.assignees)
@@ -153,9 +156,17 @@ def _read_title(given: object) -> str:
     if not isinstance(given, str) or not given.strip():
         raise InvalidApproval("title", given, "write the sentence that says what will happen")
     try:
-        return check_text(given.strip(), "the title of an approval", limit=MAX_TITLE)
+        # In one line: it is the subject of messages too.
+        return check_text(" ".join(given.split()), "the title of an approval", limit=MAX_TITLE)
     except InvalidCall as error:
         raise InvalidApproval("title", given, str(error)) from error
+
+
+def _read_why(given: object) -> str:
+    try:
+        return check_text(given, "why", limit=MAX_WHY, blank=True).strip()
+    except InvalidCall as error:
+        raise InvalidApproval("why", given, str(error)) from error
 
 
 def _read_subject(given: Any, change: Any) -> models.Model | None:
@@ -168,27 +179,48 @@ def _read_subject(given: Any, change: Any) -> models.Model | None:
     return given
 
 
-def _list(option: str, given: Any) -> list[Any]:
-    """One or several; a lone name or row is a list of one."""
+def list_given(option: str, given: Any) -> list[Any]:
+    """Who is named: one or several, as rows or by name; a lone one is a list of one.
+
+    >>> list_given("groups", "finance")
+    ['finance']
+    """
     if given is None:
         return []
     if isinstance(given, str | models.Model):
         given = [given]
-    if isinstance(given, Mapping) or not isinstance(given, Iterable):
-        raise InvalidApproval(option, given, "write a list")
-    found = list(given)
-    for one in found:
-        if not isinstance(one, str | models.Model) or not one:
-            raise InvalidApproval(option, one, "name it, or give the row itself")
-    return found
+    if isinstance(given, Mapping | bytes) or not isinstance(given, Iterable):
+        raise InvalidApproval(option, given, 'write a list of names or rows, such as ["ann", "ben"]')
+    return [_read_named(option, one) for one in given]
+
+
+def _read_named(option: str, given: Any) -> Any:
+    if isinstance(given, models.Model):
+        return given
+    if not isinstance(given, str):
+        raise InvalidApproval(option, given, "name it, or give the row itself")
+    try:
+        return check_text(given, f"a name in {option}=")
+    except InvalidCall as error:
+        raise InvalidApproval(option, given, str(error)) from error
+
+
+def _name_group(given: Any) -> str:
+    if not isinstance(given, str) and given._meta.label_lower != "auth.group":
+        raise InvalidApproval("groups", given, "a group is given as an object, or by its name")
+    return name_group(given, "groups")
 
 
 def _read_permission(given: Any) -> str | None:
     if given is None:
         return None
-    app, dot, codename = given.partition(".") if isinstance(given, str) else ("", "", "")
-    if not (app and dot and codename):
-        raise InvalidApproval("permission", given, 'write app label and codename, such as "shop.approve_order"')
+    told = 'write app label and codename, such as "shop.approve_order"'
+    try:
+        app, _, codename = check_text(given, "permission=").partition(".")
+    except InvalidCall as error:
+        raise InvalidApproval("permission", given, told) from error
+    if not (app.isidentifier() and codename):
+        raise InvalidApproval("permission", given, told)
     return str(given)
 
 
@@ -198,9 +230,9 @@ def _read_candidates(given: Any) -> str | QuerySet[Any] | list[Any] | None:
         return given
     if isinstance(given, str):
         if not given.isidentifier():
-            raise InvalidApproval("candidates", given, "it is the name of a rule, or users")
+            raise InvalidApproval("candidates", given, "it is the name of a rule (@candidates), or users")
         return given
-    return _list("candidates", given)
+    return list_given("candidates", given)
 
 
 def _read_flag(option: str, given: Any) -> bool:

@@ -1,84 +1,56 @@
 """`decide()`: the only way to answer, for page, REST, admin, link, chat and agents alike.
 
-Lives here: deciding, taking a decision back, and carrying one out. Must not live here: what the rules are (`policies`)
-and what is known (`cases`). Invariants owned:
+Lives here: deciding. Must not live here: what the rules are (`policies`), what is known (`cases`), and what happens
+between a decision and its effect (`grace`). Invariants owned:
 
 * Everything is checked and written under the locks of instance, interaction and review, in one transaction: one of
-  two deciders wins, and a person counts once. With grace it is two: the second checks subject and authority again.
+  two deciders wins, and a person counts once.
 * A refused decision changes nothing but this: it is in the ledger, and where the subject had changed the review
   shows it as it is now, so that whoever looks again decides about that.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth import get_user_model
-from django.db import DatabaseError, transaction
 from django.utils.translation import gettext
 
 from approvals import records
 from approvals.cases import Case
-from approvals.conf import conf
-from approvals.exceptions import (
-    AlreadyDecided,
-    DecisionFailed,
-    DecisionRefused,
-    NotAllowed,
-    ReasonRequired,
-    Stale,
-)
+from approvals.doors import PYTHON as PYTHON
+from approvals.doors import Door as Door
+from approvals.drifts import Now
+from approvals.exceptions import AlreadyDecided, DecisionRefused, NotAllowed, ReasonRequired
+from approvals.grace import carry_out as carry_out
+from approvals.grace import find_end
+from approvals.grace import find_undoable as find_undoable
+from approvals.grace import undo as undo
 from approvals.models import Review, Vote
 from approvals.policies import (
     Attempt,
+    Facts,
     Obstacle,
+    Rules,
     Verdict,
     check_decision,
     dump_verdict,
-    find_outcome,
-    list_obstacles,
+    find_obstacle,
 )
-from approvals.settling import (
-    TIME,
-    begin_grace,
-    check_actor,
-    finish,
-    note_refusal,
-    open_case,
-    read_id,
-    reopen,
-    reverse,
-    show_anew,
-)
-from workflows import answering
+from approvals.principals import load_user
+from approvals.settling import begin_grace, check_actor, finish, note_refusal, open_case, read_id, reverse, show_anew
+from workflows import answering, store
 from workflows.arguments import read_actor
 from workflows.exceptions import InteractionResolved, InvalidData, PolicyRefused
-from workflows.jsontext import check_text
+from workflows.jsontext import check_text, dump_value
 from workflows.lifecycle import Event
 from workflows.models import Interaction
 
 #: Characters of a reason.
 MAX_REASON = 4_000
-
-
-@dataclass(frozen=True, slots=True)
-class Door:
-    """Where a decision comes from, and how carefully it was made there. The default trusts its caller: it is code."""
-
-    name: str = "python"
-    is_automated: bool = False
-    via_bulk: bool = False
-    single_key: bool = False
-    saw_diff: bool = True
-    has_reauthenticated: bool = True
-    #: The digest of what was on screen, where that is known.
-    seen: str | None = None
-
-
-PYTHON = Door()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,75 +84,28 @@ def decide(
     'decided'
     """
     id = read_id(review)
-    reason = check_text(reason, "a reason", limit=MAX_REASON, blank=True) if reason else ""
     check_actor(actor)
-    late = False
+    attempt = _Attempt(actor, outcome, _read_reason(reason), data, version, grace, override, door)
     try:
-        with transaction.atomic(using=answering.reach().alias):
-            case = open_case(id)
-            if case.held is not None and case.held.found.late:
-                late = _expire(case, actor)
-            else:
-                attempt = _Attempt(actor, outcome, reason, data, version, grace, override, door)
-                return _decide(case, attempt)
+        recorded = store.in_transaction(answering.reach(), lambda: _decide(open_case(id), attempt))
     except (DecisionRefused, InvalidData, PolicyRefused) as refused:
         note_refusal(id, actor, outcome, door.name, refused)
         raise
-    assert late
-    raise AlreadyDecided
+    if recorded is None:
+        raise AlreadyDecided
+    return recorded
 
 
-def undo(review: Review | UUID | str, *, actor: Any, door: Door = PYTHON) -> Review:
-    """Take one's decision back: within its grace, or while others still have to decide.
-
-    >>> undo(review, actor=ann).effective_at is None
-    True
-    """
-    id = read_id(review)
-    check_actor(actor)
-    try:
-        with transaction.atomic(using=answering.reach().alias):
-            case = open_case(id)
-            vote = find_undoable(case, actor)
-            if case.review.effective_at is not None:
-                reopen(case, vote, actor=read_actor(actor), user=actor, door=door.name, reason="")
-            else:
-                reverse(case, vote, actor=read_actor(actor), user=actor, door=door.name, reason="")
-            return case.review
-    except DecisionRefused as refused:
-        note_refusal(id, actor, "undo", door.name, refused)
-        raise
-
-
-def carry_out(id: UUID) -> bool:
-    """The second transaction of a decision that could be undone; whether there was something to do.
-
-    What has changed meanwhile (subject, authority, what `on_decision` finds) takes it back, and tells the decider.
-    """
-    problem: Exception | None = None
-    for _ in range(2):
-        try:
-            with transaction.atomic(using=answering.reach().alias):
-                case = open_case(id)
-                review = case.review
-                if not review.open or review.effective_at is None or review.effective_at > case.now:
-                    return False
-                vote = next((one for one in reversed(case.votes) if one.user_id == review.decided_by_id), None)
-                if vote is None:
-                    raise DecisionFailed("the vote that decided it is gone")
-                problem = problem or _find_change(case, vote)
-                if problem is not None:
-                    reopen(case, vote, actor="holdpoint", user=None, door=TIME, reason=str(problem))
-                else:
-                    finish(case, review.outcome, actor=vote.actor, user=vote.user_id, door=vote.door, last=vote)
-                return True
-        except DatabaseError:
-            raise  # trouble of the server: the next sweep tries again
-        except Exception as error:
-            if problem is not None:
-                raise
-            problem = error
-    return False
+def forbid_overriding(case: Case, user: Any) -> Obstacle | None:
+    """Why somebody may not decide in place of those asked; the page and the decision ask here."""
+    if not (user.is_active and hasattr(user, "has_perm") and user.has_perm("holdpoint_approvals.override_review")):
+        return Obstacle("permission", gettext("You can’t override: it takes a permission of its own."))
+    if not case.is_member(user):
+        return Obstacle("permission", gettext("You can’t override: you are no member of this workspace."))
+    facts = _stand_above(case.find_facts(user))
+    if find_obstacle(_never_own(case.terms), facts) is None:
+        return None
+    return find_obstacle(_never_own(case.rules), facts)
 
 
 # --- deciding ---------------------------------------------------------------------------------------------
@@ -198,90 +123,123 @@ class _Attempt:
     door: Door
 
 
-def _decide(case: Case, attempt: _Attempt) -> Recorded:
+def _decide(case: Case, attempt: _Attempt) -> Recorded | None:
+    """None where it came too late; then the deadline has fired, which has to be committed."""
     assert case.held is not None
-    actor, door, review = attempt.actor, attempt.door, case.review
-    now = case.read_subject(lock=True) if review.open else None
-    checked = Attempt(
-        outcome=attempt.outcome,
-        reason=attempt.reason,
-        is_current=now is None or _is_current(case, attempt, now.digest, is_gone=now.is_gone),
-        difference={} if now is None else now.difference,
-        via_bulk=door.via_bulk,
-        single_key=door.single_key,
-        saw_diff=door.saw_diff,
-        has_reauthenticated=door.has_reauthenticated,
-    )
-    chosen = _check_override(case, attempt, checked) if attempt.override else None
-    if chosen is None:
-        facts = case.find_facts(actor, is_automated=door.is_automated)
-        chosen = check_decision(case.rules, facts, checked).name
-    answering.ask_site(case.held, read_actor(actor))
+    if case.held.found.late:
+        _expire(case, attempt.actor)
+        return None
+    attempt = replace(attempt, actor=_read_again(attempt.actor))
+    now = case.read_subject(lock=True) if case.review.open else None
+    chosen = _check(case, attempt, now)
+    answering.ask_site(case.held, read_actor(attempt.actor))
     data = _check_data(case, chosen, attempt.data)
-    if now is not None and now.digest != review.digest:
-        show_anew(case, now.digest)
-    vote = _make_vote(case, attempt, chosen, data)
+    if now is not None and now.shown is not None:
+        show_anew(case, now)
+    if attempt.override and (own := case.find_vote(attempt.actor)) is not None:
+        _take_back(case, own, attempt)
+    return _settle(case, attempt, _make_vote(case, attempt, chosen, data))
+
+
+def _read_reason(given: Any) -> str:
+    text = given.strip() if isinstance(given, str) else given
+    return check_text(text, "a reason", limit=MAX_REASON, blank=True) if text else ""
+
+
+def _settle(case: Case, attempt: _Attempt, vote: Vote) -> Recorded:
+    assert case.held is not None
+    review, door = case.review, attempt.door
     verdict = case.count([*case.votes, vote])
+    answer = vote.outcome if attempt.override else verdict.outcome
+    until = None if answer is None else find_end(case, wanted=attempt.grace and not door.is_automated)
     vote.verdict = dump_verdict(verdict)
     records.insert(vote)
     case.votes.append(vote)
     case.all_votes.append(vote)
-    state, answer = verdict.state, verdict.outcome
-    if attempt.override:
-        state, answer = "decided", chosen
-    until = _find_grace(case, attempt) if state != "open" else None
-    answering.record(case.held, Event.VOTED, _tell_vote(vote, verdict, until), actor=vote.actor)
-    if state == "open" or answer is None:
+    answering.record(case.held, Event.VOTED, _tell_vote(vote, until), actor=vote.actor)
+    if answer is None:
         if review.claimed_by_id is not None:
             records.update_review(review, claimed_by_id=None, claimed_at=None)  # done: let others go on
         return Recorded(review, vote, "open", verdict=verdict)
     if until is not None:
         begin_grace(case, answer, vote, until)
         return Recorded(review, vote, "grace", answer, until, verdict)
-    last = vote if vote.outcome == answer else None
-    finish(
-        case, answer, actor=vote.actor, user=vote.user_id, door=door.name, last=last or vote, override=attempt.override
-    )
+    override = vote.reason if attempt.override else None
+    finish(case, answer, actor=vote.actor, user=vote.user_id, door=door.name, override=override)
     return Recorded(review, vote, "decided", answer, verdict=verdict)
 
 
-def _is_current(case: Case, attempt: _Attempt, digest: str, *, is_gone: bool) -> bool:
-    """Whether what was shown is what there is. Whoever saw the newest state may decide about it at once."""
-    if is_gone:
-        return False
-    if attempt.door.seen is not None:
-        return attempt.door.seen == digest
-    return digest == case.review.digest and attempt.version in (None, case.review.version)
+def _read_again(actor: Any) -> Any:
+    """The person as they are now: what they may is remembered by the object that a caller has held for long."""
+    found = load_user(actor.pk)
+    if found is None:
+        raise NotAllowed(Obstacle("not_candidate", gettext("You can’t decide because your account is gone.")))
+    return found
 
 
-def _check_override(case: Case, attempt: _Attempt, checked: Attempt) -> str:
+def _check(case: Case, attempt: _Attempt, now: Now | None) -> str:
+    """The outcome that may be recorded; raises what forbids it."""
+    door = attempt.door
+    checked = Attempt(
+        outcome=attempt.outcome,
+        reason=attempt.reason,
+        is_current=now is None or _is_current(case, attempt, now),
+        difference={} if now is None else now.difference,
+        via_bulk=door.via_bulk,
+        single_key=door.single_key,
+        saw_diff=door.saw_diff,
+        has_reauthenticated=door.has_reauthenticated,
+    )
+    facts = case.find_facts(attempt.actor, is_automated=door.is_automated)
+    if attempt.override:
+        return _check_override(case, attempt, facts, checked)
+    # Words are looked up for a refusal only.
+    terms = case.terms if find_obstacle(case.terms, facts, checked) is None else case.rules
+    return check_decision(terms, facts, checked).name
+
+
+def _check_override(case: Case, attempt: _Attempt, facts: Facts, checked: Attempt) -> str:
     """In place of those asked: a permission of its own, always with a reason, and never one's own request."""
-    actor = attempt.actor
-    facts = case.find_facts(actor, is_automated=attempt.door.is_automated)
-    if not (hasattr(actor, "has_perm") and actor.has_perm("holdpoint_approvals.override_review")):
-        raise NotAllowed(Obstacle("permission", gettext("You can’t override: it takes a permission of its own.")))
+    obstacle = forbid_overriding(case, attempt.actor)
+    if obstacle is not None and obstacle.rule == "permission":
+        raise NotAllowed(obstacle)
+    chosen = check_decision(_never_own(case.rules), _stand_above(facts), checked)
     if not attempt.reason.strip():
         raise ReasonRequired(attempt.outcome)
-    binding = [
-        one for one in list_obstacles(case.rules, facts) if one.rule not in ("not_candidate", "claimed", "voted")
-    ]
-    if binding:
-        obstacle = binding[0]
-        if obstacle.rule == "closed":
-            raise AlreadyDecided(facts.decided.by, facts.decided.at, facts.decided.outcome)
-        raise NotAllowed(obstacle)
-    if not checked.is_current:
-        raise Stale(checked.difference)
-    return find_outcome(case.outcomes, attempt.outcome).name
+    return chosen.name
+
+
+def _stand_above(facts: Facts) -> Facts:
+    """Whoever overrides need not be asked, and neither a claim nor a vote is in their way."""
+    return replace(facts, is_candidate=True, voted_before=False, claimed_by_other=False)
+
+
+def _never_own(rules: Rules) -> Rules:
+    return replace(rules, four_eyes=True)
+
+
+def _is_current(case: Case, attempt: _Attempt, now: Now) -> bool:
+    """Whether what was shown is what there is. Whoever saw the newest state may decide about it at once."""
+    if now.is_gone or attempt.version not in (None, case.review.version):
+        return False
+    return now.digest == (case.review.digest if attempt.door.seen is None else attempt.door.seen)
 
 
 def _check_data(case: Case, outcome: str, data: Any) -> Any:
-    """The form's data. The last outcome, which also stands for no agreement, does without."""
+    """The form's data, as it will be read back. The last outcome, which also stands for no agreement, does without."""
     assert case.held is not None
     is_last = len(case.outcomes) > 1 and outcome == case.outcomes[-1].name
-    if not (is_last and data is None):
-        answering.check_data(case.held, data)
-    return data
+    if is_last and data is None:
+        return None
+    answering.check_data(case.held, data)
+    return json.loads(dump_value(data, "the data"))
+
+
+def _take_back(case: Case, vote: Vote, attempt: _Attempt) -> None:
+    """Everybody counts once: who overrides what they voted for themselves has changed their mind."""
+    actor = attempt.actor
+    reverse(case, vote, actor=read_actor(actor), user=actor, door=attempt.door.name, reason=attempt.reason)
+    case.votes.remove(vote)
 
 
 def _make_vote(case: Case, attempt: _Attempt, outcome: str, data: Any) -> Vote:
@@ -305,7 +263,7 @@ def _make_vote(case: Case, attempt: _Attempt, outcome: str, data: Any) -> Vote:
     )
 
 
-def _tell_vote(vote: Vote, verdict: Verdict, until: datetime | None) -> dict[str, Any]:
+def _tell_vote(vote: Vote, until: datetime | None) -> dict[str, Any]:
     return {
         "vote": str(vote.pk),
         "outcome": vote.outcome,
@@ -315,63 +273,16 @@ def _tell_vote(vote: Vote, verdict: Verdict, until: datetime | None) -> dict[str
         "automated": vote.automated or None,
         "override": vote.override or None,
         "digest": vote.digest or None,
-        "verdict": dump_verdict(verdict),
+        "verdict": vote.verdict,
         "effective_at": None if until is None else until.isoformat(),
     }
 
 
-# --- grace ------------------------------------------------------------------------------------------------
-
-
-def _find_grace(case: Case, attempt: _Attempt) -> datetime | None:
-    """Until when it can be undone; None where it is carried out at once."""
-    wanted = attempt.grace and conf.undo_seconds > 0 and case.review.risk != "high" and not attempt.door.is_automated
-    if not wanted or case.held is None or not case.held.parked:
-        return None
-    return case.now + timedelta(seconds=conf.undo_seconds)
-
-
-def find_undoable(case: Case, user: Any) -> Vote:
-    """The vote that this person may take back now; the error that says why not."""
-    review, vote = case.review, case.find_vote(user)
-    if not review.open or (review.effective_at is not None and review.effective_at <= case.now):
-        raise AlreadyDecided(case.name(review.decided_by_id), review.decided_at, review.outcome)
-    if vote is None or (review.effective_at is not None and review.decided_by_id != vote.user_id):
-        raise NotAllowed(Obstacle("voted", gettext("You have decided nothing here that could be undone.")))
-    return vote
-
-
-def _find_change(case: Case, vote: Vote) -> DecisionRefused | None:
-    """What has changed since the decision, of what it took."""
-    now = case.read_subject(lock=True)
-    if now.is_gone or now.digest != vote.digest:
-        return Stale(now.difference)
-    if vote.override:
-        return None
-    user = get_user_model()._default_manager.filter(pk__in=[vote.user_id]).first()
-    if user is None or not (_stands(case, user, vote)):
-        told = gettext("You can’t decide this any more: you are no longer among those asked.")
-        return NotAllowed(Obstacle("not_candidate", told))
-    return None
-
-
-def _stands(case: Case, user: Any, vote: Vote) -> bool:
-    """Whether the decider may still decide; their own vote does not count against it."""
-    others = [one for one in case.votes if one.pk != vote.pk]
-    case.votes, kept = others, case.votes
-    try:
-        standing = case.find_standing(user)
-    finally:
-        case.votes = kept
-    own = case.review.four_eyes and user.pk in (case.review.requester_id, *case.earlier_deciders)
-    return (standing.is_candidate or standing.on_absence) and not own
-
-
-def _expire(case: Case, actor: Any) -> bool:
+def _expire(case: Case, actor: Any) -> None:
     """It came too late: the answer is not taken, and the deadline that has passed fires."""
     assert case.held is not None
     try:
         answering.answer(case.held, None, actor=read_actor(actor), door="")
     except InteractionResolved:
-        return True
+        return
     raise AssertionError("unreachable")  # pragma: no cover

@@ -57,7 +57,7 @@ def _read_item(given: Any) -> dict[str, Any]:
         label, value = given["label"], next(given[name] for name in given if name != "label")
         return _read_link(label, value) if "url" in given else _read_value(label, value)
     if isinstance(given, str | FieldFile):
-        return _read_value(_name_file(given) if isinstance(given, FieldFile) else given, given)
+        return _read_value(_name_file(given) if isinstance(given, FieldFile) else given[:MAX_LABEL], given)
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise InvalidApproval("evidence", given, _HOW)
     return _read_value(*given)
@@ -105,7 +105,13 @@ def _read_url(given: Any) -> str:
         parts = urlsplit(given) if isinstance(given, str) and len(given) <= MAX_URL else None
     except ValueError:
         parts = None
+    # What a browser drops or reads as something else, what nobody can see, and names that pose as another's host.
+    if parts is None or not given.isprintable() or "\\" in given or "@" in parts.netloc or " " in parts.netloc:
+        parts = None
     local = parts is not None and not parts.scheme and not parts.netloc and parts.path.startswith("/")
-    if parts is None or not (local or (parts.scheme in ("http", "https") and parts.netloc)) or "\\" in given:
-        raise InvalidApproval("evidence", given, 'an address begins with "https://", "http://" or "/"')
+    if parts is None or not (local or (parts.scheme in ("http", "https") and parts.netloc)):
+        told = (
+            f'an address begins with "https://", "http://" or "/", and has no blanks and at most {MAX_URL} characters'
+        )
+        raise InvalidApproval("evidence", given, told)
     return str(given)

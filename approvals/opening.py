@@ -6,11 +6,10 @@ deploy changes later; who belongs to a group is not frozen; users that a query n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Permission
 from django.db import router
 
 from approvals import records
@@ -18,8 +17,23 @@ from approvals.changes import read_change
 from approvals.exceptions import InvalidApproval
 from approvals.ladder import dump_rungs, next_moment, place_due, place_rungs
 from approvals.models import Review
+from approvals.people import find_group as find_group
+from approvals.people import find_groups
+from approvals.people import find_user as find_user
+from approvals.people import find_users as find_users
 from approvals.policies import Count, PerGroup, Veto, dump_outcomes, dump_quorum
-from approvals.principals import ANYBODY, GROUP, PERMISSION, RULE, USER, find_rule
+from approvals.principals import (
+    ANYBODY,
+    GROUP,
+    PERMISSION,
+    RULE,
+    USER,
+    find_rule,
+    has_permissions,
+    is_key,
+    load_user,
+    name_user,
+)
 from approvals.subjects import digest, load_subject, read_subject, snapshot
 from workflows.models import Instance, Interaction
 
@@ -35,9 +49,8 @@ MAX_USERS = 1_000
 def open_review(approval: Approval, interaction: Interaction) -> Review:
     """Write the review of an interaction that is being opened."""
     instance = Instance.objects.using(router.db_for_write(Instance)).get(pk=interaction.instance_id)
-    groups = _find_groups([*approval.groups, *_list_rung_groups(approval)])
-    principals = _list_candidates(approval, groups)
-    _check_reach(approval, principals)
+    groups = find_groups([*approval.groups, *_list_rung_groups(approval)])
+    principals = _list_asked(approval, groups)
     rungs = place_rungs(approval.ladder, interaction.created_at)
     requester = _find_requester(approval, instance)
     review = records.insert(
@@ -52,6 +65,7 @@ def open_review(approval: Approval, interaction: Interaction) -> Review:
             four_eyes=approval.four_eyes,
             risk=approval.risk,
             title=approval.title,
+            why=approval.why,
             workflow=instance.workflow,
             step=interaction.unit.step,
             on_decision=approval.on_decision,
@@ -68,45 +82,30 @@ def open_review(approval: Approval, interaction: Interaction) -> Review:
     return review
 
 
-def find_user(given: Any, option: str) -> Any:
-    """A user that is given as an object or by username."""
-    model = get_user_model()
-    if isinstance(given, model):
-        return given
-    users = model._default_manager.using(router.db_for_write(model))
-    found = users.filter(**{model.USERNAME_FIELD: given}).first() if isinstance(given, str) else None
-    if found is None:
-        raise InvalidApproval(option, given, "there is no such user")
-    return found
+def list_asked(approval: Approval) -> list[str]:
+    """The principals that an approval asks; raises `InvalidApproval` where somebody it names is not there.
 
-
-def find_group(name: str, option: str) -> Group:
-    """A group by its name."""
-    found = Group.objects.filter(name=name).first()
-    if found is None:
-        raise InvalidApproval(option, name, "there is no group of this name")
-    return found
-
-
-def _find_groups(names: Iterable[str]) -> dict[str, int]:
-    """Name -> key of the groups that are named, in one query."""
-    wanted = list(dict.fromkeys(names))
-    found = dict(Group.objects.filter(name__in=wanted).values_list("name", "pk")) if wanted else {}
-    for name in wanted:
-        if name not in found:
-            raise InvalidApproval("groups", name, "there is no group of this name")
-    return found
+    >>> list_asked(Approval("Send the letter", groups=["finance"]))
+    ['group:3']
+    """
+    return _list_asked(approval, find_groups([*approval.groups, *_list_rung_groups(approval)]))
 
 
 def _list_rung_groups(approval: Approval) -> list[str]:
     return [step.action.group for step in approval.ladder.steps if step.action.group]
 
 
+def _list_asked(approval: Approval, groups: dict[str, int]) -> list[str]:
+    principals = _list_candidates(approval, groups)
+    _check_reach(approval, principals)
+    return principals
+
+
 def _list_candidates(approval: Approval, groups: dict[str, int]) -> list[str]:
-    principals = [f"{USER}:{find_user(one, 'assignees').pk}" for one in approval.assignees]
+    principals = [name_user(one) for one in find_users(approval.assignees, "assignees")]
     principals += [f"{GROUP}:{groups[name]}" for name in approval.groups]
     if approval.permission is not None:
-        principals.append(f"{PERMISSION}:{approval.permission}")
+        principals.append(f"{PERMISSION}:{_check_permission(approval.permission)}")
     if isinstance(approval.candidates, str):
         find_rule(approval.candidates)
         principals.append(f"{RULE}:{approval.candidates}")
@@ -114,18 +113,33 @@ def _list_candidates(approval: Approval, groups: dict[str, int]) -> list[str]:
         principals += [f"{USER}:{pk}" for pk in _freeze_users(approval.candidates)]
         if not principals:
             raise InvalidApproval("candidates", approval.candidates, "it names nobody, so nobody could decide")
+    if not principals and not has_permissions():
+        told = "users of this project have no permissions, so nobody could decide: say who is asked"
+        raise InvalidApproval("assignees", [], told)
     return list(dict.fromkeys(principals)) or [ANYBODY]
+
+
+def _check_permission(name: str) -> str:
+    """One that nobody can ever have is a slip of the pen."""
+    app, _, codename = name.partition(".")
+    known = Permission.objects.filter(content_type__app_label=app, codename=codename)
+    if not has_permissions() or not known.exists():
+        told = "users of this project have no permissions" if not has_permissions() else "there is no such permission"
+        raise InvalidApproval("permission", name, f"{told}: nobody could decide")
+    return name
 
 
 def _freeze_users(given: QuerySet[Any] | list[Any]) -> list[Any]:
     if isinstance(given, list):
-        return [find_user(one, "candidates").pk for one in given]
-    if given.model is not get_user_model():
+        keys = [one.pk for one in find_users(given, "candidates")]
+    elif given.model._meta.concrete_model is not get_user_model()._meta.concrete_model:
         raise InvalidApproval("candidates", given.model.__name__, "the query must give users")
-    keys = list(given.order_by("pk").values_list("pk", flat=True).distinct()[: MAX_USERS + 1])
+    else:
+        found = given.values_list("pk", flat=True)
+        keys = list(dict.fromkeys(found[: MAX_USERS + 1] if not given.query.is_sliced else found))
     if len(keys) > MAX_USERS:
         told = f"it names more than {MAX_USERS} users: use a group, a permission or a rule (@candidates)"
-        raise InvalidApproval("candidates", given.model.__name__, told)
+        raise InvalidApproval("candidates", f"{len(keys)} users", told)
     return keys
 
 
@@ -152,7 +166,7 @@ def _name_rungs(rungs: list[dict[str, str]], groups: dict[str, int]) -> list[dic
         if rung.get("group"):
             principal = f"{GROUP}:{groups[rung['group']]}"
         elif rung.get("user"):
-            principal = f"{USER}:{find_user(rung['user'], 'escalate').pk}"
+            principal = name_user(find_user(rung["user"], "escalate"))
         named.append({**rung, **({"principal": principal} if principal else {})})
     return named
 
@@ -164,11 +178,7 @@ def _find_requester(approval: Approval, instance: Instance) -> Any:
     kind, _, key = instance.started_by.partition(":")
     if kind != USER:
         return None
-    model = get_user_model()
-    try:
-        return model._default_manager.filter(pk=key).first()
-    except (ValueError, TypeError):  # a text of the caller's own that begins like a user's name
-        return None
+    return load_user(key) if is_key(get_user_model(), key) else None  # a caller's own text may begin like a name
 
 
 def _freeze_subject(approval: Approval) -> dict[str, Any]:

@@ -7,22 +7,26 @@ matter, so joining or leaving a group counts at once; and both agree: whoever is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Container, Iterable
+from copy import copy
 from typing import Any, TypeVar
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission
-from django.core.exceptions import FieldDoesNotExist
+from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import router
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext
 
 from approvals.exceptions import InvalidApproval
 
-USER, GROUP, PERMISSION, RULE = "user", "group", "permission", "rule"
+USER, GROUP, PERMISSION, RULE = KINDS = ("user", "group", "permission", "rule")
 
 #: Who is asked where an approval names nobody.
 ANYBODY = "permission:holdpoint_approvals.decide_review"
+
+logger = logging.getLogger("approvals")
 
 Rule = TypeVar("Rule", bound=Callable[[], "QuerySet[Any]"])
 
@@ -69,16 +73,39 @@ def name_user(user: Any) -> str:
     return f"{USER}:{user.pk}"
 
 
-def list_principals(user: Any) -> list[str]:
-    """The names that a user answers to now; none for who may not log in."""
+def load_user(key: Any) -> Any | None:
+    """The account as it is now, where accounts are written; None when it is gone.
+
+    >>> load_user(ann.pk) == ann
+    True
+    """
+    model = get_user_model()
+    return model._default_manager.using(router.db_for_write(model)).filter(pk__in=[key]).first()
+
+
+def list_principals(user: Any, kinds: Container[str] = KINDS) -> list[str]:
+    """The names that a user answers to now; none for who may not log in. Each kind costs a query or two."""
     if user is None or user.pk is None or not user.is_active:
         return []
     names = [name_user(user)]
-    if has_groups():
+    if GROUP in kinds and has_groups():
         names += [f"{GROUP}:{pk}" for pk in user.groups.order_by("pk").values_list("pk", flat=True)]
-    if hasattr(user, "get_all_permissions"):
+    if PERMISSION in kinds and hasattr(user, "get_all_permissions"):
         names += [f"{PERMISSION}:{one}" for one in sorted(user.get_all_permissions())]
-    return names + [f"{RULE}:{name}" for name in _list_rules_of(user)]
+    return names + ([f"{RULE}:{name}" for name in _list_rules_of(user)] if RULE in kinds else [])
+
+
+def forget_permissions(user: Any) -> Any:
+    """The same person without what Django's backends remember at the object: asked anew, what was given or taken
+    meanwhile counts.
+
+    >>> forget_permissions(ann).has_perm("shop.approve_order")
+    True
+    """
+    fresh = copy(user)
+    for name in [name for name in vars(fresh) if name.endswith("_perm_cache")]:
+        del fresh.__dict__[name]
+    return fresh
 
 
 def list_users(principals: Iterable[str]) -> QuerySet[Any]:
@@ -134,46 +161,85 @@ def name_person(user: Any) -> str:
 
 
 def has_groups() -> bool:
-    """Whether the project's users can be in groups."""
-    return _has_field("groups")
+    """Whether the project's users can be in groups, of Django's own kind."""
+    return _find_related("groups") is Group
+
+
+def has_permissions() -> bool:
+    """Whether the project's users can tell which permissions they have."""
+    return hasattr(get_user_model(), "get_all_permissions")
 
 
 def _list_active() -> QuerySet[Any]:
     model = get_user_model()
-    return model._default_manager.using(router.db_for_write(model)).filter(is_active=True)
+    rows = model._default_manager.using(router.db_for_write(model))
+    return rows.filter(is_active=True) if _has_field("is_active") else rows.all()
 
 
 def _list_rules_of(user: Any) -> list[str]:
-    """The rules that name a user, asked all at once."""
-    if not _rules:
+    """The rules that name a user, asked all at once. One that fails names nobody, and the others' work goes on."""
+    asked = {}
+    for name in sorted(_rules):
+        try:
+            asked[f"rule_{name}"] = _names(_ask_rule(name), OuterRef("pk"))
+        except Exception:
+            logger.exception("the rule %r of @candidates failed: it names nobody now", name)
+    if not asked:
         return []
-    asked = {f"rule_{name}": Exists(rule().filter(pk=OuterRef("pk"))) for name, rule in _rules.items()}
     found = _list_active().filter(pk=user.pk).annotate(**asked).values(*asked).first() or {}
     return [name for name in sorted(_rules) if found.get(f"rule_{name}")]
 
 
+def _ask_rule(name: str) -> QuerySet[Any]:
+    """The users whom a rule names now."""
+    users: Any = find_rule(name)()
+    if not isinstance(users, QuerySet) or users.model._meta.concrete_model is not get_user_model()._meta.concrete_model:
+        raise InvalidApproval("candidates", name, "its function has to return a queryset of users")
+    return users
+
+
+def _names(users: QuerySet[Any], key: Any) -> Any:
+    """Whether a user is among these. What was sliced or combined cannot be asked about one user only."""
+    if users.query.is_sliced or users.query.combinator:
+        return Q(pk__in=users.values("pk"))
+    return Exists(users.order_by().filter(pk=key))
+
+
 def _fetch(model: Any, kind: str, split: Iterable[tuple[str, str]]) -> Iterable[Any]:
-    keys = [value for one, value in split if one == kind]
+    keys = [value for one, value in split if one == kind and is_key(model, value)]
     return model._default_manager.filter(pk__in=keys) if keys else ()
 
 
+def is_key(model: Any, value: str) -> bool:
+    """Whether it can be one: a caller's own text may begin like a name."""
+    try:
+        model._meta.pk.run_validators(model._meta.pk.to_python(value))
+    except (ValidationError, ValueError, TypeError):
+        return False
+    return "\0" not in value
+
+
 def _match(principal: str) -> Q:
+    """Nobody, where there is no such user, group or rule (any more)."""
     kind, _, value = principal.partition(":")
-    if kind == USER:
+    if kind == USER and is_key(get_user_model(), value):
         return Q(pk=value)
-    if kind == GROUP:
+    if kind == GROUP and has_groups() and is_key(Group, value):
         return Q(pk__in=_list_active().filter(groups=value).values("pk"))
-    if kind == RULE:
-        return Q(pk__in=find_rule(value)().order_by().values("pk"))
-    app, _, codename = value.partition(".")
-    return Q(pk__in=_list_with_permission(app, codename).values("pk"))
+    if kind == RULE and value in _rules:
+        return Q(pk__in=_ask_rule(value).values("pk"))
+    if kind == PERMISSION:
+        app, _, codename = value.partition(".")
+        return Q(pk__in=_list_with_permission(app, codename).values("pk"))
+    return Q(pk__in=[])
 
 
 def _list_with_permission(app: str, codename: str) -> QuerySet[Any]:
     """Without the backends' own `with_perm`, which a user model of a project's own need not have."""
-    wanted = Q(is_superuser=True) if _has_field("is_superuser") else Q(pk__in=[])
     meant = Permission.objects.filter(content_type__app_label=app, codename=codename).values("pk")
-    if _has_field("user_permissions"):
+    # Superusers have what there is, as `get_all_permissions` tells; not what nobody knows.
+    wanted = Q(Exists(meant), is_superuser=True) if _has_field("is_superuser") else Q(pk__in=[])
+    if _find_related("user_permissions") is Permission:
         wanted |= Q(pk__in=_list_active().filter(user_permissions__in=meant).values("pk"))
     if has_groups():
         named = Group.objects.filter(permissions__in=meant).values("pk")
@@ -187,3 +253,7 @@ def _has_field(name: str) -> bool:
     except FieldDoesNotExist:
         return False
     return True
+
+
+def _find_related(name: str) -> Any:
+    return get_user_model()._meta.get_field(name).related_model if _has_field(name) else None

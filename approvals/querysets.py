@@ -1,18 +1,22 @@
 """Asking for reviews: whose they are, and in which order.
 
-Invariant owned: badge, list, REST and admin count and show the same rows, because they ask the same queryset; and what
-it lists is what `decisions.decide` lets that person decide, as far as rows can tell (a test compares them).
+Invariants owned: badge, list, REST and admin count and show the same rows, because they ask the same queryset; and what
+it lists is what `decisions.decide` lets that person decide (a test compares them).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from django.apps import apps
+from django.core.exceptions import EmptyResultSet
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models.expressions import RawSQL
 
-from approvals.principals import list_principals
+from approvals.principals import forget_permissions, list_principals, name_user
+from approvals.streams import Stream, list_asked, list_handed_on, push_down, read_streams, reads_streams
 from workflows.clock import Now
 from workflows.members import list_workspaces
 from workflows.models import ReadQuerySet
@@ -33,75 +37,161 @@ class ReviewQuerySet(ReadQuerySet):
 
         Not those that a rule keeps from them (their own or of an earlier stage under four eyes, decided by them
         already, claimed by somebody else, being decided), and without what they have put aside; with `snoozed=True`
-        only that, with None both.
+        only that, with None both. What is due first comes first.
         """
-        rows = self.pending().filter(effective_at__isnull=True).filter(_reach(user, workspace))
-        rows = rows.exclude(_is_barred(user.pk)).filter(Q(claimed_by__isnull=True) | Q(claimed_by=user.pk))
+        streams = _list_streams(forget_permissions(user), _list_scopes(user, workspace), self.db)
+        rows: ReviewQuerySet = read_streams(self, streams).filter(open=True, effective_at__isnull=True)
+        rows = _leave_out_barred(rows, user.pk).filter(Q(claimed_by__isnull=True) | Q(claimed_by=user.pk)).by_due()
         if snoozed is None:
             return rows
         put_aside = Exists(_rows("Snooze").filter(review_id=OuterRef("pk"), user_id=user.pk, until__gt=Now()))
         return rows.filter(put_aside if snoozed else ~put_aside)
 
     def visible_to(self, user: Any, *, workspace: int | None = None) -> ReviewQuerySet:
-        """Those that a user may look at: asked now or before, the requester, whoever voted, and who may see all."""
-        rows = self.filter(workspace_id__in=_list_scopes(user, workspace))
-        if not user.is_active:
+        """Those that a user may look at: who is asked or stands in, who asked, handed on or voted; and who may see all.
+
+        Also when they are decided. It is asked of each review by itself: filter, or find one, before a million pass by.
+        """
+        if user.pk is None or not user.is_active:
             return self.none()
+        scopes = _list_scopes(user, workspace)
+        rows = self.filter(workspace_id__in=scopes)
         if hasattr(user, "has_perm") and user.has_perm("holdpoint_approvals.view_review"):
             return rows
-        voted = Exists(_rows("Vote").filter(review_id=OuterRef("pk"), user_id=user.pk))
-        return rows.filter(_reach(user, workspace, open_only=False) | Q(requester_id=user.pk) | Q(voted))
+        return rows.filter(_has_to_do(user) | _is_concerned(user, scopes))
 
     def by_due(self) -> ReviewQuerySet:
         """What is due first comes first; then what is never due, the oldest first."""
         return self.order_by(F("due_at").asc(nulls_last=True), "pk")
 
+    def filter(self, *args: Any, **kwargs: Any) -> ReviewQuerySet:
+        """Django's, which finds a place in somebody's list by its index."""
+        rows: ReviewQuerySet = push_down(super().filter(*args, **kwargs))
+        return rows
 
-def list_absences(user: Any) -> QuerySet[Absence]:
+    # Two queries are combined by Django as if both read the whole table: what a person may decide would be lost.
+
+    def __and__(self, other: Any) -> Any:
+        return super().__and__(_close(other)) if not reads_streams(self) else _close(self) & other
+
+    def __or__(self, other: Any) -> Any:
+        return super().__or__(_close(other)) if not reads_streams(self) else _close(self) | other
+
+    def __xor__(self, other: Any) -> Any:
+        return super().__xor__(_close(other)) if not reads_streams(self) else _close(self) ^ other
+
+
+def list_absences(user: Any) -> list[Absence]:
     """Those whom this user stands in for now."""
     running = Q(until__isnull=True) | Q(until__gt=Now())
     rows = apps.get_model("holdpoint_approvals", "Absence")._default_manager.select_related("user")
-    return rows.filter(running, substitute_id=user.pk, since__lte=Now(), user__is_active=True).order_by("pk")
+    found = rows.filter(running, substitute_id=user.pk, since__lte=Now()).order_by("pk")
+    return [one for one in found if one.user.is_active]
 
 
 def is_within_absence(absence: Absence, workspace: int, workflow: str) -> bool:
     """Whether an absence is about reviews of this workflow there."""
     here = absence.workspace_id is None or absence.workspace_id == workspace
-    return here and (absence.workflows is None or workflow in absence.workflows)
+    return here and (not absence.workflows or workflow in absence.workflows)
 
 
-def _reach(user: Any, workspace: int | None, *, open_only: bool = True) -> Q:
-    """The reviews that name the user, or somebody the user stands in for, as a candidate."""
-    if user.pk is None or not user.is_active:
-        return Q(pk__in=[])
-    scopes = _list_scopes(user, workspace)
-    reached = _named(list_principals(user), scopes, open_only)
+def _list_streams(user: Any, scopes: Sequence[int], alias: str) -> list[Stream]:
+    """Where the reviews come from that name the user, or somebody the user stands in for."""
+    if user.pk is None or not user.is_active or not scopes:
+        return []
+    absences = list_absences(user)
+    handed_on = list_handed_on(alias, [name_user(user), *(name_user(one.user) for one in absences)])
+    wanted = list(_offer_streams(user, scopes, handed_on))
+    for absence in absences:
+        theirs = set(_list_scopes(absence.user, absence.workspace_id))
+        if (where := _narrow(absence, alias)) is not None:
+            wanted += _offer_streams(absence.user, [one for one in scopes if one in theirs], handed_on, *where)
+    asked = list_asked(alias, [(one.principal, one.workspace) for one in wanted])
+    return [one for one in wanted if (one.principal, one.workspace) in asked]
+
+
+#: What was handed on to somebody is theirs until who handed it on has decided after all.
+_NOT_USED = """ AND (instead_of = '' OR NOT EXISTS (SELECT 1 FROM holdpoint_vote v WHERE v.review_id = c.review_id
+    AND v.standing AND c.added_by IN ('user:' || v.user_id, 'user:' || v.on_behalf_of_id)))"""
+
+
+def _offer_streams(
+    person: Any,
+    scopes: Sequence[int],
+    handed_on: Mapping[str, Sequence[UUID]],
+    where: str = "",
+    params: Sequence[Any] = (),
+) -> Iterator[Stream]:
+    name = name_user(person)
+    gone = handed_on.get(name)
+    left = (" AND review_id <> ALL(%s)", (gone,)) if gone else ("", ())
+    for principal in list_principals(person) if scopes else ():
+        own, more = (_NOT_USED, ()) if principal == name else left
+        for scope in scopes:
+            yield Stream(principal, scope, own + where, (*more, *params))
+
+
+def _narrow(absence: Absence, alias: str) -> tuple[str, Sequence[Any]] | None:
+    """SQL for what a substitute may decide of what asks who is away; None for nothing."""
+    # Standing in for somebody never does what they may not.
+    rows = _leave_out_barred(_rows("Review").filter(pk=RawSQL("c.review_id", ())), absence.user_id)
+    if absence.workflows:
+        rows = rows.filter(workflow__in=absence.workflows)
+    try:
+        sql, params = rows.order_by().values("pk").query.get_compiler(using=alias).as_sql()
+    except EmptyResultSet:
+        return None
+    return f" AND EXISTS ({sql})", params
+
+
+def _leave_out_barred(rows: Any, user: Any) -> Any:
+    """Without those that four eyes, or an earlier vote of theirs or for them, keep somebody from deciding.
+
+    Each is a condition of its own, so that PostgreSQL asks it of the rows that are shown: within an OR it would first
+    read all that they have ever voted on.
+    """
+    votes = _rows("Vote").filter(standing=True)
+    used = votes.filter(Q(user_id=user) | Q(on_behalf_of_id=user), review_id=OuterRef("pk"))
+    earlier = votes.filter(user_id=user, instance_id=OuterRef("instance_id")).exclude(step=OuterRef("step"))
+    earlier = earlier.filter(standing=OuterRef("four_eyes"))  # where it is asked for at all
+    own = Q(four_eyes=True, requester_id=user, requester_id__isnull=False)
+    return rows.exclude(own).filter(~Exists(used), ~Exists(earlier))
+
+
+def _has_to_do(user: Any) -> Q:
+    """What somebody asked for or voted on."""
+    voted = _rows("Vote").filter(Q(user_id=user.pk) | Q(on_behalf_of_id=user.pk), review_id=OuterRef("pk"))
+    return Q(requester_id=user.pk) | Q(Exists(voted))
+
+
+def _has_part(person: Any) -> Q:
+    """What asks somebody, or what they have handed on."""
+    named = Q(principal__in=list_principals(person)) | Q(added_by=name_user(person))
+    return Q(Exists(_rows("Candidate").filter(named, review_id=OuterRef("pk"))))
+
+
+def _is_concerned(user: Any, scopes: Sequence[int]) -> Q:
+    """The same for somebody and those they stand in for."""
+    found = _has_part(user)
     for absence in list_absences(user):
-        theirs = _named(list_principals(absence.user), scopes, open_only)
-        if absence.workspace_id is not None:
-            theirs &= Q(workspace_id=absence.workspace_id)
-        if absence.workflows is not None:
-            theirs &= Q(workflow__in=absence.workflows)
-        reached |= theirs & ~_is_barred(absence.user.pk)  # standing in for somebody never does what they may not
-    return reached
-
-
-def _is_barred(user: Any) -> Q:
-    """Where four eyes or an earlier vote of theirs keep somebody from deciding."""
-    votes = _rows("Vote").filter(user_id=user, standing=True)
-    earlier = votes.filter(instance_id=OuterRef("instance_id")).exclude(step=OuterRef("step"))
-    own = Q(requester_id=user) & Q(requester_id__isnull=False)
-    return Q(Exists(votes.filter(review_id=OuterRef("pk")))) | (Q(four_eyes=True) & (own | Q(Exists(earlier))))
-
-
-def _named(principals: list[str], scopes: Sequence[int], open_only: bool) -> Q:
-    rows = _rows("Candidate").filter(principal__in=principals, workspace_id__in=scopes)
-    return Q(pk__in=(rows.filter(open=True) if open_only else rows).values("review_id"))
+        theirs = _list_scopes(absence.user, absence.workspace_id)
+        away = Q(workspace_id__in=[one for one in scopes if one in theirs])
+        if absence.workflows:
+            away &= Q(workflow__in=absence.workflows)
+        found |= away & _has_part(absence.user)
+    return found
 
 
 def _list_scopes(user: Any, workspace: int | None) -> Sequence[int]:
     mine = [id for id, _ in list_workspaces(user)]
     return mine if workspace is None else [id for id in mine if id == workspace]
+
+
+def _close(rows: Any) -> Any:
+    """The same reviews, as rows of the whole table."""
+    if not isinstance(rows, ReviewQuerySet) or not reads_streams(rows):
+        return rows
+    return rows.model._default_manager.using(rows.db).filter(pk__in=rows.values("pk"))
 
 
 def _rows(model: str) -> QuerySet[Any]:

@@ -65,14 +65,16 @@ class Related:
         model = type(row)
         if model not in self._links:
             self._links[model] = may_open(self._user, model)
-        if not self._links[model]:
-            return None
-        from django.contrib.admin.utils import quote
+        return _reverse(row) if self._links[model] else None
 
-        try:
-            return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_change", args=[quote(row.pk)])
-        except NoReverseMatch:  # the site has its admin at no address
-            return None
+
+def find_link(user: Any, row: models.Model) -> str | None:
+    """Where this user can look at the row, if anywhere.
+
+    >>> find_link(ann, invoice)
+    '/admin/shop/invoice/7/change/'
+    """
+    return _reverse(row) if may_open(user, type(row)) else None
 
 
 def find_target(field: AnyField) -> Target:
@@ -91,6 +93,16 @@ def may_open(user: Any, model: type[models.Model]) -> bool:
     meta = model._meta
     permissions = [f"{meta.app_label}.{get_permission_codename(action, meta)}" for action in ("view", "change")]
     return site.is_registered(model) and any(map(user.has_perm, permissions))
+
+
+def _reverse(row: models.Model) -> str | None:
+    from django.contrib.admin.utils import quote
+
+    meta = row._meta
+    try:
+        return reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[quote(row.pk)])
+    except NoReverseMatch:  # the site has its admin at no address
+        return None
 
 
 def _read_key(target: Target, key: Any) -> Any:

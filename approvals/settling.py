@@ -12,15 +12,15 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db import DatabaseError, transaction
+from django.db import InterfaceError, OperationalError, transaction
 
 from approvals import records
 from approvals.cases import Case
 from approvals.channel import Answer, Approval
-from approvals.exceptions import AlreadyDecided, ApprovalError, DecisionFailed, NotAllowed, Stale, UnknownReview
+from approvals.drifts import Now
+from approvals.exceptions import AlreadyDecided, DecisionFailed, NotAllowed, Stale, UnknownReview
 from approvals.models import Review, Vote
-from approvals.subjects import Subject, load_subject, snapshot_again
-from workflows import answering
+from workflows import answering, store
 from workflows.api import cancel
 from workflows.arguments import read_actor
 from workflows.exceptions import InteractionResolved, InvalidCall, UnknownInteraction, show
@@ -53,24 +53,29 @@ def finish(
     actor: str,
     user: Any,
     door: str,
-    last: Vote | None,
-    override: bool = False,
+    reason: str = "",
+    override: str | None = None,
 ) -> None:
-    """The author's change to business rows, and the answer."""
+    """The author's change to business rows, and the answer.
+
+    Its data and reason are those of the latest vote that agrees with it: the one that closed the matter may have said
+    the opposite. `override` is the reason of somebody who was not asked.
+    """
     review, held = case.review, case.held
     assert held is not None
-    agreeing = last if last is not None and last.outcome == outcome else None
+    is_carried_out = review.effective_at is not None and review.decided_by_id == user
+    agreeing = next((vote for vote in reversed(case.votes) if vote.outcome == outcome), None)
     stored = {
         "outcome": outcome,
         "data": None if agreeing is None else agreeing.data,
-        "reason": "" if last is None else last.reason,
+        "reason": reason or ("" if agreeing is None else agreeing.reason),
         "actor": actor,
         "decisions": [_write_decision(vote) for vote in case.votes],
     }
     records.update_review(
         review,
         outcome=outcome,
-        decided_at=review.decided_at or case.now,
+        decided_at=review.decided_at if is_carried_out else case.now,
         decided_by_id=user,
         effective_at=None,
         held_deadline=None,
@@ -79,7 +84,7 @@ def finish(
     if review.on_decision:
         _change_business(case, Approval.read_answer(stored, answering.find_schema(held)))
     try:
-        answering.answer(held, stored, actor=actor, door=door, override=last.reason if override and last else None)
+        answering.answer(held, stored, actor=actor, door=door, override=override)
     except InteractionResolved as error:
         raise AlreadyDecided from error
     review.open = False
@@ -87,12 +92,19 @@ def finish(
 
 
 def _change_business(case: Case, answer: Answer) -> None:
-    """`on_decision`: what it does commits or goes with the decision."""
-    instance = Instance.objects.using(answering.reach().alias).get(pk=case.review.instance_id)
+    """`on_decision`: what it does commits or goes with the decision.
+
+    In a savepoint, so that a statement of its own which failed is its failure, also where it caught that.
+    """
+    alias = answering.reach().alias
+    instance = Instance.objects.using(alias).get(pk=case.review.instance_id)
     try:
-        find_projector(case.review.on_decision)(answer, instance)
-    except (ApprovalError, DatabaseError):
-        raise
+        with transaction.atomic(using=alias):
+            find_projector(case.review.on_decision)(answer, instance)
+            if transaction.get_rollback(using=alias):
+                raise DecisionFailed("a statement of its own failed, or it rolled back: nothing of it would remain")
+    except (DecisionFailed, Stale, OperationalError, InterfaceError):
+        raise  # its own refusal; or trouble of the server, which the same call may not meet again
     except Exception as error:
         raise DecisionFailed(f"{type(error).__name__}: {error}") from error
 
@@ -115,11 +127,16 @@ def close_withdrawn(case: Case, actor: Any, reason: str, door: str) -> None:
     assert held is not None
     name = next((one.name for one in case.outcomes if one.name in ("withdraw", "withdrawn")), None)
     if name is not None:
-        stored = Vote(outcome=name, reason=reason, actor=read_actor(actor))
-        finish(case, name, actor=read_actor(actor), user=actor.pk, door=door, last=stored)
+        finish(case, name, actor=read_actor(actor), user=actor.pk, door=door, reason=reason)
         return
     records.update_review(
-        review, outcome="withdrawn", decided_at=case.now, decided_by_id=actor.pk, effective_at=None, next_at=None
+        review,
+        outcome="withdrawn",
+        decided_at=case.now,
+        decided_by_id=actor.pk,
+        effective_at=None,
+        held_deadline=None,
+        next_at=None,
     )
     cancel(Instance(pk=review.instance_id, workspace_id=review.workspace_id), reason or "withdrawn", actor=actor)
     review.open = False
@@ -128,7 +145,7 @@ def close_withdrawn(case: Case, actor: Any, reason: str, door: str) -> None:
 
 def answer_by_time(case: Case, outcome: str) -> None:
     """The outcome that the author named for the end of the ladder."""
-    finish(case, outcome, actor=TIME, user=None, door=TIME, last=None)
+    finish(case, outcome, actor=TIME, user=None, door=TIME)
 
 
 def begin_grace(case: Case, outcome: str, vote: Vote, until: datetime) -> None:
@@ -185,44 +202,49 @@ def reverse(case: Case, vote: Vote, *, actor: str, user: Any, door: str, reason:
     answering.record(case.held, Event.REVERSED, told, actor=actor)
 
 
-def show_anew(case: Case, digest: str) -> None:
-    """From now on the subject is shown as it is now, and what was said about how it was does not count."""
-    review = case.review
-    subject = Subject(review.subject_model, review.subject_pk, review.subject_label, review.subject_using)
-    row = load_subject(subject, lock=True)
-    if row is None:
-        return
-    records.let_fall(case.votes)
-    records.update_review(review, is_changed=True, snapshot=snapshot_again(row, review.snapshot or {}), digest=digest)
+def show_anew(case: Case, now: Now) -> None:
+    """From now on the subject is shown as it is now; what was said about how it was does not count, and whoever said
+    it is told."""
+    review, fallen = case.review, list(case.votes)
     assert case.held is not None
-    told = {"what": "shown anew", "version": review.version, "fallen": len(case.votes) or None}
+    records.update_review(review, is_changed=True, snapshot=now.shown, digest=now.digest)
+    told = {"what": "shown anew", "version": review.version, "fallen": len(fallen) or None}
     answering.record(case.held, Event.HANDLED, told, actor="")
-    for vote in case.votes:
+    if not fallen:
+        return
+    records.let_fall(fallen)
+    for vote in fallen:
         vote.standing = False
     case.votes.clear()
+    to = [vote.actor for vote in fallen]
+    records.insert_notice(review, "reopened", at=case.now, to=to, data={"reason": str(Stale(now.difference))})
 
 
-def note_refusal(id: UUID, actor: Any, what: str, door: str, refused: Exception) -> None:
+def note_refusal(id: UUID, actor: Any, what: Any, door: str, refused: Exception) -> None:
     """Write it into the ledger; and after a change of the subject, show it as it is from now on."""
-    alias = answering.reach().alias
-    with transaction.atomic(using=alias):
-        found = Review.objects.using(alias).filter(pk=id).values_list("instance_id", flat=True).first()
-        if found is None:
-            return
-        told = {
-            "interaction": str(id),
-            "refused": type(refused).__name__,
-            "rule": refused.obstacle.rule if isinstance(refused, NotAllowed) else None,
-            "outcome": str(what)[:100],
-            "door": door,
-            "reason": str(refused)[:1000],
-        }
-        answering.record_refusal(found, {name: value for name, value in told.items() if value}, actor=read_actor(actor))
-        if isinstance(refused, Stale):
-            case = open_case(id)
-            now = case.read_subject(lock=True)
-            if case.review.open and not now.is_gone and now.digest != case.review.digest:
-                show_anew(case, now.digest)
+    tried = what if isinstance(what, str) and what.isprintable() else show(what)
+    told = {
+        "interaction": str(id),
+        "refused": type(refused).__name__,
+        "rule": refused.obstacle.rule if isinstance(refused, NotAllowed) else None,
+        "outcome": tried[:100],
+        "door": door,
+        "reason": str(refused)[:1000],
+    }
+    store.in_transaction(answering.reach(), lambda: _note(id, read_actor(actor), told, isinstance(refused, Stale)))
+
+
+def _note(id: UUID, actor: str, told: dict[str, Any], is_stale: bool) -> None:
+    found = Review.objects.using(answering.reach().alias).filter(pk=id).values_list("instance_id", flat=True).first()
+    if found is None:
+        return
+    answering.record_refusal(found, {name: value for name, value in told.items() if value}, actor=actor)
+    if is_stale:
+        case = open_case(id)
+        now = case.read_subject(lock=True)
+        # Somebody may have decided about the new state meanwhile, and that stands.
+        if case.state.is_open and case.review.effective_at is None and now.shown is not None:
+            show_anew(case, now)
 
 
 def check_actor(actor: Any) -> None:

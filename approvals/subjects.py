@@ -100,6 +100,14 @@ def load_subject(subject: Subject, *, lock: bool = False) -> models.Model | None
     return rows.filter(pk=tuple(key) if isinstance(key, list) else key).first()
 
 
+def find_home(subject: Subject) -> str:
+    """The alias of the database that the row is in; nothing for a model that is not there any more."""
+    try:
+        return subject.using or router.db_for_write(apps.get_model(subject.model))
+    except (LookupError, ValueError):
+        return ""
+
+
 def snapshot(
     obj: models.Model, fields: Iterable[str] | None = None, *, change: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:

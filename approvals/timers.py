@@ -7,16 +7,16 @@ and looked at again there, so it is done once, and never after somebody has deci
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from approvals import records
 from approvals.cases import Case
-from approvals.decisions import carry_out
+from approvals.exceptions import UnknownReview
+from approvals.grace import carry_out
 from approvals.ladder import Rung, load_rungs, next_moment, next_rung
 from approvals.models import Review
 from approvals.settling import answer_by_time, open_case
@@ -31,11 +31,11 @@ BATCH = 100
 #: A rung whose step failed is tried again after so long.
 AGAIN_SECONDS = 60
 
-#: Both arms are the head of a partial index.
+#: Both arms read the head of a partial index. While a decision can be undone, the ladder rests.
 _NEXT = """
     SELECT extract(epoch FROM least(
       (SELECT min(effective_at) FROM holdpoint_review WHERE open AND effective_at IS NOT NULL),
-      (SELECT min(next_at) FROM holdpoint_review WHERE open AND next_at IS NOT NULL)
+      (SELECT min(next_at) FROM holdpoint_review WHERE open AND next_at IS NOT NULL AND effective_at IS NULL)
     ) - holdpoint_clock())::float8
 """
 
@@ -55,15 +55,16 @@ def seconds_to_next(db: BaseDatabaseWrapper) -> float | None:
 
 
 def work() -> int:
-    """Do what is due; how much that was."""
+    """Do what is due; how much that was. One that fails does not keep the others from their turn."""
     done = 0
-    for id in _list_due():
+    for move_on, id in _list_due():
         try:
-            done += bool(carry_out(id) or take_rung(id))
-        except DatabaseError:
-            raise
+            done += move_on(id)
+        except UnknownReview:
+            continue  # pruned meanwhile
         except Exception:
             logger.exception("review %s could not be moved on; it is tried again in %d s", id, AGAIN_SECONDS)
+            # Fails as well where the trouble is the server's, and so ends the round.
             store.fetch(answering.reach(), _PUT_OFF, {"id": id, "seconds": AGAIN_SECONDS}, rows=False)
             done += 1
     return done
@@ -71,21 +72,23 @@ def work() -> int:
 
 def take_rung(id: UUID) -> bool:
     """The next rung of a review's ladder, if its moment has come; whether it had."""
-    with transaction.atomic(using=answering.reach().alias):
-        case = open_case(id)
-        review = case.review
-        if not review.open or review.effective_at is not None or review.next_at is None or review.next_at > case.now:
-            return False
-        if case.held is not None and not answering.is_open(case.held):
-            return False  # its deadline has passed: that ends it
-        rungs = load_rungs(review.rungs or [])
-        rung = next_rung(rungs, review.rung, case.now)
-        if rung is None:
-            records.update_review(review, next_at=next_moment(rungs, review.rung))
-            return False
-        records.update_review(review, rung=rung.index + 1, next_at=next_moment(rungs, rung.index + 1))
-        _take(case, rung, (review.rungs or [])[rung.index].get("principal"))
-        return True
+    return store.in_transaction(answering.reach(), lambda: _take_rung(open_case(id)))
+
+
+def _take_rung(case: Case) -> bool:
+    review = case.review
+    if not review.open or review.effective_at is not None or review.next_at is None or review.next_at > case.now:
+        return False
+    if not case.state.is_open:
+        return False  # its deadline has passed: that ends it
+    rungs = load_rungs(review.rungs or [])
+    rung = next_rung(rungs, review.rung, case.now)
+    if rung is None:
+        records.update_review(review, next_at=next_moment(rungs, review.rung))
+        return False
+    records.update_review(review, rung=rung.index + 1, next_at=next_moment(rungs, rung.index + 1))
+    _take(case, rung, (review.rungs or [])[rung.index].get("principal"))
+    return True
 
 
 def _take(case: Case, rung: Rung, principal: str | None) -> None:
@@ -109,7 +112,12 @@ def _take(case: Case, rung: Rung, principal: str | None) -> None:
     records.insert_notice(review, "escalation", at=case.now, to=[principal])
 
 
-def _list_due() -> Iterator[UUID]:
+def _list_due() -> Iterator[tuple[Callable[[UUID], bool], UUID]]:
+    """What to do to which reviews, at most `BATCH` of each kind."""
     rows = Review.objects.using(answering.reach().alias).filter(open=True)
-    yield from list(rows.filter(effective_at__lte=Now()).order_by("effective_at").values_list("pk", flat=True)[:BATCH])
-    yield from list(rows.filter(next_at__lte=Now()).order_by("next_at").values_list("pk", flat=True)[:BATCH])
+    over = rows.filter(effective_at__lte=Now()).order_by("effective_at").values_list("pk", flat=True)
+    for id in list(over[:BATCH]):
+        yield carry_out, id
+    climbing = rows.filter(next_at__lte=Now(), effective_at=None).order_by("next_at").values_list("pk", flat=True)
+    for id in list(climbing[:BATCH]):
+        yield take_rung, id

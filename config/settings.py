@@ -11,6 +11,7 @@ TOKEN_KEYS     id:secret,id:secret; they sign resume links, the first is the new
 BASE_URL       https://…, as users and partners see this site
 ALLOWED_HOSTS  host,host; the host of BASE_URL if left out
 PORT           8000
+FROM_EMAIL     who mails to reviewers are from; holdpoint@ the host of BASE_URL if left out
 """
 
 import logging
@@ -163,6 +164,11 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 LOGIN_URL = "admin:login"
 LOGIN_REDIRECT_URL = "/"
+# A developer's mails are files that can be opened; a real site says which server sends them.
+if DEBUG:
+    EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+    EMAIL_FILE_PATH = str(VAR_DIR / "mail")
+DEFAULT_FROM_EMAIL = read_text("FROM_EMAIL", default=f"holdpoint@{urlsplit(BASE_URL).hostname}")
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"

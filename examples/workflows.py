@@ -7,7 +7,20 @@ workflows.signal("order-7", "payment_confirmed", {"amount": 120})
 from pathlib import Path
 from typing import Any
 
-from examples import builds, discounts, identity, orders, packs, payments  # noqa: F401  # which registers theirs
+from examples import (  # noqa: F401  # which registers theirs
+    access,
+    articles,
+    builds,
+    contracts,
+    discounts,
+    identity,
+    orders,
+    packs,
+    payments,
+    refunds,
+    releases,
+    suppliers,
+)
 from workflows import Await, Done, Machine, Next, Stop, Workflow, step
 
 

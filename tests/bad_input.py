@@ -49,9 +49,18 @@ GOOD: dict[str, bytes] = {
     "/v1/signals/bulk": b'[{"key":"nobody","name":"v"}]',
     "/v1/signals/nobody/complete": b'{"data":1}',
     f"/v1/interactions/{UNKNOWN}/complete": b'{"data":1}',
+    f"/v1/approvals/{UNKNOWN}/decide": b'{"outcome":"approve"}',
+    f"/v1/approvals/{UNKNOWN}/claim": b"{}",
+    f"/v1/approvals/{UNKNOWN}/release": b"{}",
+    f"/v1/approvals/{UNKNOWN}/delegate": b'{"to":"ann"}',
+    f"/v1/approvals/{UNKNOWN}/comment": b'{"text":"?"}',
+    f"/v1/approvals/{UNKNOWN}/request_info": b'{"text":"?"}',
+    f"/v1/approvals/{UNKNOWN}/undo": b"{}",
     "/v1/events": b'{"event":"input.nobody"}',
     "/resume/none": b'{"data":1}',
 }
+#: Where nothing has to be said.
+MAY_BE_EMPTY = ("/cancel", "/retry", "/claim", "/release", "/undo")
 #: What such a call is told.
 TAKEN = {201, 202, 207, 404}
 
@@ -101,7 +110,7 @@ STRANGE_TEXTS = [
 
 PARAMETERS = [
     "status", "workflow", "key", "assignee", "group", "step", "channel", "workspace", "cursor", "limit", "wait",
-    "require", "format", "_method", "",
+    "require", "risk", "requester", "subject", "overdue", "snoozed", "format", "_method", "",
 ]  # fmt: skip
 
 STRANGE_HEADERS = [

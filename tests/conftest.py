@@ -6,6 +6,8 @@ import pytest
 from django.utils import timezone, translation
 
 from tests.no_fold import NOT_TOLD
+from tests.shop.world import order as order
+from tests.shop.world import shop as shop
 from workflows.conf import conf
 
 

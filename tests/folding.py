@@ -93,8 +93,8 @@ def fold(events: Iterable[LedgerEvent]) -> Folded:
         if kind == "reopened":
             folded.attempt, folded.error = 0, None
             folded.unknown.discard("error")
-        # The moment of an asked row is the question's deadline, not the instance's.
-        if kind != "asked" and (event.due_at is not None or folded.status != was):
+        # The moment of an asked row is the question's deadline, not the instance's; a moved one may also be none.
+        if kind == "rescheduled" or (kind != "asked" and (event.due_at is not None or folded.status != was)):
             folded.due_at = event.due_at
         if event.salt is None and kind in TOLD_BY_DATA:
             folded.unknown.add(TOLD_BY_DATA[kind])

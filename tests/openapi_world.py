@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from django.contrib.auth.models import User
 from django.db import connections
 
 import workflows
+from approvals import Approval, decide
+from approvals.models import Review
 from tests.pumps import pumping
 from workflows import Await, Child, Done, Next, SignalTimeoutError, Spawn, Stop, Workflow, durable, event, step, store
 from workflows.lifecycle import Status
@@ -108,6 +111,18 @@ def desk(ctx):
     return ctx.wait_for("desk", OpenapiDesk(), assignee="ann", group="desk")
 
 
+class OpenapiApprove(Workflow):
+    name = "openapi-approve"
+
+    @step
+    def ask(self, ctx):
+        return Await(Approval("Pay the invoice", request={"total": "12.50"}, **ctx.input), then="end", timeout="1d")
+
+    @step
+    def end(self, ctx):
+        return Done()
+
+
 NAMES = ("openapi-order", "openapi-for-event", "openapi-later", "openapi-family")
 
 
@@ -122,6 +137,10 @@ class Population:
     owned: list[Interaction] = field(default_factory=list)
     #: Tokens by what became of their question.
     tokens: dict[str, list[str]] = field(default_factory=dict)
+    #: Ids by how they stand: "open", "voted" (by the person, and others have to), "decided".
+    reviews: dict[str, list[str]] = field(default_factory=dict)
+    #: Whom the reviews ask.
+    person: Any = None
 
 
 def populate(count: int) -> Population:
@@ -148,9 +167,27 @@ def populate(count: int) -> Population:
         rows = Interaction.objects.filter(status=state, owned=False).order_by("pk")
         found.questions[state] = list(rows.exclude(channel="callback"))
     found.owned = list(Interaction.objects.filter(owned=True))
-    missing = [name for name, rows in (found.instances | found.questions).items() if len(rows) < count]
+    ask_people(found, count)
+    there = found.instances | found.questions | found.reviews
+    missing = [name for name, rows in there.items() if len(rows) < count]
     assert not missing, f"too few are {missing}"
     return found
+
+
+def ask_people(found: Population, count: int) -> None:
+    """Reviews that ask one person, or one of two; another one asked for them."""
+    found.person = User.objects.create_user("openapi-ann")
+    other, dan = User.objects.create_user("openapi-ben"), User.objects.create_user("openapi-dan")
+    names = [found.person.username, other.username]
+    for state, many in (("open", 8 * count), ("voted", count), ("decided", count)):
+        options = {"assignees": names, "quorum": 2} if state == "voted" else {"assignees": names[:1], "due": "1h"}
+        started = workflows.start_many("openapi-approve", [options] * many, actor=dan)
+        drain()
+        rows = list(Review.objects.filter(instance__in=started).order_by("pk"))
+        for review in rows if state != "open" else ():
+            decide(review, "approve", actor=found.person)
+        found.reviews[state] = [str(review.pk) for review in rows]
+    drain()
 
 
 def end(started: list[Instance], status: str) -> None:

@@ -12,9 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.contrib.auth.models import Group, User
 from django.db import connection
+from django.test import Client
 
 import workflows
+from approvals import Approval, decide, withdraw
+from approvals.models import Review
 from tests.bad_input import make_cursor
 from tests.calls import Api
 from tests.routes import list_routes
@@ -73,6 +77,20 @@ def person(ctx: Any, about: str) -> Any:
     return ctx.wait_for("look", "api", input={"about": about}, assignee="acme-ann", group="acme-desk", timeout="10d")
 
 
+class TenantsApprove(Workflow):
+    name = "tenants-approve"
+
+    @step
+    def ask(self, ctx: Any) -> Await:
+        title = f"Pay {CANARY}"
+        asked = {"assignees": ["acme-ann"], "groups": ["acme-desk"], **ctx.input}
+        return Await(Approval(title, **asked), then="end", timeout="10d")
+
+    @step
+    def end(self, ctx: Any) -> Done:
+        return Done()
+
+
 @dataclass
 class Tenant:
     """What a workspace has, by its state."""
@@ -83,6 +101,7 @@ class Tenant:
     keys: dict[str, str] = field(default_factory=dict)
     #: Interaction ids and signal ids.
     questions: dict[str, tuple[str, str]] = field(default_factory=dict)
+    reviews: dict[str, str] = field(default_factory=dict)
     cursors: dict[str, str] = field(default_factory=dict)
 
 
@@ -120,9 +139,43 @@ def populate(workspace: Workspace, api: Api) -> Tenant:
     api.post("/v1/keys/acme-live/signals", {"name": "note", "dedup_key": "f"}, USED)
     api.post("/v1/events", {"event": "tenants.heard", "data": CANARY, "dedup_key": "d"}, USED)
     drain()
-    for name, path in (("instances", "/v1/instances"), ("interactions", "/v1/interactions")):
+    ask_people(found)
+    for name in ("instances", "interactions", "approvals"):
+        path = f"/v1/{name}"
         found.cursors[name] = api.get(path, limit=2).json()["next"].partition("cursor=")[2]
     return found
+
+
+def ask_people(found: Tenant) -> None:
+    """Reviews in every state, with a person of the workspace who used that key for everything too."""
+    ann = User.objects.create_user("acme-ann", last_name=CANARY)
+    ben = User.objects.create_user("acme-ben")
+    ann.groups.add(Group.objects.create(name="acme-desk"))
+    for user in (ann, ben):
+        found.workspace.members.add(user)
+    client = Client(raise_request_exception=False)
+    client.force_login(ann)
+    person = Api(client=client)
+    for state in ("open", "claimed", "voted", "grace", "decided", "withdrawn"):
+        with workflows.workspace(found.workspace.slug):
+            both = {"assignees": ["acme-ann", "acme-ben"], "groups": [], "quorum": 2, "four_eyes": False}
+            row = workflows.start("tenants-approve", both if state == "voted" else {}, actor=ben)
+            drain()
+        review = Review.objects.get(instance=row)
+        found.instances[f"approves {state}"] = str(row.pk)
+        found.reviews[state] = str(review.pk)
+        path = f"/v1/approvals/{review.pk}"
+        if state == "claimed":
+            assert person.post(f"{path}/claim", {}, USED).status_code == 200
+        elif state in ("voted", "decided"):
+            body = {"outcome": "approve", "reason": CANARY}
+            assert person.post(f"{path}/decide", body, USED).status_code == 200
+        elif state == "grace":
+            decide(review, "approve", actor=ann, grace=True)
+        elif state == "withdrawn":
+            withdraw(review, actor=ben)
+        assert person.post(f"{path}/comment", {"text": CANARY}, USED).status_code == 200
+    drain()
 
 
 @dataclass(frozen=True)
@@ -191,6 +244,10 @@ def about_questions(a: Tenant) -> list[Pair]:
     return [({"id": id}, {"id": str(uuid.uuid4())}) for id, _ in a.questions.values()]
 
 
+def about_reviews(a: Tenant) -> list[Pair]:
+    return [({"id": id, "to": "acme-ann"}, {"id": str(uuid.uuid4()), "to": "no-ann"}) for id in a.reviews.values()]
+
+
 def about_lists(**filters: str) -> Callable[[Tenant], list[Pair]]:
     def about(a: Tenant) -> list[Pair]:
         asked = [(f"?{name}={value}", f"?{name}=no-{value[3:]}") for name, value in filters.items()]
@@ -205,6 +262,8 @@ def about_lists(**filters: str) -> Callable[[Tenant], list[Pair]]:
 def make_nobodys(name: str) -> str:
     """A cursor of the same list, at a place where nothing is."""
     id = str(uuid.uuid4())
+    if name == "approvals":
+        return make_cursor([False, 1, id])
     return make_cursor([False, 0, id] if name == "instances" else [False, 0, "2027-01-01T00:00:00+00:00", id])
 
 
@@ -227,6 +286,22 @@ ABOUT: dict[str, Callable[[Tenant], list[Pair]]] = {
     "interactions": about_lists(
         assignee="acme-ann", group="acme-desk", workflow="tenants-ask", step="gate", channel="signal"
     ),
+    "approvals": about_lists(
+        assignee="acme-ann", group="acme-desk", requester="acme-ben", workflow="tenants-approve", step="ask"
+    ),
+    **dict.fromkeys(
+        (
+            "approval",
+            "approval-decide",
+            "approval-claim",
+            "approval-release",
+            "approval-delegate",
+            "approval-comment",
+            "approval-request-info",
+            "approval-undo",
+        ),
+        about_reviews,
+    ),
     "interaction": about_questions,
     "interaction-complete": about_questions,
 }
@@ -248,6 +323,13 @@ GOOD: dict[str, list[Any]] = {
     "signals-bulk": [[{"key": "KEY", "name": "note", "dedup_key": "e"}], [{"instance": "ID", "name": "note"}, {}]],
     "signal-complete": ANSWERS,
     "interaction-complete": ANSWERS,
+    "approval-decide": [{"outcome": "approve", "reason": CANARY}, {"outcome": "nothing", "version": 99}],
+    "approval-claim": [{}],
+    "approval-release": [{}],
+    "approval-delegate": [{"to": "TO"}],
+    "approval-comment": [{"text": CANARY}],
+    "approval-request-info": [{"text": CANARY}],
+    "approval-undo": [{}],
     "events": [{"event": "EVENT", "data": CANARY, "dedup_key": "d"}],
 }
 

@@ -349,7 +349,7 @@ def test_what_all_operations_answer_alike_is_told_once():
 
 
 def test_every_kind_of_problem_is_listed_with_what_to_do():
-    assert {kind.slug for kind in docs.list_kinds()} == set(docs.ADVICE)
+    assert {kind.slug for kind in docs.list_kinds()} == set(docs.list_advice())
     problems = render(SAMPLE).sections["problems"]
     for kind in docs.list_kinds():
         assert kind.slug in problems
@@ -453,7 +453,7 @@ def test_every_operation_is_in_the_contents(describe):
 
 
 def test_the_page_of_this_site_stays_small():
-    assert len(docs.render_docs(describe_api(), language="en", limits=LIMITS).encode()) < 150_000
+    assert len(docs.render_docs(describe_api(), language="en", limits=LIMITS).encode()) < 200_000
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,6 @@ from approvals.plain_values import REDACTED
 from approvals.subjects import InvalidChange, snapshot
 from workflows.jsontext import MAX_DEPTH
 
-pytest_plugins = ["tests.shop.world"]
-
 
 @pytest.fixture(autouse=True)
 def opened(shop: Any) -> None:

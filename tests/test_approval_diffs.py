@@ -34,8 +34,6 @@ from approvals.show_fields import MAX_ITEMS
 from approvals.show_values import HIDDEN, MAX_BLOCK, NOTHING, Shown
 from approvals.subjects import load_subject, read_subject, snapshot
 
-pytest_plugins = ["tests.shop.world"]
-
 
 @pytest.fixture(autouse=True)
 def opened(shop: Any) -> None:

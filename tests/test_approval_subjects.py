@@ -35,8 +35,6 @@ from approvals.subjects import (
 )
 from workflows.models import Workspace
 
-pytest_plugins = ["tests.shop.world"]
-
 
 @pytest.fixture(autouse=True)
 def opened(shop: Any) -> None:

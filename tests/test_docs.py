@@ -6,11 +6,14 @@ cannot run says why in a comment before it, `<!-- not run: settings -->`, and on
 
 import doctest
 import importlib
+import inspect
 import os
 import re
+import sys
 import textwrap
 import threading
 import time
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,10 +25,17 @@ from django.conf import settings
 from django.core import mail
 from django.core.checks import run_checks
 from django.db import connections, transaction
+from django.db.models import Model, QuerySet
 from django.test import override_settings
 from django.urls import include, path, resolve
 
+import approvals
 import workflows
+from approvals import Answer, Approval, calendars, principals
+from approvals import models as approval_models
+from approvals.conf import DEFAULTS as APPROVALS_DEFAULTS
+from approvals.models import Delivery, Review
+from approvals.querysets import ReviewQuerySet
 from workflows import jsontext, registry
 from workflows.conf import DEFAULTS
 from workflows.context import ChildResult, Context, ReceivedSignal
@@ -34,7 +44,7 @@ from workflows.models import Instance
 from workflows.pump import Pump
 
 HOME = Path(__file__).resolve().parent.parent
-PAGES = ("docs/guide.md", "docs/reference.md", "docs/api.md")
+PAGES = ("docs/guide.md", "docs/reference.md", "docs/api.md", "docs/approvals.md", "docs/approvals-reference.md")
 REASONS = {"settings", "urls", "another program"}
 FLAGS = doctest.ELLIPSIS
 
@@ -103,9 +113,11 @@ def rolled_back() -> Iterator[None]:
 
 @pytest.fixture
 def no_workflows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that knows no workflow yet, and forgets those of the page afterwards."""
+    """A process that knows no workflow yet, and forgets those of the page afterwards; rules and calendars too."""
     monkeypatch.setattr(registry, "_definitions", {})
     monkeypatch.setattr(registry, "_latest", {})
+    monkeypatch.setattr(principals, "_rules", {**principals._rules})
+    monkeypatch.setattr(calendars, "_registered", {**calendars._registered})
 
 
 # --- the pages run --------------------------------------------------------------------------------
@@ -113,8 +125,11 @@ def no_workflows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("page", PAGES)
-def test_every_python_block_of_a_page_runs(page: str, no_workflows: None) -> None:
-    namespace: dict[str, Any] = {"__name__": page.removesuffix(".md").replace("/", ".")}
+def test_every_python_block_of_a_page_runs(page: str, no_workflows: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A module like any other, because functions that a row names (`on_decision`) are imported by whoever needs them.
+    module = types.ModuleType(page.removesuffix(".md").replace("/", ".").replace("-", "_"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    namespace = vars(module)
     blocks = [one for one in read_blocks(page) if one.reason is None]
     assert blocks
     for section in sorted({one.section for one in blocks}):
@@ -167,7 +182,7 @@ def wait_for_the_end() -> None:
 def test_the_readme_runs_beside_a_real_worker(no_workflows: None) -> None:
     namespace: dict[str, Any] = {"__name__": "readme"}
     blocks = [one for one in read_blocks("README.md") if one.reason is None]
-    assert len(blocks) == 3  # the workflow, how it is used, the shell
+    assert len(blocks) == 4  # the workflow, how it is used, one with people, the shell
     with worker():
         for block in blocks:
             run_block(block, namespace)
@@ -179,15 +194,16 @@ def test_the_readme_runs_beside_a_real_worker(no_workflows: None) -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/install.md", *PAGES])
 def test_the_settings_of_a_page_pass_the_checks(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for secret in ("DATABASE_PASSWORD", "WORKFLOWS_TOKEN_KEY"):
-        monkeypatch.setenv(secret, "x" * 50)
+    for secret in ("DATABASE_PASSWORD", "WORKFLOWS_TOKEN_KEY", "OPS_SECRET"):
+        monkeypatch.setenv(secret, "x" * 52)
     shown: dict[str, Any] = {"os": os}
     for block in read_blocks(page):
         if block.reason == "settings" or page == "docs/install.md":
             exec(compile("\n" * block.line + block.code, page, "exec"), shown)
     assert set(shown.get("INSTALLED_APPS", [])) <= {"django_q", "rest_framework", "workflows", "approvals"}
     queue = shown.get("Q_CLUSTER", settings.Q_CLUSTER)
-    with override_settings(Q_CLUSTER=queue, WORKFLOWS={**settings.WORKFLOWS, **shown.get("WORKFLOWS", {})}):
+    engine, people = {**settings.WORKFLOWS, **shown.get("WORKFLOWS", {})}, shown.get("APPROVALS", {})
+    with override_settings(Q_CLUSTER=queue, WORKFLOWS=engine, APPROVALS=people):
         assert run_checks(tags=["holdpoint"]) == []
 
 
@@ -249,6 +265,39 @@ def test_the_reference_states_the_limits_that_the_code_has() -> None:
     assert f"{jsontext.LIMIT_VALUE // 1024**2} MiB" in text
     assert f"{jsontext.MAX_DEPTH} levels" in text
     assert DEFAULTS["MAX_BODY"] == jsontext.LIMIT_PAYLOAD
+
+
+def test_the_reference_of_approvals_has_an_entry_for_everything_public() -> None:
+    text = (HOME / "docs/approvals-reference.md").read_text()
+    wanted = {
+        *approvals.__all__,
+        *("decide", "pending", "assert_asked"),
+        *APPROVALS_DEFAULTS,
+        *(one.stem for one in (HOME / "approvals/management/commands").glob("[a-z]*.py")),
+        *(one.name for one in Review._meta.concrete_fields),
+        *(name for name in list_public(ReviewQuerySet) if name in vars(ReviewQuerySet) and not hasattr(QuerySet, name)),
+        *Answer.__dataclass_fields__,
+        *inspect.signature(Approval).parameters,
+        *(code for code, _ in [*Review._meta.permissions, *Delivery._meta.permissions]),
+        *(name for name, one in vars(approval_models).items() if isinstance(one, type) and issubclass(one, Model)),
+    }
+    assert sorted(name for name in wanted if not has_entry(name, text)) == []
+
+
+def test_the_reference_of_approvals_shows_every_export_in_use() -> None:
+    code = "\n".join(one.code for one in read_blocks("docs/approvals-reference.md") if one.reason is None)
+    assert [name for name in approvals.__all__ if not re.search(rf"\b{name}\b", code)] == []
+
+
+def test_every_check_has_a_row_where_the_checks_are_told() -> None:
+    text = (HOME / "docs/hosting.md").read_text()
+    for app, files in {"workflows": ("checks", "checks_links"), "approvals": ("checks", "checks_reviews")}.items():
+        code = "".join((HOME / app / f"{name}.py").read_text() for name in files)
+        ids = set(re.findall(r'id="(holdpoint\w*\.[EW]\d+)"', code))
+        assert ids
+        rows = re.findall(r"^\| (`holdpoint.*?) (?:\(\w+\) )?\|", text, re.MULTILINE)
+        told = {f"{row[1:].partition('.')[0]}.{number}" for row in rows for number in re.findall(r"[EW]\d{3}", row)}
+        assert sorted(ids - told) == []
 
 
 def test_links_between_the_pages_lead_somewhere() -> None:

@@ -1,4 +1,7 @@
-"""The example workflows do what their docstrings say, and the guide shows them as they are."""
+"""The example workflows do what their docstrings say, and the guides show them as they are.
+
+Those in which people decide are tried in test_approval_examples.
+"""
 
 import json
 import re
@@ -115,36 +118,6 @@ def test_a_payment_that_is_not_answered_within_a_day_says_so(style):
 
 
 # --- the others ------------------------------------------------------------------------------------------
-
-
-def test_a_small_discount_asks_nobody():
-    discount = workflows.start("demo.discount", {"customer": "Ann", "percent": 5})
-    drain()
-    assert_done(discount, result={"approved": True, "by": "rule"})
-
-
-def test_a_discount_is_decided_by_the_first_group_that_answers():
-    discount = workflows.start("demo.discount", {"customer": "Ann", "percent": 20})
-    drain()
-    question = asked(group="sales-leads")
-    assert question.request == {"customer": "Ann", "percent": 20}
-    with pytest.raises(workflows.InvalidData):
-        workflows.complete(question, {"approved": "perhaps"})
-    workflows.complete(question, {"approved": False, "reason": "too much"}, actor="bob")
-    drain()
-    assert_done(discount, result={"approved": False, "by": "sales-leads", "reason": "too much"})
-
-
-def test_a_discount_that_nobody_decides_goes_up_and_is_refused_in_the_end():
-    discount = workflows.start("demo.discount", {"customer": "Ann", "percent": 20})
-    drain()
-    first = asked()
-    advance("4h")
-    assert asked().group == "directors"
-    with pytest.raises(workflows.InteractionResolved):
-        workflows.complete(first, {"approved": True})
-    advance("24h")
-    assert_done(discount, result={"approved": False, "by": "nobody"})
 
 
 def test_a_push_is_deployed_when_its_build_is_green():
@@ -342,12 +315,12 @@ def test_a_repair_is_not_taken_without_a_fault():
 SHOWN = re.compile(r"<!-- from (?P<file>examples/\S+) -->\n```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_guide_shows_every_example_as_it_is():
-    """What the guide shows is also run there, so it cannot be left out of the file, nor the file changed alone."""
-    shown = list(SHOWN.finditer((HOME / "docs/guide.md").read_text()))
+def test_the_guides_show_every_example_as_it_is():
+    """What the guides show is also run there, so it cannot be left out of the file, nor the file changed alone."""
+    shown = [one for page in ("guide", "approvals") for one in SHOWN.finditer((HOME / f"docs/{page}.md").read_text())]
     assert [one["file"] for one in shown if one["code"].strip() not in (HOME / one["file"]).read_text()] == []
     modules = {f"examples/{one.name}" for one in (HOME / "examples").glob("[a-z]*.py")}
-    assert modules - {one["file"] for one in shown} == {"examples/apps.py"}
+    assert modules - {one["file"] for one in shown} == {f"examples/{name}.py" for name in ("admin", "apps", "models")}
 
 
 def test_the_guide_shows_the_yaml_file_as_it_is():

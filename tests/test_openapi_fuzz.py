@@ -23,6 +23,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.core.servers.basehttp import WSGIRequestHandler
+from django.middleware.csrf import CSRF_SESSION_KEY, _get_new_csrf_string
+from django.test import Client
 
 from tests.calls import Api, make_key
 from tests.openapi_world import NAMES, Population, populate
@@ -52,6 +54,7 @@ def test_nothing_comes_back_that_the_document_does_not_tell(live_server, setting
     settings.WORKFLOWS = {**settings.WORKFLOWS, "API_RATE": None}
     # Otherwise each answer waits 40 ms for the acknowledgement of its own header.
     monkeypatch.setattr(WSGIRequestHandler, "disable_nagle_algorithm", True)
+    settings.CSRF_USE_SESSIONS = True  # or the token would be a cookie, and schemathesis sends one
     key = make_key()
     config, report = tmp_path / "schemathesis.toml", tmp_path / "report.ndjson"
     there = populate(min(20 + EXAMPLES // 5, 500))
@@ -95,6 +98,11 @@ def describe_site(key: str, there: Population) -> Iterator[str]:
         "interactions": [str(one.pk) for one in asked],
         "signal_ids": [one.signal_id for one in asked],
         "tokens": favour(there.tokens, "pending"),
+        "approvals": favour(there.reviews, "open"),
+        "undoApproval": favour(there.reviews, "voted"),
+        "outcomes": ["approve", "reject"],
+        "people": ["openapi-ben"],
+        "listApprovals": list_cursors(api, "/v1/approvals"),
         "keys": there.keys,
         "workflows": list(NAMES),
         "names": ["note"],
@@ -109,6 +117,8 @@ def describe_site(key: str, there: Population) -> Iterator[str]:
     for name, values in words.items():
         yield f"[dictionaries.{name}]\nvalues = {json.dumps(values)}"
     yield f'[auth.openapi.key]\nbearer = "{key}"'
+    session, token = open_session(there.person)
+    yield f'[auth.openapi.session]\napi_key = "{session}"'
     yield f"[checks]\npositive_data_acceptance.expected-statuses = {POSITIVE}"
     yield f"negative_data_rejection.expected-statuses = {NEGATIVE}"
     # PostgreSQL keeps no NUL, of which JSON Schema cannot speak within a value of any shape.
@@ -118,20 +128,37 @@ def describe_site(key: str, there: Population) -> Iterator[str]:
         yield draw(where, words_of)
     for where, words_of in (("body.workflow", "workflows"), ("body.name", "names"), ("body.event", "events")):
         yield draw(where, words_of)
+    for where, words_of in (("body.outcome", "outcomes"), ("body.to", "people")):
+        yield draw(where, words_of)
     for where in ("header.X-Workspace", "query.workspace"):
         yield draw(where, "workspaces", 1)
     for item in describe_api()["paths"].items():
-        yield from describe_operations(*item)
+        yield from describe_operations(*item, token)
 
 
-def describe_operations(path: str, item: dict[str, Any]) -> Iterator[str]:
+def open_session(user: Any) -> tuple[str, str]:
+    """Of somebody who is logged in: the cookie, and the token that their calls take."""
+    client = Client()
+    client.force_login(user)
+    session = client.session
+    session[CSRF_SESSION_KEY] = token = _get_new_csrf_string()
+    session.save()
+    return session.session_key, token
+
+
+def describe_operations(path: str, item: dict[str, Any], token: str) -> Iterator[str]:
     """What only some operations are told."""
     for operation in item.values():
         name = operation["operationId"]
-        yield f'[[operations]]\ninclude-operation-id = "{name}"\n[operations.parameters]'
+        yield f'[[operations]]\ninclude-operation-id = "{name}"'
+        if operation["security"] == [{"session": []}]:
+            yield f'headers = {{ "X-CSRFToken" = "{token}" }}'
+        yield "[operations.parameters]"
         if "{id}" in path:
-            kind = "interactions" if "interactions" in path else "instances"
-            yield draw("path.id", name if name in {"getInstance", "retryInstance"} else kind, 0.8)
+            kind = path.split("/")[2]
+            yield draw("path.id", name if name in {"getInstance", "retryInstance", "undoApproval"} else kind, 0.8)
+        if name == "listApprovals":  # each status has an order of its own, and a cursor is a place in one
+            yield '"query.status" = "open"'
         if name.startswith("list"):
             yield draw("query.cursor", name, 1)
         if name == "getInstance":  # all would be waited for, as long as the document allows

@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ def population(committed: None, settings: Any) -> Iterator[Population]:  # noqa:
 
 def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
     """Of each operation a call that succeeds: address, body, status."""
-    live, pending = there.instances["awaiting"][0], there.questions["pending"]
+    live, pending, open_reviews = there.instances["awaiting"][0], there.questions["pending"], there.reviews["open"]
     return {
         "listInstances": ("/v1/instances", None, 200),
         "startInstance": ("/v1/instances", {"workflow": "openapi-order", "key": "openapi-new"}, 201),
@@ -58,6 +59,15 @@ def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
         "listInteractions": ("/v1/interactions", None, 200),
         "getInteraction": (f"/v1/interactions/{pending[1].pk}", None, 200),
         "completeInteraction": (f"/v1/interactions/{pending[1].pk}/complete", {"data": ANSWER}, 200),
+        "listApprovals": ("/v1/approvals", None, 200),
+        "getApproval": (f"/v1/approvals/{open_reviews[0]}", None, 200),
+        "decideApproval": (f"/v1/approvals/{open_reviews[1]}/decide", {"outcome": "approve", "version": 1}, 200),
+        "claimApproval": (f"/v1/approvals/{open_reviews[2]}/claim", {}, 200),
+        "releaseApproval": (f"/v1/approvals/{open_reviews[3]}/release", {}, 200),
+        "delegateApproval": (f"/v1/approvals/{open_reviews[4]}/delegate", {"to": "openapi-ben"}, 200),
+        "commentApproval": (f"/v1/approvals/{open_reviews[5]}/comment", {"text": "?"}, 200),
+        "requestInfo": (f"/v1/approvals/{open_reviews[6]}/request_info", {"text": "?"}, 200),
+        "undoApproval": (f"/v1/approvals/{there.reviews['voted'][0]}/undo", {}, 200),
         "resume": (f"/resume/{there.tokens['pending'][0]}", {"data": ANSWER}, 200),
         "healthz": ("/healthz", None, 200),
         "readyz": ("/readyz", None, 200),
@@ -67,6 +77,7 @@ def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
 
 #: Of an address that is there, one that is not.
 MISSING = [
+    (r"/approvals/[^/]+", f"/approvals/{ID}"),
     (r"/instances/[^/]+", f"/instances/{ID}"),
     (r"/interactions/[^/]+", f"/interactions/{ID}"),
     (r"/keys/[^/]+", "/keys/nobody"),
@@ -82,18 +93,23 @@ def refuse(operation: str, interaction: Any, actor: str) -> bool:
 @world
 def test_every_status_that_it_names_is_answered_as_it_says(population, settings):
     seen: set[tuple[str, str]] = set()
-    api = Api(make_key(), Witness(seen))
+    by_key, by_person = Api(make_key(), Witness(seen)), login(population.person, seen)
     good = list_good_calls(population)
     assert set(good) == {operation["operationId"] for *_, operation in OPERATIONS}
     for method, _, operation in OPERATIONS:
         name, path, body, status = operation["operationId"], *good[operation["operationId"]]
+        takes_person = operation["security"] == [{"session": []}]
+        api = by_person if takes_person else by_key
         if "401" in operation["responses"]:
             send(Api(None, Witness(seen)), method, path, body, 401)
-            send(Api(make_key(other_than(operation["x-scope"])), Witness(seen)), method, path, body, 403)
+            weak = make_key() if takes_person else make_key(other_than(operation["x-scope"]))
+            send(Api(weak, Witness(seen)), method, path, body, 403)
         if "429" in operation["responses"]:
-            hurried = Api(make_key(rate="1/d"), Witness(seen))
-            hurried.get("/v1/instances")
-            send(hurried, method, path, body, 429)
+            with hurrying(settings):
+                who = User.objects.create_user(f"openapi-{name}")
+                hurried = login(who, seen) if takes_person else Api(make_key(), Witness(seen))
+                hurried.get("/v1/approvals")
+                send(hurried, method, path, body, 429)
         if "404" in operation["responses"]:
             send(api, method, find_missing(path), body | {"key": "nobody"} if name == "signal" else body, 404)
         if method == "POST":
@@ -108,11 +124,25 @@ def test_every_status_that_it_names_is_answered_as_it_says(population, settings)
             assert again.headers["Idempotency-Replayed"] == "true"
             assert again.content == first.content
             send(api, method, path, json.dumps(body).encode() + b" ", 409, headers=once)
-    provoke_the_rest(api, population, settings)
+    provoke_the_rest(by_key, population, settings)
+    decide_what_cannot_be_decided(by_person, population)
     ask_where_two_workspaces_are_to_choose_from(seen, good)
     told = {(one["operationId"], status) for *_, one in OPERATIONS for status in one["responses"] if status not in OURS}
     assert seen - told == {("readyz", "503")}
     assert told - seen == set()
+
+
+def login(user: User, seen: set[tuple[str, str]]) -> Api:
+    client = Witness(seen)
+    client.force_login(user)
+    return Api(None, client)
+
+
+@contextmanager
+def hurrying(settings: Any) -> Iterator[None]:
+    site, settings.WORKFLOWS = settings.WORKFLOWS, {**settings.WORKFLOWS, "API_RATE": "1/d"}
+    yield
+    settings.WORKFLOWS = site
 
 
 def send(api: Api, method: str, path: str, body: Any, status: int, **options: Any) -> Any:
@@ -162,16 +192,26 @@ def provoke_the_rest(api: Api, there: Population, settings: Any) -> None:
     send(api, "GET", "/readyz?require=x", None, 400)
 
 
+def decide_what_cannot_be_decided(api: Api, there: Population) -> None:
+    over, waits = there.reviews["decided"][0], there.reviews["open"][7]
+    for name in ("decide", "claim", "release", "delegate", "request_info", "undo"):
+        body = {"decide": {"outcome": "approve"}, "delegate": {"to": "openapi-ben"}, "request_info": {"text": "?"}}
+        send(api, "POST", f"/v1/approvals/{over}/{name}", body.get(name, {}), 410)
+    send(api, "POST", f"/v1/approvals/{waits}/decide", {"outcome": "nothing"}, 422)
+    send(api, "POST", f"/v1/approvals/{waits}/decide", {"outcome": "approve", "version": 99}, 409)
+    send(api, "POST", f"/v1/approvals/{waits}/delegate", {"to": "nobody"}, 422)
+    send(api, "POST", f"/v1/approvals/{waits}/delegate", {"to": "openapi-dan"}, 403)
+
+
 def ask_where_two_workspaces_are_to_choose_from(seen: set[tuple[str, str]], good: Mapping[str, Any]) -> None:
-    user = User.objects.create_superuser("openapi-ann")
+    user = User.objects.create_superuser("openapi-chooser")
     for slug in ("default", "openapi-second"):
         Workspace.objects.get_or_create(slug=slug)[0].members.add(user)
-    client = Witness(seen)
-    client.force_login(user)
+    api = login(user, seen)
     for method, path, operation in OPERATIONS:
         if path.startswith("/v1/"):
             path, body, _ = good[operation["operationId"]]
-            send(Api(None, client), method, path, body, 400)
+            send(api, method, path, body, 400)
 
 
 @world

@@ -35,6 +35,10 @@ def counted_anew():
 
 
 ID = "01900000-0000-7000-8000-000000000000"
+#: No key has it: a person has to call.
+PERSON = "a person"
+#: Whoever a review asks needs no permission.
+NONE = ""
 #: Method, address, a body that is good, the scope it takes, the permission it takes.
 CALLS = [
     ("GET", "/v1/instances", None, "read", "view_instance"),
@@ -52,7 +56,17 @@ CALLS = [
     ("GET", "/v1/interactions", None, "read", "view_interaction"),
     ("GET", f"/v1/interactions/{ID}", None, "read", "view_interaction"),
     ("POST", f"/v1/interactions/{ID}/complete", {"data": 1}, "complete", "complete_interaction"),
+    ("GET", "/v1/approvals", None, "read", NONE),
+    ("GET", f"/v1/approvals/{ID}", None, "read", NONE),
+    ("POST", f"/v1/approvals/{ID}/decide", {"outcome": "approve"}, PERSON, NONE),
+    ("POST", f"/v1/approvals/{ID}/claim", {}, PERSON, NONE),
+    ("POST", f"/v1/approvals/{ID}/release", {}, PERSON, NONE),
+    ("POST", f"/v1/approvals/{ID}/delegate", {"to": "ann"}, PERSON, NONE),
+    ("POST", f"/v1/approvals/{ID}/comment", {"text": "?"}, PERSON, NONE),
+    ("POST", f"/v1/approvals/{ID}/request_info", {"text": "?"}, PERSON, NONE),
+    ("POST", f"/v1/approvals/{ID}/undo", {}, PERSON, NONE),
 ]
+GOOD = {200, 201, 202, 207, 404}
 EACH = pytest.mark.parametrize(("method", "path", "body", "scope", "permission"), CALLS, ids=lambda one: str(one)[:40])
 
 
@@ -87,9 +101,13 @@ def test_without_a_key_or_session_it_is_401(method, path, body, scope, permissio
 @EACH
 def test_a_key_without_the_scope_is_403_and_with_it_goes_on(method, path, body, scope, permission):
     for others in [[one for one in ("read", "start", "signal", "complete", "operate") if one != scope]]:
-        assert scope in problem(send(Api(make_key(*others)), method, path, body), 403, "forbidden")["detail"]
-    assert send(Api(make_key(scope)), method, path, body).status_code in {200, 201, 202, 207, 404}
-    assert send(Api(make_key("admin")), method, path, body).status_code in {200, 201, 202, 207, 404}
+        told = problem(send(Api(make_key(*others)), method, path, body), 403, "forbidden")["detail"]
+        assert scope in told.lower()
+    if scope == PERSON:
+        assert "A person decides" in problem(send(Api(make_key()), method, path, body), 403, "forbidden")["detail"]
+        return
+    assert send(Api(make_key(scope)), method, path, body).status_code in GOOD
+    assert send(Api(make_key("admin")), method, path, body).status_code in GOOD
 
 
 @EACH
@@ -98,11 +116,11 @@ def test_a_session_takes_the_permission_and_the_csrf_token(method, path, body, s
     client = Client(enforce_csrf_checks=True)
     client.force_login(user)
     token = {} if method == "GET" else {"X-CSRFToken": give_token(client)}
-    assert (
-        permission in problem(send(Api(client=client), method, path, body, headers=token), 403, "forbidden")["detail"]
-    )
-    user.user_permissions.add(Permission.objects.get(codename=permission))
-    assert send(Api(client=client), method, path, body, headers=token).status_code in {200, 201, 202, 207, 404}
+    if permission != NONE:
+        refused = problem(send(Api(client=client), method, path, body, headers=token), 403, "forbidden")
+        assert permission in refused["detail"]
+        user.user_permissions.add(Permission.objects.get(codename=permission))
+    assert send(Api(client=client), method, path, body, headers=token).status_code in GOOD
     if method == "POST":
         assert "CSRF" in problem(send(Api(client=client), method, path, body), 403, "forbidden")["detail"]
 
@@ -118,12 +136,21 @@ def give_token(client: Client) -> str:
 @EACH
 def test_too_many_calls_are_429_and_told_when_to_come_back(settings, method, path, body, scope, permission):
     settings.WORKFLOWS = {**settings.WORKFLOWS, "API_RATE": "2/d"}
-    api = Api(make_key())
+    api, other = make_caller("ann", scope), make_caller("ben", scope)
     assert [send(api, method, path, body).status_code for _ in range(2)].count(429) == 0
     response = send(api, method, path, body)
     problem(response, 429, "too-many-requests")
     assert 1 <= int(response.headers["Retry-After"]) <= 86_401
-    assert send(Api(make_key()), method, path, body).status_code != 429
+    assert send(other, method, path, body).status_code != 429
+
+
+def make_caller(name: str, scope: str) -> Api:
+    """Somebody who may make a call of this scope."""
+    if scope != PERSON:
+        return Api(make_key())
+    client = Client()
+    client.force_login(User.objects.create_user(name))
+    return Api(client=client)
 
 
 def test_a_key_may_have_a_rate_of_its_own():
@@ -300,7 +327,7 @@ def test_the_order_is_401_403_429_then_the_body(settings, method, path, body, sc
     problem(Api().post(path, raw=broken), 401, "unauthorized")
     weak = Api(make_key("read"))
     assert [weak.post(path, raw=broken).status_code for _ in range(3)] == [403, 403, 403]
-    api = Api(make_key())
+    api = make_caller("ann", scope)
     problem(api.post(path, raw=broken), 413, "too-large")
     problem(api.post(path, raw=broken), 429, "too-many-requests")
     settings.WORKFLOWS = {**settings.WORKFLOWS, "API_RATE": None, "MAX_BODY": 1000, "MAX_BULK_BODY": 1000}

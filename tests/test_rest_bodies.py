@@ -13,8 +13,8 @@ from django.middleware.csrf import _get_new_csrf_string
 from django.test import Client
 
 import workflows
-from tests.bad_input import EVERY, GOOD, JSON, NOBODY, TAKEN, UNKNOWN, calm, is_clean
-from tests.calls import Api, make_key, problem
+from tests.bad_input import EVERY, GOOD, JSON, MAY_BE_EMPTY, NOBODY, TAKEN, UNKNOWN, calm, is_clean
+from tests.calls import Api, make_anybody, make_key, problem
 from tests.test_rest_corpus import ROUTES as CORPUS_ROUTES
 from workflows.models import Instance, StoredAnswer
 from workflows.testing import assert_done, drain
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def api(settings: Any) -> Api:
     settings.WORKFLOWS = {**settings.WORKFLOWS, "API_RATE": None}
-    return calm(Api(make_key()))
+    return calm(make_anybody())
 
 
 POSTS = pytest.mark.parametrize("path", GOOD)
@@ -155,7 +155,7 @@ def test_a_body_whose_length_is_not_told_is_not_taken_for_an_empty_one(api: Api,
 
 
 def may_be_empty(path: str) -> bool:
-    return path.endswith(("/cancel", "/retry"))
+    return path.endswith(MAY_BE_EMPTY)
 
 
 def send(api: Api, path: str, *, content_type: str = JSON, length: str | None = None) -> Any:
@@ -172,8 +172,8 @@ def make_environ(api: Api, path: str, body: bytes) -> dict[str, Any]:
         "PATH_INFO": path,
         "CONTENT_TYPE": JSON,
         "CONTENT_LENGTH": str(len(body)),
-        "HTTP_AUTHORIZATION": f"Bearer {api.key}",
         "wsgi.input": io.BytesIO(body),
+        **{f"HTTP_{name.upper()}": text for name, text in api.headers({}, path).items()},
     }
 
 

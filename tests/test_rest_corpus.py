@@ -18,7 +18,9 @@ from django.core.management import call_command
 from django.test import Client
 
 import workflows
-from tests.calls import Api, make_key
+from approvals import Approval
+from tests.bad_input import MAY_BE_EMPTY
+from tests.calls import Api, make_anybody
 from tests.json_corpus import make_corpus
 from workflows import Await, Done, Workflow, durable, step
 from workflows.models import Instance, Interaction
@@ -64,6 +66,12 @@ def asks(ctx: Any, **about: Any) -> Any:
     return ctx.wait_for("q", "api", input=about)
 
 
+@durable(name="corpus-decides")
+def decides(ctx: Any) -> Any:
+    anything = {"type": ["object", "array", "string", "number", "boolean", "null"]}
+    return ctx.wait_for("gate", Approval("Take it", assignees=["corpus-ann"], schema=anything)).data
+
+
 @durable(name="corpus-pays")
 def pays(ctx: Any) -> Any:
     pay = ctx.callback("pay", timeout="1d")
@@ -75,7 +83,7 @@ def pays(ctx: Any) -> Any:
 def api(settings: Any) -> Api:
     settings.WORKFLOWS = {**settings.WORKFLOWS, "API_RATE": None}
     handed.clear()
-    api = Api(make_key())
+    api = make_anybody("corpus-ann")
     api.client.raise_request_exception = False
     return api
 
@@ -122,6 +130,10 @@ ROUTES = [
     "/v1/signals/bulk",
     "/v1/signals/nobody/complete",
     f"/v1/interactions/{UNKNOWN}/complete",
+    *(
+        f"/v1/approvals/{UNKNOWN}/{action}"
+        for action in ("decide", "claim", "release", "delegate", "comment", "request_info", "undo")
+    ),
     "/v1/events",
     "/resume/none",
 ]
@@ -132,7 +144,7 @@ def test_no_text_as_the_whole_body_is_more_than_refused(api: Api, route: str) ->
     for case in CORPUS:
         # The client leaves the header out for an empty body.
         response = api.post(route, raw=case.raw, headers={"Content-Type": "application/json"})
-        empty = case.raw == b"" and route.endswith(("/cancel", "/retry"))
+        empty = case.raw == b"" and route.endswith(MAY_BE_EMPTY)
         if case.kind == "bad" and not empty:
             assert response.status_code in {400, 413}, (case.name, response.content[:300])
             find_place(response)
@@ -188,6 +200,12 @@ def prepare_questions(form: str) -> Callable[[int], list[tuple[str, str]]]:
     return prepare
 
 
+def prepare_reviews(count: int) -> list[tuple[str, str]]:
+    workflows.start_many("corpus-decides", [{}] * count)
+    drain()
+    return [(f"/v1/approvals/{one.pk}/decide", "") for one in Interaction.objects.all()]
+
+
 def prepare_callbacks(count: int) -> list[tuple[str, str]]:
     workflows.start_many("corpus-pays", [{}] * count)
     drain()
@@ -209,6 +227,11 @@ def read_answer(answer: Any, target: str) -> tuple[str, str]:
     return f"/v1/interactions/{answer.json()['id']}", "output"
 
 
+def read_decided(answer: Any, target: str) -> tuple[str, str]:
+    assert answer.status_code == 200
+    return f"/v1/instances/{answer.json()['instance']}", "result"
+
+
 def read_begun(answer: Any, target: str) -> tuple[str, str]:
     assert answer.json()["started"] == 1
     return f"/v1/instances/{Instance.objects.latest('id').pk}", "result"
@@ -228,6 +251,7 @@ DOORS = {
     "bulk": Door('[{"key":"KEY","name":"v","payload":@@}]', prepare_signals("/v1/signals/bulk"), read_result),
     "complete by id": Door('{"data":@@}', prepare_questions("/v1/interactions/{id}/complete"), read_answer),
     "complete by signal id": Door('{"data":@@}', prepare_questions("/v1/signals/{signal_id}/complete"), read_answer),
+    "decide": Door('{"outcome":"approve","data":@@}', prepare_reviews, read_decided),
     "resume": Door('{"data":@@}', prepare_callbacks, read_answer),
     "event": Door('{"event":"corpus.happened","data":@@}', prepare_events, read_begun),
 }

@@ -26,7 +26,7 @@ from tests.bad_input import (
     list_cursors,
     make_cursor,
 )
-from tests.calls import Api, make_key, problem
+from tests.calls import Api, make_anybody, make_key, problem
 from tests.routes import Route
 from workflows import durable
 from workflows.models import Instance, StoredAnswer
@@ -34,7 +34,7 @@ from workflows.testing import drain
 
 pytestmark = pytest.mark.django_db
 
-LISTS = [route for route in EVERY if route.name in {"instances", "instance-events", "interactions"}]
+LISTS = [route for route in EVERY if route.name in {"instances", "instance-events", "interactions", "approvals"}]
 BY_ID = [(method, route) for method, route in CALLS if route.parameters == ["id"]]
 
 
@@ -46,7 +46,7 @@ def asks(ctx: Any) -> Any:
 @pytest.fixture
 def api(settings: Any) -> Api:
     settings.WORKFLOWS = {**settings.WORKFLOWS, "API_RATE": None}
-    return calm(Api(make_key()))
+    return calm(make_anybody())
 
 
 # --- paths ----------------------------------------------------------------------------------------------
@@ -152,6 +152,7 @@ def test_a_filter_that_no_row_can_match_names_itself(api: Api) -> None:
     filters = {
         "/v1/instances": ["status", "workflow", "key"],
         "/v1/interactions": ["status", "assignee", "group", "step"],
+        "/v1/approvals": ["status", "workflow", "step", "risk", "requester", "assignee", "group", "subject", "overdue"],
     }
     for path, names in filters.items():
         for name in names:

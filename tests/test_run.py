@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from workflows.client import (
+    AnsweredElsewhere,
     Client,
     DuplicateKey,
     Gone,
@@ -180,22 +181,29 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int) -> N
         assert client.emit("ci.finished", {"commit": "abc", "green": True}).woke == 1
         assert client.wait(deploy.id, timeout=30) == {"deployed": "abc"}
 
+        asking = client.start("demo.pay_in_a_function", {"amount": 7})
+        while not (asked := [one for one in client.interactions(status="pending") if one.instance == asking.id]):
+            client.get(asking.id)
+        assert client.interaction(asked[0].id).schema
+        with pytest.raises(InvalidData):
+            client.complete_interaction(asked[0].id, {"payment_id": "p0", "amount": "much"})
+        with pytest.raises(StaleVersion):
+            client.complete_interaction(asked[0].id, {"payment_id": "p0", "amount": 7}, version=9)
+        paid = {"payment_id": "p0", "amount": 7}
+        done = client.complete(asked[0].signal_id, paid, idempotency_key="yes")
+        assert client.complete(asked[0].signal_id, paid, idempotency_key="yes").replayed
+        with pytest.raises(IdempotencyConflict):
+            client.complete(asked[0].signal_id, {**paid, "amount": 8}, idempotency_key="yes")
+        with pytest.raises(Gone):
+            client.complete_interaction(done.id, paid)
+        assert client.wait(asking.id, timeout=30) == {"payment_id": "p0"}
+
         discount = client.start("demo.discount", {"customer": "Robot", "percent": 20})
         while not (asked := [one for one in client.interactions(status="pending") if one.instance == discount.id]):
             client.get(discount.id)
-        assert asked[0].group == "sales-leads"
-        assert client.interaction(asked[0].id).schema
-        with pytest.raises(InvalidData):
-            client.complete_interaction(asked[0].id, {"approved": "perhaps"})
-        with pytest.raises(StaleVersion):
-            client.complete_interaction(asked[0].id, {"approved": True}, version=9)
-        done = client.complete(asked[0].signal_id, {"approved": True}, idempotency_key="yes")
-        assert client.complete(asked[0].signal_id, {"approved": True}, idempotency_key="yes").replayed
-        with pytest.raises(IdempotencyConflict):
-            client.complete(asked[0].signal_id, {"approved": False}, idempotency_key="yes")
-        with pytest.raises(Gone):
-            client.complete_interaction(done.id, {"approved": True})
-        assert client.wait(discount.id, timeout=30)["approved"] is True
+        assert (asked[0].channel, asked[0].group) == ("approval", "Sales leads")
+        with pytest.raises(AnsweredElsewhere):
+            client.complete_interaction(asked[0].id, {"outcome": "approve"})
 
         paying = client.start("demo.pay_in_a_function", {"amount": 5})
         while not (asked := [one for one in client.interactions(status="pending") if one.instance == paying.id]):

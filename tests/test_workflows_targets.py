@@ -192,3 +192,5 @@ def test_demo_makes_the_login_and_the_instances_once(settings: Any):
     assert demo() == demo() == "Log in as demo with the password demo.\n"
     assert get_user_model().objects.filter(username="demo").count() == 1
     assert Instance.objects.filter(workflow__startswith="demo.").count() == 4
+    drain()
+    assert Instance.objects.get(workflow="demo.discount").status == "awaiting"  # those whom it asks are there

@@ -19,6 +19,7 @@ from workflows.waits import EVENT, UNIT, Asked, Callback, Channel, Question, fin
 
 if TYPE_CHECKING:
     from workflows.journal import Journal
+    from workflows.schema import Schema
     from workflows.store import Claim
 
 
@@ -259,3 +260,16 @@ def cast_answer(name: str, payload: Any) -> Any:
     found = rows.values_list("schema", "schema_type").first()
     schema = None if found is None else load_schema(*found)
     return payload if schema is None else schema.cast(payload)
+
+
+def find_owner(instance: UUID, step: str) -> tuple[type[Channel], Schema | None] | None:
+    """The channel that owned the latest answer to a wait, and the schema of what it asked for; the row knows both."""
+    from workflows.lifecycle import InteractionStatus
+    from workflows.models import Interaction
+    from workflows.schema import load_schema
+
+    asked = Interaction.objects.using(router.db_for_write(Interaction)).filter(
+        unit__instance=instance, unit__step=step, status=InteractionStatus.COMPLETED, owned=True
+    )
+    row = asked.order_by("-unit__visit").values_list("channel", "schema", "schema_type").first()
+    return None if row is None else (find_channel(row[0]), load_schema(*row[1:]))

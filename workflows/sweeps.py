@@ -140,7 +140,7 @@ class _Entry:
 
     def rest(self) -> float:
         """It has failed: how long it is left alone."""
-        seconds = min(MOST_REST_SECONDS, REST_SECONDS * 2 ** min(self.failures, 10))
+        seconds = min(MOST_REST_SECONDS, REST_SECONDS * 2.0 ** min(self.failures, 10))
         self.failures += 1
         self.rests_until = time.monotonic() + seconds
         return seconds

@@ -3,7 +3,8 @@
 Lives here: making, reading and checking them. Invariants owned: a token can be derived again from what the
 rows hold and a key of `TOKEN_KEYS`, so it is never stored, and whoever reads the database cannot make one; its
 MAC covers key, workspace, interaction, visit and purpose, so it answers nothing else; it has one spelling only;
-and no message or log line of this module contains one.
+and no message or log line of this module contains one. Other apps make tokens of a purpose of their own, which may
+say for whom ("review:7").
 
     base64url, without padding, of
     version 1 | length, key id | length, purpose | interaction, 16 bytes | HMAC-SHA256, 32 bytes
@@ -17,6 +18,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -34,7 +36,6 @@ _VERSION = 1
 _MAC_BYTES = hashlib.sha256().digest_size
 #: The same secret used anywhere else, for anything else, yields nothing that is good here.
 _DOMAIN = b"holdpoint token 1"
-_VIEW = "workflows.rest.resume"
 
 
 def make_token(
@@ -94,10 +95,40 @@ def resume_url(token: str) -> str:
     >>> resume_url(token)
     'https://holdpoint.example/resume/AQNkZXYG…'
     """
+    path = find_path(token, names=("workflows:resume", "resume"), view="workflows.rest.resume")
+    return write_url(path or f"/resume/{token}")
+
+
+def write_url(path: str) -> str:
+    """The absolute address of a path of this site (without the prefix that a server may have told a request).
+
+    >>> write_url("/approvals/")
+    'https://holdpoint.example/approvals/'
+    """
     # A request may run below a prefix that its server told it, a worker never does: the mount point is
     # taken from settings only, so that both give out the same address.
     base, mount = conf.base_url, (settings.FORCE_SCRIPT_NAME or "").rstrip("/")
-    return f"{base}{'' if base.endswith(mount) else mount}{_find_path(token)}"
+    return f"{base}{'' if base.endswith(mount) else mount}{path}"
+
+
+def find_path(token: str, *, names: Iterable[str], view: str) -> str:
+    """Where this project serves the view (of this module) that takes tokens; empty where it has no such route, which
+    a worker's project need not have.
+
+    >>> find_path(token, names=("workflows:resume",), view="workflows.rest.resume")
+    '/resume/AQNkZXYG…'
+    """
+    urlconf = getattr(settings, "ROOT_URLCONF", None)
+    for name in names if urlconf else ():
+        try:
+            path = reverse(name, urlconf=urlconf, kwargs={"token": token})
+            path = path.removeprefix(get_script_prefix().rstrip("/"))
+            # "resume" without our namespace may as well be somebody's curriculum vitae.
+            if resolve(path, urlconf).func.__module__ == view:
+                return path
+        except (NoReverseMatch, Resolver404):
+            continue
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,18 +189,3 @@ def _decode(token: str) -> bytes:
     if _encode(packed) != token:
         raise InvalidToken
     return packed
-
-
-def _find_path(token: str) -> str:
-    """Where this project serves the view; a worker whose project has no such route names the usual place."""
-    urlconf = getattr(settings, "ROOT_URLCONF", None)
-    for name in ("workflows:resume", "resume") if urlconf else ():
-        try:
-            path = reverse(name, urlconf=urlconf, kwargs={"token": token})
-            path = path.removeprefix(get_script_prefix().rstrip("/"))
-            # "resume" without our namespace may as well be somebody's curriculum vitae.
-            if resolve(path, urlconf).func.__module__ == _VIEW:
-                return path
-        except (NoReverseMatch, Resolver404):
-            continue
-    return f"/resume/{token}"

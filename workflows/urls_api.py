@@ -1,12 +1,14 @@
 """The REST API: /v1/…
 
 Whatever stands below /v1/ and is no address is told so as JSON. Keys and signal ids may hold slashes and dots.
+Other apps register theirs in `ready()`, which is before this module is read.
 """
 
 from django.urls import path, re_path
 
 from workflows.rest import docs, instances, interactions, openapi, signals
 from workflows.rest.endpoint import answer_unknown
+from workflows.rest.parts import list_parts
 
 app_name = "workflows"
 
@@ -25,6 +27,7 @@ urlpatterns = [
     path("v1/interactions", interactions.Interactions.as_view(), name="interactions"),
     path("v1/interactions/<str:id>", interactions.OneInteraction.as_view(), name="interaction"),
     path("v1/interactions/<str:id>/complete", interactions.CompleteInteraction.as_view(), name="interaction-complete"),
+    *(pattern for part in list_parts() for pattern in part.patterns),
     path("v1/schema", openapi.schema, name="api-schema"),
     path("v1/docs", docs.docs, name="api-docs"),
     re_path(r"^v1(?:/[\s\S]*)?\Z", answer_unknown),

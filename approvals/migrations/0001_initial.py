@@ -93,6 +93,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("title", models.TextField(verbose_name="title")),
+                ("why", models.TextField(blank=True, default="", verbose_name="why now")),
                 ("workflow", models.TextField(verbose_name="workflow")),
                 ("step", models.TextField(verbose_name="step")),
                 ("subject_model", models.TextField(blank=True, default="", verbose_name="subject's model")),
@@ -191,7 +192,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "review",
                 "verbose_name_plural": "reviews",
                 "db_table": "holdpoint_review",
-                "ordering": ["interaction"],
+                "ordering": ["pk"],
                 "permissions": [
                     ("decide_review", "Can decide reviews that name nobody"),
                     ("reassign_review", "Can reassign reviews and release claims"),
@@ -717,6 +718,14 @@ class Migration(migrations.Migration):
                 condition=models.Q(("open", True)),
                 fields=["principal", "workspace", "due_at", "review"],
                 name="holdpoint_candidate_open",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="candidate",
+            index=models.Index(
+                condition=models.Q(("open", True), models.Q(("instead_of", ""), _negated=True)),
+                fields=["added_by"],
+                name="holdpoint_candidate_handed",
             ),
         ),
         migrations.AddConstraint(

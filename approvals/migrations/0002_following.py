@@ -3,11 +3,19 @@
 from django.db import migrations
 
 # The engine closes interactions in statements of its own (an answer, a deadline, a cancelled tree): what the inbox's
-# indexes carry is closed in the very same one. The condition costs other interactions one comparison.
+# indexes carry is closed in the very same one. The condition costs other interactions one comparison. What is closed
+# in its grace, by a cancellation, was never carried out: it is not decided. What nobody decided is told as "closed".
 CLOSE = """
 CREATE FUNCTION holdpoint_review_close() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  UPDATE holdpoint_review SET open = false, next_at = NULL, effective_at = NULL WHERE id = NEW.id AND open;
+  INSERT INTO holdpoint_notice (id, review_id, at, kind)
+  SELECT gen_random_uuid(), r.id, holdpoint_clock(), 'closed' FROM holdpoint_review r
+  WHERE r.id = NEW.id AND r.open AND (r.outcome = '' OR r.effective_at IS NOT NULL);
+  UPDATE holdpoint_review SET open = false, next_at = NULL, effective_at = NULL, held_deadline = NULL,
+    outcome = CASE WHEN effective_at IS NULL THEN outcome ELSE '' END,
+    decided_at = CASE WHEN effective_at IS NULL THEN decided_at END,
+    decided_by_id = CASE WHEN effective_at IS NULL THEN decided_by_id END
+  WHERE id = NEW.id AND open;
   UPDATE holdpoint_candidate SET open = false WHERE review_id = NEW.id AND open;
   RETURN NULL;
 END $$;

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from approvals.models.base import point_to_user
 from approvals.querysets import ReviewQuerySet
+from approvals.show_values import show_text
 from workflows.models import EngineModel, Instance, Interaction, ReadQuerySet, Workspace
 
 RISKS = {"low": _("low"), "medium": _("medium"), "high": _("high")}
@@ -55,6 +56,8 @@ class Review(EngineModel):  # type: ignore[django-manager-missing]  # the plugin
     four_eyes = models.BooleanField(_("four eyes"), default=True)
     risk = models.TextField(_("risk"), default="low", choices=RISKS)
     title = models.TextField(_("title"))
+    #: Why it is asked now, in the author's words.
+    why = models.TextField(_("why now"), default="", blank=True)
     workflow = models.TextField(_("workflow"))
     #: The wait's name. Another step of the same instance is another stage.
     step = models.TextField(_("step"))
@@ -81,7 +84,7 @@ class Review(EngineModel):  # type: ignore[django-manager-missing]  # the plugin
 
     class Meta(EngineModel.Meta):
         db_table = "holdpoint_review"
-        ordering: ClassVar = ["interaction"]
+        ordering: ClassVar = ["pk"]  # by the relation's name the interaction would be joined, to order by its columns
         verbose_name = _("review")
         verbose_name_plural = _("reviews")
         permissions: ClassVar = [
@@ -134,7 +137,7 @@ class Review(EngineModel):  # type: ignore[django-manager-missing]  # the plugin
         ]
 
     def __str__(self) -> str:
-        return self.title
+        return show_text(self.title)
 
 
 class Candidate(EngineModel):
@@ -174,6 +177,9 @@ class Candidate(EngineModel):
                 fields=["principal", "workspace", "due_at", "review"],
                 condition=Q(open=True),
                 name="holdpoint_candidate_open",
+            ),
+            models.Index(
+                fields=["added_by"], condition=Q(open=True) & ~Q(instead_of=""), name="holdpoint_candidate_handed"
             ),
         ]
 

@@ -16,7 +16,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, JSONObject, Left
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
@@ -40,8 +40,18 @@ from workflows.waits import EVENT
 #: Rows of one table on one page.
 ROWS = 200
 #: Kinds of ledger rows whose data says what they are about, and the parts of it that say so.
-NAMING = (Event.SIGNALLED, Event.ASKED, Event.ANSWERED, Event.REFUSED, Event.REDACTED)
-PARTS = ("event", "signal_id", "channel", "door", "reason", "seq")
+NAMING = (
+    Event.SIGNALLED,
+    Event.ASKED,
+    Event.ANSWERED,
+    Event.REFUSED,
+    Event.REDACTED,
+    Event.VOTED,
+    Event.REVERSED,
+    Event.HANDLED,
+    Event.RESCHEDULED,
+)
+PARTS = ("event", "signal_id", "channel", "door", "reason", "seq", "what", "outcome")
 DETAILS = Case(
     When(
         kind__in=NAMING,
@@ -164,6 +174,9 @@ def show_subject(event: Any) -> SafeString:
     if event.kind == Event.ANSWERED and told.get("channel"):
         door = format_html(", {} {}", _("at"), show_text(told["door"], 40)) if told.get("door") else ""
         return format_html("{} {}{}", _("through channel"), channel, door)
+    if event.kind in (Event.VOTED, Event.REVERSED, Event.HANDLED, Event.RESCHEDULED):
+        parts = [show_text(told[part], 100) for part in ("outcome", "what", "reason") if told.get(part)]
+        return format_html_join(": ", "{}", ((part,) for part in parts)) if parts else NOTHING
     if event.kind == Event.REFUSED:
         return show_text(told.get("reason")) if told.get("reason") else format_html("{}", _("came too late"))
     if event.kind == Event.REDACTED and told.get("seq"):

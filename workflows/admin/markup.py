@@ -77,6 +77,10 @@ EVENTS: Mapping[Event, Any] = {
     Event.ANSWERED: gettext_lazy("question answered"),
     Event.REFUSED: gettext_lazy("refused"),
     Event.REDACTED: gettext_lazy("payload erased"),
+    Event.VOTED: gettext_lazy("decided by a person"),
+    Event.REVERSED: gettext_lazy("decision taken back"),
+    Event.HANDLED: gettext_lazy("handled"),
+    Event.RESCHEDULED: gettext_lazy("deadline moved"),
 }
 
 NOTHING = format_html('<span class="hp-quiet">{}</span>', "–")

@@ -27,12 +27,13 @@ from workflows.rest.instances import MOST_SECONDS
 from workflows.rest.lists import DEFAULT_LIMIT, MOST
 from workflows.rest.machines import open_to_machines
 from workflows.rest.openapi import describe_api
+from workflows.rest.parts import list_parts
 from workflows.rest.problems import METHOD_NOT_ALLOWED, Kind, answer_problem
 from workflows.store.answers import KEEP_DAYS
 
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
 
-#: What a caller does about a problem, by its slug.
+#: What a caller does about a problem, by its slug; parts of other apps bring their own.
 ADVICE: Mapping[str, str] = {
     "invalid-body": "Correct the JSON; `detail` says where it ends to be readable.",
     "invalid-request": "Correct what `errors` lists: members of the body, query parameters, headers.",
@@ -95,10 +96,10 @@ def render_once(language: str, limits: Limits) -> str:
 
 def render_docs(document: Mapping[str, Any], *, language: str, limits: Limits) -> str:
     """The page for a document. Without the request, so that nothing of one visitor's reaches the next."""
-    kinds = list_kinds()
+    kinds, advice = list_kinds(), list_advice()
     context = {
         "api": Outline(document).read(),
-        "problems": [(kind, read_text(ADVICE.get(kind.slug, ""))) for kind in kinds],
+        "problems": [(kind, read_text(advice.get(kind.slug, ""))) for kind in kinds],
         "problem_statuses": {str(kind.status) for kind in kinds},
         "limits": limits,
         "rate": show_rate(limits.rate),
@@ -118,7 +119,13 @@ def render_docs(document: Mapping[str, Any], *, language: str, limits: Limits) -
 def list_kinds() -> list[Kind]:
     """Every kind of problem there is, by status."""
     kinds = [value for value in vars(problems).values() if isinstance(value, Kind)]
+    kinds += [kind for part in list_parts() for kind in part.problems]
     return sorted(kinds, key=lambda kind: kind.status)
+
+
+def list_advice() -> dict[str, str]:
+    """What a caller does about each, by its slug."""
+    return {**ADVICE, **{kind.slug: told for part in list_parts() for kind, told in part.problems.items()}}
 
 
 def show_rate(rate: tuple[int, int] | None) -> str:

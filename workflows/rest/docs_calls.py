@@ -12,6 +12,13 @@ from typing import Any
 
 from workflows.rest.docs_shapes import Shapes
 
+_KEY = ('-H "Authorization: Bearer $HOLDPOINT_KEY"',)
+#: How a caller shows who it is. Over TLS Django asks a session where the call comes from.
+_SHOWN: Mapping[str, tuple[str, ...]] = {
+    "required": _KEY,
+    "optional": _KEY,
+    "session": ('-b "$HOLDPOINT_COOKIES" -H "X-CSRFToken: $HOLDPOINT_CSRF"', '-e "$HOLDPOINT_URL/"'),
+}
 #: Longer bodies are written over several lines.
 ONE_LINE = 60
 
@@ -23,7 +30,7 @@ def write_call(
     parameters: Sequence[Mapping[str, Any]],
     body: Mapping[str, Any],
     *,
-    with_key: bool,
+    access: str,
 ) -> str:
     """The operation with what it cannot do without."""
     needed = [one for one in parameters if one.get("required")]
@@ -32,8 +39,7 @@ def write_call(
     parts = [f'curl "$HOLDPOINT_URL{_quote(address)}"']
     if method != "get":
         parts.append("-I" if method == "head" else f"-X {method.upper()}")
-    if with_key:
-        parts.append('-H "Authorization: Bearer $HOLDPOINT_KEY"')
+    parts += _SHOWN.get(access, ())
     parts += [f'-H "{_quote(one["name"])}: {{{_quote(one["name"])}}}"' for one in needed if one.get("in") == "header"]
     if body:
         media, content = find_content(body)

@@ -62,7 +62,7 @@ class Operation:
     text: Text
     #: What a key needs; "" where the document does not say.
     scope: str
-    #: "required", "optional" or "none".
+    #: "required", "optional", "none", or "session" where a person calls and no key does.
     access: str
     is_deprecated: bool
     parameters: tuple[Field, ...]
@@ -137,21 +137,32 @@ class Outline:
         )
 
     def _find_usual(self) -> dict[str, tuple[str, Any]]:
-        """Parameters and problems that two of three operations have, word for word, and how each is called."""
+        """Parameters and problems that two of three operations have, word for word, and how each is called.
+
+        What only those with a body have is told once where two of three of these have it.
+        """
         found: dict[str, tuple[str, Any]] = {}
-        uses: Counter[str] = Counter()
-        total = 0
+        uses: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+        totals = {True: 0, False: 0}
         for _, item, method in self._list_operations():
-            total += 1
+            has_body = "requestBody" in item[method]
+            totals[has_body] += 1
             for one in self._list_parameters(item, method):
                 if one.get("in") != "path":
                     found.setdefault(_write_key(one), (str(one.get("name")), one))
-                    uses[_write_key(one)] += 1
+                    uses[has_body][_write_key(one)] += 1
             for status, one in self._list_responses(item[method]):
                 if find_content(one)[0] == PROBLEM:
                     found.setdefault(_write_key(status, one), (status, (status, one)))
-                    uses[_write_key(status, one)] += 1
-        usual = {key: told for key, told in found.items() if uses[key] > 3 and 3 * uses[key] >= 2 * total}
+                    uses[has_body][_write_key(status, one)] += 1
+
+        def is_usual(key: str) -> bool:
+            count, total = uses[True][key], totals[True]
+            if uses[False][key]:
+                count, total = count + uses[False][key], total + totals[False]
+            return count > 3 and 3 * count >= 2 * total
+
+        usual = {key: told for key, told in found.items() if is_usual(key)}
         return dict(sorted(usual.items(), key=lambda one: one[1][0].lower()))
 
     def _list_operations(self) -> Iterator[tuple[str, Mapping[str, Any], str]]:
@@ -198,7 +209,7 @@ class Outline:
         fields = [self._read_parameter(one) for one in parameters]
         responses = [self._read_response(status, one) for status, one in self._list_responses(told)]
         body = self.shapes.resolve(told.get("requestBody", {}))
-        access = "none" if not any(security) else "optional" if {} in security else "required"
+        access = find_access(security)
         return Operation(
             anchor=self.name_anchor("op", str(told.get("operationId") or f"{method} {path}")),
             method=method.upper(),
@@ -214,7 +225,7 @@ class Outline:
             body_required=bool(body.get("required")),
             responses=tuple(one for one in responses if not one.anchor),
             usual_responses=tuple(one for one in responses if one.anchor),
-            call=write_call(self.shapes, path, method, parameters, body, with_key=access != "none"),
+            call=write_call(self.shapes, path, method, parameters, body, access=access),
             examples=tuple(_join_examples(responses)),
         )
 
@@ -276,6 +287,15 @@ def find_scope(told: Mapping[str, Any], security: list[Mapping[str, Any]]) -> st
         if name.startswith("x-") and "scope" in name:
             return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return ", ".join(dict.fromkeys(str(scope) for one in security for scopes in one.values() for scope in scopes))
+
+
+def find_access(security: list[Mapping[str, Any]]) -> str:
+    """Who may call: whoever has a key, or whoever is logged in."""
+    if not any(security):
+        return "none"
+    if {} in security:
+        return "optional"
+    return "session" if all("session" in one for one in security) else "required"
 
 
 def name_status(status: str) -> str:

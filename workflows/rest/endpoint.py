@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
@@ -87,6 +87,8 @@ class Endpoint(APIView):
     needs: ClassVar[Mapping[str, Need]] = {}
     #: Whether a body carries many things, and so may be as large as `MAX_BULK_BODY`.
     bulk: ClassVar[bool] = False
+    #: Refusals that leave a trace, such as a row of the ledger, which has to be kept though no answer is.
+    traced: ClassVar[tuple[type[Exception], ...]] = ()
 
     authentication_classes = ()
     permission_classes = ()
@@ -136,6 +138,11 @@ class Endpoint(APIView):
         return answer_exception(exc, self.headers)
 
     @property
+    def answers_within(self) -> Sequence[str] | None:
+        """Whose answers may be told again to this caller, where that is not everybody's of the workspace."""
+        return self.caller.workflows
+
+    @property
     def db(self) -> BaseDatabaseWrapper:
         """The connection that the engine writes on."""
         return connections[router.db_for_write(Instance)]
@@ -147,23 +154,30 @@ class Endpoint(APIView):
 
     def answer_once(self, request: Request, raw: bytes, work: Callable[[], Answer]) -> HttpResponse:
         """Do it, or tell again what the same call was told before."""
-        once = read_once(request._request, raw, within=self.caller.workflows)
+        once = read_once(request._request, raw, within=self.answers_within)
         if once is None:
             answer = work()
             return _answer(request, Told(b"", answer.status, answer.write(), answer.instance))
         workspace = self.caller.workspace
 
-        def carry_out() -> HttpResponse:
+        def carry_out() -> HttpResponse | Exception:
             before = store.reserve_answer(self.db, workspace, once)
             if before is not None:
                 check_told(once, before)
                 return _answer(request, before, replayed=True)
-            answer = work()
+            try:
+                answer = work()
+            except self.traced as refused:
+                store.release_answer(self.db, workspace, once)
+                return refused
             told = Told(once.body_hash, answer.status, answer.write(), answer.instance)
             store.keep_answer(self.db, workspace, once, told)
             return _answer(request, told)
 
-        return store.in_transaction(self.db, carry_out)
+        done = store.in_transaction(self.db, carry_out)
+        if isinstance(done, Exception):
+            raise done
+        return done
 
 
 def _answer(request: Request, told: Told, *, replayed: bool = False) -> HttpResponse:

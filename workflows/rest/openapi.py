@@ -11,7 +11,7 @@ import functools
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from django.conf import settings
@@ -28,6 +28,7 @@ from pydantic import RootModel
 from workflows.idempotency import LONGEST_KEY
 from workflows.rest.bodies import SEEN, ProblemOut
 from workflows.rest.machines import open_to_machines
+from workflows.rest.parts import list_parts
 from workflows.rest.problems import CONTENT_TYPE, METHOD_NOT_ALLOWED, answer_problem
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -75,7 +76,7 @@ SETTINGS: Mapping[str, Any] = {
 PROBLEMS = {
     400: "The body, or a parameter, cannot be used: `errors` says which and why.",
     401: "No key or session, or none that opens anything.",
-    403: "The key lacks the scope, or the user the permission; or the workspace is not the caller's.",
+    403: "The key lacks the scope, the user the permission, or a rule forbids it; or the workspace is another's.",
     404: "There is nothing under this address for the caller.",
     409: "It does not fit what is there; `type` tells which rule.",
     410: "Answered already, or past its deadline.",
@@ -116,6 +117,8 @@ ID = OpenApiParameter("id", UUID, OpenApiParameter.PATH, description="Its id.")
 #: What a list is narrowed down to; `lists.read_filter` reads it.
 FILTER: dict[str, Any] = {"type": "string", "maxLength": 1000}
 ADDRESS: dict[str, Any] = {"type": "string", "format": "uri-reference"}
+#: How a person calls.
+PEOPLE: list[dict[str, list[str]]] = [{"session": []}]
 SECONDS: dict[str, Any] = {"type": "integer", "minimum": 1}
 
 
@@ -124,7 +127,7 @@ class ApiSchema(AutoSchema):  # type: ignore[no-untyped-call, unused-ignore]
 
     def get_auth(self) -> list[dict[str, list[str]]]:
         """A key, or a session."""
-        return [{"key": []}, {"session": []}]
+        return [{"key": []}, *PEOPLE]
 
     def _get_parameters(self) -> list[dict[str, Any]]:
         """Blank query parameters are as if they were not there."""
@@ -162,12 +165,13 @@ def document(
     answers: Mapping[int, tuple[Any, str]],
     problems: Iterable[int] = (),
     scope: str = "",
+    people: bool = False,
     body: Any = None,
     posts: bool = False,
     pages: bool = False,
     parameters: Iterable[OpenApiParameter] = (),
 ) -> Callable[[F], F]:
-    """Describe the method of a view."""
+    """Describe the method of a view; one for `people` takes no key, whatever its scopes."""
     responses: dict[Any, Any] = {
         (status, "application/json" if status < 400 else CONTENT_TYPE): OpenApiResponse(shape, text)
         for status, (shape, text) in answers.items()
@@ -188,6 +192,7 @@ def document(
             *WORKSPACE,
             *_list_headers([status for status, _ in responses], posts),
         ],
+        auth=cast(Any, PEOPLE) if people else None,
         extensions={"x-scope": scope} if scope else None,
     )
 
@@ -233,7 +238,9 @@ def describe_api() -> dict[str, Any]:
     from workflows.rest.described import PATHS
     from workflows.urls_api import urlpatterns
 
-    with _lock, patched_settings(dict(SETTINGS)):
+    *tags, last = SETTINGS["TAGS"]
+    brought = [{"name": part.tag, "description": part.description} for part in list_parts()]
+    with _lock, patched_settings({**SETTINGS, "TAGS": [*tags, *brought, last]}):
         document: dict[str, Any] = SchemaGenerator(patterns=urlpatterns).get_schema(public=True)  # type: ignore[no-untyped-call]
     document["paths"].update({path: item for path, item in PATHS.items() if _is_routed(path.split("/")[1])})
     schemes = document["components"]["securitySchemes"]

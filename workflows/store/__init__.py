@@ -15,6 +15,7 @@ from workflows.store.answers import Once as Once
 from workflows.store.answers import Told as Told
 from workflows.store.answers import keep_answer as keep_answer
 from workflows.store.answers import prune_answers as prune_answers
+from workflows.store.answers import release_answer as release_answer
 from workflows.store.answers import reserve_answer as reserve_answer
 from workflows.store.ask import FoundQuestion as FoundQuestion
 from workflows.store.ask import NewQuestion as NewQuestion

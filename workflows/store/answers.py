@@ -58,6 +58,8 @@ _KEEP = compact("""
     WHERE workspace_id = %(ws)s::int AND digest = %(digest)s::bytea
 """)
 
+_RELEASE = compact("DELETE FROM holdpoint_answer WHERE workspace_id = %(ws)s::int AND digest = %(digest)s::bytea")
+
 #: By the partial index of those without an instance.
 _PRUNE = compact(f"""
     DELETE FROM holdpoint_answer a USING (
@@ -86,6 +88,11 @@ def keep_answer(db: BaseDatabaseWrapper, workspace: int, once: Once, told: Told)
     """Write what the call was told, in the transaction that reserved it."""
     params = {"status": told.status, "body": told.body, "instance": told.instance}
     fetch(db, _KEEP, {"ws": workspace, "digest": once.digest, **params}, rows=False)
+
+
+def release_answer(db: BaseDatabaseWrapper, workspace: int, once: Once) -> None:
+    """Within the transaction that reserved it: as if it had not, where what else it wrote has to be kept."""
+    fetch(db, _RELEASE, {"ws": workspace, "digest": once.digest}, rows=False)
 
 
 def read_told(body_hash: Any, status: int, body: str, instance: Any = None) -> Told:

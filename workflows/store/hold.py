@@ -18,15 +18,15 @@ from workflows.store.sql import AWAITING, CLOCK, LEDGER, compact, fetch, kind
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
 
+#: Of the question only what never changes is read here.
 _LOCK = compact(f"""
-    SELECT i.status = {AWAITING} AND i.names[1] = 'holdpoint:unit:' || %(unit)s, {CLOCK} FROM holdpoint_instance i
-    WHERE i.id = %(instance)s::uuid FOR NO KEY UPDATE
+    SELECT i.status = {AWAITING} AND i.names[1] = 'holdpoint:unit:' || x.unit_id FROM holdpoint_interaction x
+    JOIN holdpoint_instance i ON i.id = x.instance_id WHERE x.id = %(id)s::uuid FOR NO KEY UPDATE OF i
 """)
 
-_UNIT = "SELECT instance_id, unit_id FROM holdpoint_interaction WHERE id = %(id)s::uuid"
-
-#: A statement of its own after the lock, so that it sees what was committed before the lock was had.
-_LOOK = compact(f"SELECT {COLUMNS} {FROM} WHERE x.id = %(id)s::uuid FOR NO KEY UPDATE OF x")
+#: A statement of its own after the lock, so that it sees what was committed before the lock was had, and a moment
+#: that was not read before the wait for it.
+_LOOK = compact(f"SELECT {CLOCK}, {COLUMNS} {FROM} WHERE x.id = %(id)s::uuid FOR NO KEY UPDATE OF x")
 
 _RECORD = compact(f"""
     WITH u AS (
@@ -71,15 +71,12 @@ class Held:
 
 def hold_question(db: BaseDatabaseWrapper, id: UUID) -> Held | None:
     """Lock a question's instance, then the question; None if there is no such question."""
-    if not (rows := fetch(db, _UNIT, {"id": id})):
+    locked = fetch(db, _LOCK, {"id": id})
+    looked = fetch(db, _LOOK, {"id": id}) if locked else []
+    if not looked:
         return None
-    instance, unit = rows[0]
-    locked = fetch(db, _LOCK, {"instance": instance, "unit": str(unit)})
-    looked = fetch(db, _LOOK, {"id": id})
-    if not locked or not looked:
-        return None
-    parked, now = locked[0]
-    return Held(read_addressed(looked[0]), bool(parked), now)
+    now, *columns = looked[0]
+    return Held(read_addressed(columns), bool(locked[0][0]), now)
 
 
 def record_event(db: BaseDatabaseWrapper, instance: UUID, event: Event, *, actor: str, data: str) -> None:

@@ -11,10 +11,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
+from workflows.context import find_owner
 from workflows.exceptions import InvalidData, InvalidOutcome, show
-from workflows.schema import Schema
-from workflows.styles.machine_stages import WaitFor
-from workflows.waits import Callback, Question, name_projector
+from workflows.schema import Schema, read_schema
+from workflows.styles.machine_stages import WaitFor, is_function
+from workflows.waits import Callback, Channel, Question, name_projector
 
 if TYPE_CHECKING:
     from workflows.context import Context
@@ -107,7 +108,11 @@ class Steps:
             if name in self._results:
                 schema = stage.schema if isinstance(stage, WaitFor) and stage.projector is None else None
                 asked = isinstance(stage, WaitFor) and stage.callback
-                self._read[name] = _view(self._results[name], schema, name, self._ctx if asked else None)
+                owner = _find_owner(self._ctx, name, stage) if isinstance(stage, WaitFor) else None
+                if owner is not None:
+                    self._read[name] = owner[0].read_answer(self._results[name], owner[1])
+                else:
+                    self._read[name] = _view(self._results[name], schema, name, self._ctx if asked else None)
             elif isinstance(stage, WaitFor) and stage.callback:
                 return Unanswered(name, self._ctx)
             else:
@@ -235,6 +240,16 @@ def read_typed(schema: Schema, stored: Any, place: str) -> Any:
         return schema.cast(stored)
     except InvalidData as error:
         raise InvalidData({f"{place}.{at}".rstrip("."): reasons for at, reasons in error.errors.items()}) from error
+
+
+def _find_owner(ctx: MachineContext, name: str, stage: WaitFor) -> tuple[type[Channel], Schema | None] | None:
+    """Of an answer that its channel owns and types: a channel made when the stage ran is known by its row alone."""
+    if stage.projector is not None:
+        return None
+    if is_function(stage.channel):
+        return find_owner(ctx.id, name)
+    owns = isinstance(stage.channel, Channel) and stage.channel.owns_answers
+    return (type(stage.channel), read_schema(stage.channel.schema)) if owns else None
 
 
 def _view(stored: Any, schema: Schema | None, name: str, ctx: MachineContext | None) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
 from django.core.management.base import BaseCommand, CommandError
 
 import workflows
@@ -24,6 +25,9 @@ INSTANCES: list[tuple[str, str, dict[str, Any]]] = [
     ("demo.discount", "demo-discount-1", {"customer": "Ann", "percent": 20}),
     ("demo.remind", "demo-reminder-1", {"text": "Water the plants", "times": 3}),
 ]
+
+#: Those whom these workflows ask; the login is in the first.
+GROUPS = ("Sales leads", "Directors")
 
 
 class Command(BaseCommand):
@@ -42,6 +46,7 @@ class Command(BaseCommand):
                 "in a clone of it; to see your own, start one with workflows.start(…)."
             )
         create_login()
+        create_groups()
         for workflow, key, input in here:
             try:
                 workflows.start(workflow, input, key=key, actor=LOGIN)
@@ -55,3 +60,11 @@ def create_login() -> None:
     users = get_user_model()._default_manager
     if not users.filter(**{get_user_model().USERNAME_FIELD: LOGIN}).exists():
         users.create_superuser(LOGIN, password=LOGIN)
+
+
+def create_groups() -> None:
+    """Make the groups that are asked, and let the login decide."""
+    made = [Group.objects.get_or_create(name=name)[0] for name in GROUPS]
+    user = get_user_model()._default_manager.filter(**{get_user_model().USERNAME_FIELD: LOGIN}).first()
+    if user is not None and hasattr(user, "groups"):
+        user.groups.add(made[0])

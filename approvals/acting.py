@@ -1,0 +1,88 @@
+"""How an action is done: under the locks, after its rule had nothing against it, and into the ledger.
+
+Lives here: what all actions share. Must not live here: any single one, or its rule. Invariants owned: whoever acts is
+looked at as they are now; what is refused changes nothing but the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.translation import gettext
+
+from approvals.action_rules import CHECKS, find_next_nudge
+from approvals.cases import Case
+from approvals.exceptions import AlreadyDecided, DecisionRefused, InvalidApproval, NotAllowed, TooSoon
+from approvals.policies import Obstacle
+from approvals.principals import load_user
+from approvals.settling import check_actor, note_refusal, open_case, read_id
+from workflows import answering
+from workflows.arguments import read_actor
+from workflows.exceptions import InvalidCall
+from workflows.jsontext import check_text
+from workflows.lifecycle import Event
+
+#: Characters of something said.
+MAX_TEXT = 4_000
+
+
+@contextmanager
+def act(action: str, review: Any, actor: Any, door: str) -> Iterator[Case]:
+    """The review under its locks, for an action that this person may do now; a refusal is in the ledger.
+
+    >>> with act("claim", review, ann, "python") as case:
+    ...     case.review.claimed_by_id is None
+    True
+    """
+    check_actor(actor)
+    id: UUID = read_id(review)
+    try:
+        with transaction.atomic(using=answering.reach().alias):
+            case = open_case(id)
+            person = load_user(actor.pk)
+            if person is None:
+                raise NotAllowed(Obstacle("not_candidate", gettext("You can’t do this because your account is gone.")))
+            if (obstacle := CHECKS[action](case, person)) is not None:
+                _refuse(case, obstacle)
+            yield case
+    except DecisionRefused as refused:
+        note_refusal(id, actor, action, door, refused)
+        raise
+
+
+def record(case: Case, what: str, actor: Any, door: str, told: Mapping[str, Any] | None = None) -> None:
+    """One row of the ledger; what is empty is left out."""
+    assert case.held is not None
+    row = {"what": what, "door": door, **{name: value for name, value in (told or {}).items() if value}}
+    answering.record(case.held, Event.HANDLED, row, actor=read_actor(actor))
+
+
+def read_words(given: object, option: str, what: str, *, blank: bool = False) -> str:
+    """What somebody wrote, if it can be kept."""
+    try:
+        return check_text(given, what, limit=MAX_TEXT, blank=blank).strip()
+    except InvalidCall as error:
+        raise InvalidApproval(option, given, str(error)) from error
+
+
+def read_later(given: Any, option: str, now: datetime) -> datetime:
+    """A moment that lies ahead."""
+    if not isinstance(given, datetime) or given.utcoffset() is None:
+        raise InvalidApproval(option, given, "it is a moment that knows its time zone: an aware datetime")
+    if given <= now:
+        raise InvalidApproval(option, given, "it lies in the past")
+    return given
+
+
+def _refuse(case: Case, obstacle: Obstacle) -> None:
+    review = case.review
+    if obstacle.rule == "closed":
+        raise AlreadyDecided(case.name(review.decided_by_id), review.decided_at, review.outcome)
+    if obstacle.rule == "cooldown" and (until := find_next_nudge(review)) is not None:
+        raise TooSoon(until)
+    raise NotAllowed(obstacle)

@@ -1,0 +1,80 @@
+"""A refusal as people read it: the sentence of the rule, never the words that are meant for a program.
+
+Invariant owned: what a greyed-out button says and what the refused action says is the same sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.utils.translation import gettext
+
+from approvals.cases import Case
+from approvals.exceptions import (
+    AlreadyDecided,
+    DecisionFailed,
+    NotAllowed,
+    ReasonRequired,
+    Stale,
+    UnknownOutcome,
+    UnknownReview,
+)
+from approvals.models import Review
+from approvals.policies import Outcome, find_obstacle, load_outcomes
+from approvals.show_values import show_text
+from workflows.exceptions import InvalidData, PolicyRefused
+
+
+def tell_refusal(error: Exception, review: Review) -> str:
+    """Why it was refused, to the person who tried.
+
+    >>> tell_refusal(NotAllowed(obstacle), review) == obstacle.message
+    True
+    """
+    return show_text(_tell(error, review), 1_000)
+
+
+def _tell(error: Exception, review: Review) -> str:
+    if isinstance(error, NotAllowed):
+        return error.obstacle.message
+    if isinstance(error, AlreadyDecided):
+        return _tell_closed(review)
+    if isinstance(error, Stale):
+        told = gettext("This changed since you opened it. Look at the change, then decide.")
+        fields = ", ".join(error.difference)
+        return f"{told} ({fields})" if fields else told
+    if isinstance(error, ReasonRequired):
+        told = gettext("“%(outcome)s” needs a reason: write one, or choose one.")
+        return told % {"outcome": label_outcome(error.outcome, load_outcomes(review.outcomes))}
+    if isinstance(error, UnknownOutcome):
+        labels = ", ".join(one.label for one in load_outcomes(review.outcomes))
+        told = gettext("“%(outcome)s” is no answer to this. Choose one of: %(labels)s.")
+        return told % {"outcome": error.outcome, "labels": labels}
+    if isinstance(error, DecisionFailed):
+        return gettext("It could not be carried out, and nothing was changed: %(problem)s") % {"problem": error.problem}
+    if isinstance(error, UnknownReview):
+        return gettext("There is no such review for you.")
+    if isinstance(error, InvalidData):
+        return gettext("It has a form to fill in: open this request to decide it on its own.")
+    if isinstance(error, PolicyRefused):
+        return gettext("The policy of this site does not allow it: %(why)s") % {"why": error.reason or "–"}
+    return str(error)
+
+
+def label_outcome(name: str, outcomes: Sequence[Outcome]) -> str:
+    """What stands on an outcome's button.
+
+    >>> label_outcome("approve", case.outcomes)
+    'Approve'
+    """
+    return next((one.label for one in outcomes if one.name == name), name)
+
+
+def _tell_closed(review: Review) -> str:
+    """Who was quicker, and what they said."""
+    found = Review.objects.filter(pk=review.pk).first()
+    if found is None:
+        return gettext("This no longer waits for a decision.")
+    case = Case(found)
+    obstacle = find_obstacle(case.rules, case.state)
+    return gettext("This no longer waits for a decision.") if obstacle is None else obstacle.message

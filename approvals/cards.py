@@ -1,0 +1,301 @@
+"""The one presentation of a review: link page, inbox, e-mail, REST and admin all show what stands here.
+
+Lives here: putting a card together. What must not: how one part reads (`status`, `timelines`, `facts`, `diffs`,
+`similar`) and what may be done (`actions`, `policies`). Invariants owned: everything that comes from outside is plain
+text with its hidden characters made visible; a button's obstacle is the sentence that the refusal would give; the
+number of statements does not grow with votes, comments or candidates.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from approvals.actions import explain
+from approvals.cases import Case
+from approvals.diffs import FieldDiff, compare, find_drift
+from approvals.endings import Ending as Ending
+from approvals.endings import list_endings, tell_endings
+from approvals.facts import Fact as Fact
+from approvals.facts import list_evidence, list_facts
+from approvals.models import Review
+from approvals.plain_values import redact_json
+from approvals.policies import describe_four_eyes, describe_quorum, find_obstacle
+from approvals.related import find_link
+from approvals.show_values import MAX_BLOCK, MAX_NAME, Shown, show_text
+from approvals.similar import Similar as Similar
+from approvals.similar import list_similar
+from approvals.status import Progress as Progress
+from approvals.status import Status, find_closed_at, find_status, is_late, measure_progress
+from approvals.status import describe_status as describe_status
+from approvals.subjects import Subject, digest, load_subject, snapshot_again
+from approvals.timelines import Entry as Entry
+from approvals.timelines import list_entries, read_history
+from workflows import answering
+from workflows.clock import Now
+from workflows.models import Interaction
+
+#: Characters of raw data.
+MAX_RAW = 20_000
+RISK_LABELS = {"low": _("Low risk"), "medium": _("Medium risk"), "high": _("High risk")}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One button: what it answers, and the sentence that says why this person can’t."""
+
+    name: str
+    label: str
+    tone: str
+    requires_reason: bool
+    presets: tuple[str, ...]
+    #: Empty: may.
+    obstacle: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer, once there is one."""
+
+    outcome: str
+    label: str
+    tone: str
+    reason: str
+    #: Nobody, where time answered.
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A review as one person sees it; text is in their language, moments are for the template to tell."""
+
+    id: UUID
+    title: str
+    #: Why now, in the author's words; may be empty.
+    why: str
+    workflow: str
+    step: str
+    workspace: str
+    status: Status
+    #: How it stands, in a sentence.
+    told: str
+    requester: str
+    #: Those who may decide.
+    who: str
+    risk: str
+    risk_label: str
+    #: The database's moment at which this was so.
+    now: datetime
+    asked_at: datetime
+    due_at: datetime | None
+    deadline: datetime | None
+    effective_at: datetime | None
+    decided_at: datetime | None
+    #: What happens if nobody decides, in sentences; and one by one.
+    what_then: str
+    endings: tuple[Ending, ...]
+    claimed_by: str
+    rule: str
+    four_eyes: str
+    progress: tuple[Progress, ...]
+    subject: Shown | None
+    diff: tuple[FieldDiff, ...]
+    drift: tuple[FieldDiff, ...]
+    facts: tuple[Fact, ...]
+    evidence: tuple[dict[str, Any], ...]
+    similar: tuple[Similar, ...]
+    schema: Any
+    outcomes: tuple[Choice, ...]
+    actions: dict[str, str]
+    timeline: tuple[Entry, ...]
+    version: int
+    #: The digest of the subject as it is shown here, for `Door(seen=…)`.
+    seen: str
+    answer: Answered | None
+    #: When it was over without a decision.
+    closed_at: datetime | None
+    #: What was sent along and what is to change, as JSON without its secrets: the raw data behind one click.
+    raw: dict[str, Any]
+
+    @property
+    def may_decide(self) -> bool:
+        """Whether any button is open to this person."""
+        return any(not one.obstacle for one in self.outcomes)
+
+    @property
+    def counts(self) -> tuple[Progress, ...]:
+        """How far the votes are, where there is something to count."""
+        return tuple(one for one in self.progress if one.needed > 1 or one.votes or len(self.progress) > 1)
+
+    @property
+    def obstacle(self) -> str:
+        """Why this person can’t decide; empty where they can."""
+        return "" if self.may_decide or not self.outcomes else self.outcomes[0].obstacle
+
+    @property
+    def raw_request(self) -> str:
+        """What was sent along, as text."""
+        return _dump(self.raw["request"])
+
+    @property
+    def raw_change(self) -> str:
+        """What is to change, as text."""
+        return _dump(self.raw["change"])
+
+
+def build_card(review: Review, user: Any | None, *, case: Case | None = None) -> Card:
+    """The card of a review for one person; `None` is nobody in particular, who may do nothing with it.
+
+    >>> card = build_card(review, ann)
+    >>> card.title, card.told, [one.label for one in card.outcomes if not one.obstacle]
+    ('Refund €1,240.00 to Acme GmbH', 'Waiting for Finance since Tuesday', ['Approve', 'Reject'])
+    """
+    case = case or Case(review)
+    interaction = _find_interaction(case)
+    history = read_history(case)
+    later = [rung["principal"] for rung in review.rungs or () if rung.get("principal")]
+    # Everybody at once, so that no part asks for a name of its own.
+    names = case.read_names([*case.list_people(), *case.list_asked(), *later, *history.list_principals()])
+    status = find_status(case)
+    shown = _look_at_subject(case, user, status)
+    endings = list_endings(case) if status == "open" else ()
+    return Card(
+        id=review.pk,
+        title=show_text(review.title, MAX_BLOCK),
+        why=show_text(review.why, MAX_BLOCK, lines=True) if review.why else "",
+        workflow=show_text(review.workflow, MAX_NAME),
+        step=show_text(review.step, MAX_NAME),
+        workspace=interaction.workspace.slug,
+        status=status,
+        told=describe_status(review, user, case=case),
+        requester=show_text(case.name(review.requester_id), MAX_NAME),
+        who=show_text(case.who),
+        risk=review.risk,
+        risk_label=str(RISK_LABELS[review.risk]),
+        now=case.now,
+        asked_at=review.created_at,
+        due_at=review.due_at,
+        deadline=review.held_deadline or interaction.deadline,
+        effective_at=review.effective_at if status == "grace" else None,
+        decided_at=review.decided_at,
+        what_then=tell_endings(endings, case.now),
+        endings=endings,
+        claimed_by=show_text(case.name(review.claimed_by_id), MAX_NAME),
+        rule=describe_quorum(case.quorum, case.outcomes),
+        four_eyes=show_text(describe_four_eyes(case.rules)),
+        progress=measure_progress(case),
+        subject=shown.subject,
+        diff=compare(review.snapshot or {}, review.change or {}, model=review.subject_model or None, user=user),
+        drift=shown.drift,
+        facts=list_facts(interaction.request),
+        evidence=list_evidence(review.evidence),
+        similar=list_similar(case, user),
+        schema=interaction.schema,
+        outcomes=_list_choices(case, user, status),
+        actions=_list_actions(case, user, status),
+        timeline=list_entries(case, user, history=history, names=names),
+        version=review.version,
+        seen=shown.digest,
+        answer=_find_answer(case, status),
+        closed_at=find_closed_at(case) if status == "closed" else None,
+        raw={"request": redact_json(interaction.request), "change": review.change},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    subject: Shown | None
+    digest: str
+    drift: tuple[FieldDiff, ...] = ()
+
+
+def _dump(value: Any) -> str:
+    if value is None:
+        return ""
+    return show_text(json.dumps(value, indent=2, ensure_ascii=False), MAX_RAW, lines=True)
+
+
+def _find_interaction(case: Case) -> Interaction:
+    """The question behind the review, with its workspace and the database's moment, in one statement."""
+    review = case.review
+    kept = review._state.fields_cache.get("interaction")
+    if kept is None or "workspace" not in kept._state.fields_cache:
+        rows = Interaction.objects.using(answering.reach().alias).select_related("workspace")
+        found: Any = rows.annotate(read_at=Now()).get(pk=review.pk)
+        review.interaction = found
+        if case.held is None:
+            case.now = found.read_at
+    return review.interaction
+
+
+def _look_at_subject(case: Case, user: Any, status: Status) -> _Subject:
+    """The row as it is now; what changed since it was shown matters only while somebody may decide about it."""
+    review = case.review
+    if not review.subject_model:
+        return _Subject(None, review.digest)
+    label = show_text(review.subject_label, MAX_NAME)
+    row = load_subject(Subject(review.subject_model, review.subject_pk, review.subject_label, review.subject_using))
+    before = review.snapshot or {}
+    is_waiting = status in ("open", "grace")
+    if row is None:
+        return _Subject(Shown(label, missing=True), "", find_drift(before, None) if is_waiting else ())
+    named = Shown(label, url=find_link(user, row))
+    if not is_waiting:
+        return _Subject(named, review.digest)
+    seen = digest(snapshot_again(row, before), review.change or {})
+    return _Subject(named, seen, () if seen == review.digest else find_drift(before, row, user=user))
+
+
+def _list_choices(case: Case, user: Any, status: Status) -> tuple[Choice, ...]:
+    obstacle = _find_lateness(case, status)
+    if not obstacle:
+        found = find_obstacle(case.rules, case.state if user is None else case.find_facts(user))
+        if found is not None and (user is not None or found.rule in ("closed", "grace")):
+            obstacle = show_text(found.message)
+    return tuple(
+        Choice(
+            name=one.name,
+            label=show_text(one.label, MAX_NAME),
+            tone=one.tone,
+            requires_reason=one.requires_reason or case.review.risk == "high",
+            presets=tuple(show_text(preset, MAX_BLOCK) for preset in one.presets),
+            obstacle=obstacle,
+        )
+        for one in case.outcomes
+    )
+
+
+def _list_actions(case: Case, user: Any, status: Status) -> dict[str, str]:
+    if user is None:
+        return {}
+    late = _find_lateness(case, status)
+    found = {name: "" if one is None else show_text(one.message) for name, one in explain(case, user).items()}
+    return {name: told if not late or name == "comment" else late for name, told in found.items()}
+
+
+def _find_lateness(case: Case, status: Status) -> str:
+    """Past its deadline nothing is taken any more, though the row still waits for the sweep."""
+    if status == "closed" and case.review.open and is_late(case):
+        return gettext("The time to decide is over.")
+    return ""
+
+
+def _find_answer(case: Case, status: Status) -> Answered | None:
+    review = case.review
+    if not review.outcome or status == "open":
+        return None
+    outcome = next((one for one in case.outcomes if one.name == review.outcome), None)
+    last = next((vote for vote in reversed(case.votes) if vote.user_id == review.decided_by_id), None)
+    return Answered(
+        outcome=review.outcome,
+        label=show_text(outcome.label, MAX_NAME) if outcome else gettext("Withdrawn"),
+        tone=outcome.tone if outcome else "neutral",
+        reason=show_text(last.reason, MAX_BLOCK, lines=True) if last and review.decided_by_id is not None else "",
+        by=show_text(case.name(review.decided_by_id), MAX_NAME),
+    )

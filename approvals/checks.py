@@ -1,0 +1,208 @@
+"""System checks of approvals: what cannot work, in `msg`, and what to write instead, in `hint`.
+
+Lives here: questions to the settings, to templates and to the approvals that machines declare, which cost nothing. What
+needs rows is asked in `checks_reviews`. As with the engine's checks, errors are what loses or stops work, warnings what
+surprises, and what only matters where links and mails leave the machine is said by `check --deploy` alone. The name of
+the package is checked by the engine, for both packages.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import global_settings, settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.exceptions import ImproperlyConfigured
+from django.shortcuts import resolve_url
+from django.template import TemplateDoesNotExist, TemplateSyntaxError
+from django.template.loader import get_template
+from django.urls import NoReverseMatch, Resolver404, resolve, reverse
+
+from approvals.calendars import find_calendar
+from approvals.channel import Approval
+from approvals.conf import DEFAULTS, conf, find_problems
+from approvals.exceptions import InvalidApproval, UnknownCalendar
+from approvals.ladder import list_concerns
+from approvals.notify.failures import SendFailed
+from approvals.notify.places import read_secret
+from approvals.principals import find_rule
+from workflows import registry
+from workflows.styles.machine import Machine
+from workflows.styles.machine_stages import WaitFor
+
+#: The same as the engine's, so that one `check --tag holdpoint` asks everything.
+TAG = "holdpoint"
+
+Check = Callable[..., list[CheckMessage]]
+
+
+def register_checks() -> None:
+    """Make the checks known to Django; called once, when the app is ready."""
+    from approvals.checks_reviews import check_names, check_reviews
+
+    for check in (check_settings, check_base_template, check_machines):
+        register(_as_list(check), TAG)
+    for check in (check_login, check_messages):
+        register(_as_list(check), TAG, deploy=True)
+    for asked in (check_reviews, check_names):
+        register(asked, TAG, Tags.database)
+
+
+def check_settings() -> Iterator[CheckMessage]:
+    """APPROVALS."""
+    for problem in find_problems():
+        if problem.name and problem.what.endswith("changes nothing."):
+            yield Warning(problem.what, hint=problem.fix, id="holdpoint_approvals.W001")
+        else:
+            yield Error(problem.what, hint=f"{problem.fix.rstrip('.')}.", id="holdpoint_approvals.E002")
+    for name, hook in _list_webhooks():
+        try:
+            read_secret(hook.get("secret") or "")
+        except SendFailed:
+            yield Error(
+                f'APPROVALS["WEBHOOKS"][{name!r}]["secret"] is not base64, so nothing could be signed and sent.',
+                hint="Make one: openssl rand -base64 32.",
+                id="holdpoint_approvals.E004",
+            )
+
+
+def check_base_template() -> Iterator[CheckMessage]:
+    """The template that all pages for reviewers extend."""
+    name = conf.base_template
+    try:
+        get_template(name)
+    except TemplateDoesNotExist as error:
+        is_ours = name == DEFAULTS["BASE_TEMPLATE"]
+        lacking = f"it extends {error}, which is" if str(error) != name else "it is"
+        yield Error(
+            f"The reviewers' pages extend the template {name!r}, and {lacking} not found.",
+            hint='Set "APP_DIRS": True for the DjangoTemplates in TEMPLATES.'
+            if is_ours
+            else 'Put it into a folder of TEMPLATES, or leave out APPROVALS["BASE_TEMPLATE"].',
+            id="holdpoint_approvals.E003",
+        )
+    except (TemplateSyntaxError, ImproperlyConfigured) as error:
+        yield Error(
+            f"The reviewers' pages extend the template {name!r}, which cannot be read: {error}.",
+            hint="Put the template right, or list a DjangoTemplates backend in TEMPLATES.",
+            id="holdpoint_approvals.E003",
+        )
+
+
+# --- approvals that are declared ----------------------------------------------------------------------------
+
+
+def check_machines() -> Iterator[CheckMessage]:
+    """The approvals of machines, which are there before anybody is asked. Those of steps are made when they run."""
+    for where, approval, has_timeout in list_declared():
+        if isinstance(approval.candidates, str):
+            try:
+                find_rule(approval.candidates)
+            except InvalidApproval as error:
+                yield Error(
+                    f"{where} asks the rule {approval.candidates!r}, which is not registered: it would fail there.",
+                    hint=f"{_capitalise(str(error).partition('. ')[2] or str(error))}.",
+                    id="holdpoint_approvals.E010",
+                )
+        try:
+            find_calendar(approval.ladder.calendar)
+        except UnknownCalendar as error:
+            yield Error(
+                f"{where} counts by the calendar {approval.ladder.calendar!r}, which is not registered: it would fail "
+                "there.",
+                hint=_capitalise(str(error).partition("). ")[2]),
+                id="holdpoint_approvals.E011",
+            )
+        yield from _tell_concerns(where, approval, has_timeout=has_timeout)
+
+
+def list_declared() -> Iterator[tuple[str, Approval, bool]]:
+    """Where a machine that is registered has an approval, which one, and whether its wait ends by itself."""
+    current = {id(one) for one in registry.list_definitions()}
+    for machine in _list_machines(Machine):
+        if id(getattr(machine, "definition", None)) not in current:
+            continue
+        for name in dir(machine):
+            stage = getattr(machine, name)
+            if isinstance(stage, WaitFor) and isinstance(stage.channel, Approval):
+                where = f"The stage {name!r} of machine {machine.definition.source}"
+                yield where, stage.channel, stage.timeout is not None
+
+
+def _list_machines(base: type[Machine]) -> Iterator[type[Machine]]:
+    for machine in base.__subclasses__():
+        yield machine
+        yield from _list_machines(machine)
+
+
+def _tell_concerns(where: str, approval: Approval, *, has_timeout: bool) -> Iterator[CheckMessage]:
+    answers = any(step.action.outcome for step in approval.ladder.steps)
+    if has_timeout and not answers:
+        return  # the end of the wait is the end of the silence
+    for concern in list_concerns(approval.ladder, approval.outcomes):
+        yield Warning(
+            f"{where}: {concern}.",
+            hint="If it is meant so, silence this check: SILENCED_SYSTEM_CHECKS = ['holdpoint_approvals.W012'].",
+            id="holdpoint_approvals.W012",
+        )
+
+
+# --- before a deployment ------------------------------------------------------------------------------------
+
+
+def check_login() -> Iterator[CheckMessage]:
+    """Where somebody is sent who opens a link from an e-mail without being logged in."""
+    try:
+        reverse("approvals:inbox")
+    except (NoReverseMatch, ImproperlyConfigured):
+        return  # no pages, no login
+    path = urlsplit(resolve_url(settings.LOGIN_URL))
+    if path.netloc:
+        return
+    try:
+        resolve(path.path)
+    except Resolver404:
+        yield Warning(
+            f"LOGIN_URL is {str(settings.LOGIN_URL)!r}, which leads nowhere: a reviewer who is not logged in is told "
+            "404.",
+            hint='Set LOGIN_URL to the address or the name of your login page, such as "admin:login".',
+            id="holdpoint_approvals.W020",
+        )
+
+
+def check_messages() -> Iterator[CheckMessage]:
+    """What leaves the machine: e-mails and webhooks."""
+    if conf.email and conf.from_email == global_settings.DEFAULT_FROM_EMAIL:
+        yield Warning(
+            f"Reviewers' e-mails would come from {conf.from_email}, which most servers refuse.",
+            hint='Set APPROVALS["FROM_EMAIL"] or DEFAULT_FROM_EMAIL; without e-mails, APPROVALS["EMAIL"] = False.',
+            id="holdpoint_approvals.W021",
+        )
+    for name, hook in _list_webhooks():
+        if str(hook.get("url", "")).startswith("http://") and not conf.webhooks_private:
+            yield Warning(
+                f'APPROVALS["WEBHOOKS"][{name!r}] is called by http: what waits for a decision travels in the clear.',
+                hint="Write its address with https.",
+                id="holdpoint_approvals.W022",
+            )
+
+
+def _list_webhooks() -> list[tuple[str, Mapping[str, Any]]]:
+    """Those that can be read; the others are reported."""
+    given: Any = conf.given.get("WEBHOOKS")
+    return [one for one in given.items() if isinstance(one[1], Mapping)] if isinstance(given, Mapping) else []
+
+
+def _capitalise(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+@functools.cache  # apps may be set up again (tests do), and Django knows a check by its identity
+def _as_list(check: Callable[[], Iterator[CheckMessage]]) -> Check:
+    def run(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+        return list(check())
+
+    return run

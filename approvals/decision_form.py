@@ -1,0 +1,237 @@
+"""The form of a decision: the fields of the schema, a reason, and one button for each outcome.
+
+    form = DecisionForm(card)
+    shown = form.show()                                   # for approvals/parts/form.html and bar.html
+    filled = form.read(request.POST)                      # what came back
+    decide(review, filled.outcome, reason=filled.reason, data=filled.data, version=filled.version, …)
+    shown = form.show(filled, reason_error=…)             # the same page again, with all that was typed
+
+Lives here: between what was posted and what `decide` takes. Must not live here: whether it may be. Invariants owned:
+nothing typed is lost on the way round; a form that was left alone sends no data with the outcome that says no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.http import QueryDict
+from django.utils.translation import gettext
+
+from approvals.cards import Card, Choice
+from approvals.show_values import show_text
+from workflows.completion import MISSING
+from workflows.exceptions import InvalidData
+from workflows.pages.form_read import Reading
+from workflows.pages.schema_form import SchemaForm, ShownForm
+from workflows.schema import Schema, load_schema
+
+#: Characters of what is read of a field that holds one of our own words.
+_MAX_WORD = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A ready reason to choose."""
+
+    id: str
+    value: str
+    text: str
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Presets:
+    """The ready reasons of one outcome."""
+
+    name: str
+    id: str
+    #: "Reject because"
+    legend: str
+    options: tuple[Preset, ...]
+    #: Whether none is chosen.
+    none_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShownDecision:
+    """The form as its templates show it."""
+
+    #: Begins every id, so that several forms can be on one page; and the names of the fields.
+    prefix: str
+    card: Card
+    #: None: nothing is to be filled in.
+    fields: ShownForm | None
+    presets: tuple[Presets, ...]
+    reason: str
+    reason_hint: str
+    reason_error: str
+    password_error: str
+    #: Whether the password is asked for.
+    asks_password: bool
+    #: Whether there is anything to type: who may not decide sees why at the buttons, but what was typed stays.
+    is_shown: bool
+
+    @property
+    def count(self) -> int:
+        """How many things are wrong in the fields."""
+        return 0 if self.fields is None else len(self.fields.problems) + len(self.fields.errors)
+
+    @property
+    def focus(self) -> str:
+        """What comes first of what is wrong beside the fields; the fields' own summary comes before."""
+        if self.count:
+            return ""
+        return "reason" if self.reason_error else "password" if self.password_error else ""
+
+
+@dataclass(slots=True)
+class Filled:
+    """What was posted, as `decide` takes it; and as it was typed."""
+
+    outcome: str
+    #: The ready reason that was chosen, and what was typed below it.
+    reason: str
+    #: What the fields hold; None where nothing was to be filled in, or nothing was.
+    data: Any
+    #: The version and the digest that were on the page.
+    version: int
+    seen: str | None
+    password: str
+    typed: dict[str, list[str]]
+    #: The reason as it was typed, and which ready one was chosen for which outcome.
+    typed_reason: str
+    chosen: Mapping[str, str]
+    #: What could not be read, by field; decide nothing while there is any.
+    errors: dict[str, list[str]] = field(default_factory=dict)
+    reading: Reading | None = None
+
+    def place_errors(self, found: Mapping[str, list[str]]) -> None:
+        """What the schema refused, at the fields."""
+        if self.reading is not None:
+            self.reading.place_errors(found)
+            self.errors = self.reading.errors
+
+
+class DecisionForm:
+    """The form on one card."""
+
+    def __init__(self, card: Card, *, prefix: str = "data", asks_password: bool = False) -> None:
+        self.card, self.prefix, self.asks_password = card, prefix, asks_password
+        self.fields = None if card.schema is None else SchemaForm(card.schema, prefix=prefix)
+
+    def show(
+        self, filled: Filled | None = None, *, focus: str = "", reason_error: str = "", password_error: str = ""
+    ) -> ShownDecision:
+        """The form at first, or with what was typed and what is wrong with it."""
+        shown = None
+        if self.fields is not None:
+            typed = self.fields.begin() if filled is None else filled.typed
+            shown = self.fields.show(typed, filled.errors if filled else None, focus=focus)
+        chosen = filled.chosen if filled else {}
+        return ShownDecision(
+            prefix=self.prefix,
+            card=self.card,
+            fields=shown,
+            presets=tuple(
+                self._show_presets(one, chosen.get(one.name, "")) for one in self.card.outcomes if one.presets
+            ),
+            reason=filled.typed_reason if filled else "",
+            reason_hint=self._tell_when_needed(),
+            reason_error=reason_error,
+            password_error=password_error,
+            asks_password=self.asks_password,
+            is_shown=self.card.may_decide or filled is not None,
+        )
+
+    def read(self, posted: QueryDict) -> Filled:
+        """What came back."""
+        outcome = posted.get("outcome", "")[:_MAX_WORD]
+        chosen = {one.name: posted.get(f"preset-{one.name}", "") for one in self.card.outcomes}
+        typed_reason = posted.get("reason", "")
+        version = posted.get("version", "")
+        filled = Filled(
+            outcome=outcome,
+            reason=self._join_reason(outcome, chosen, typed_reason),
+            data=None,
+            version=int(version) if version.isascii() and version.isdecimal() and len(version) < 10 else 0,
+            seen=posted.get("seen", "")[:_MAX_WORD] or None,
+            password=posted.get("password", ""),
+            typed={},
+            typed_reason=typed_reason,
+            chosen=chosen,
+        )
+        if self.fields is not None:
+            self._read_fields(filled, self.fields, posted)
+        return filled
+
+    def press(self, posted: QueryDict) -> tuple[Filled, str] | None:
+        """What a button of a list does, and the field to go on with; None if none was pressed."""
+        pressed = None if self.fields is None else self.fields.press(posted)
+        if pressed is None:
+            return None
+        filled = self.read(posted)
+        filled.typed, filled.errors = pressed.typed, pressed.errors
+        return filled, pressed.focus
+
+    def _read_fields(self, filled: Filled, fields: SchemaForm, posted: QueryDict) -> None:
+        filled.typed = fields.pick(posted)
+        schema = load_schema(self.card.schema, None)
+        reading = fields.read(filled.typed, schema=schema)
+        if self._says_no(filled.outcome) and (filled.typed == fields.begin() or not _is_whole(reading, schema)):
+            return  # saying no must never be harder than it is
+        filled.reading, filled.errors = reading, reading.errors
+        filled.data = None if reading.errors or reading.value is MISSING else reading.value
+
+    def _says_no(self, outcome: str) -> bool:
+        """Whether this is the answer that does without data: the last one, unless it says yes in its own way."""
+        last = self.card.outcomes[-1]
+        return len(self.card.outcomes) > 1 and outcome == last.name and last.tone != "positive"
+
+    def _join_reason(self, outcome: str, chosen: Mapping[str, str], typed: str) -> str:
+        presets = next((one.presets for one in self.card.outcomes if one.name == outcome), ())
+        number = chosen.get(outcome, "")
+        ready = presets[int(number)] if number in map(str, range(len(presets))) else ""
+        return "\n".join(part for part in (ready, typed.strip()) if part)
+
+    def _show_presets(self, outcome: Choice, chosen: str) -> Presets:
+        name, id = f"preset-{outcome.name}", f"{self.prefix}-preset-{outcome.name}"
+        options = tuple(
+            Preset(f"{id}-{number}", str(number), text, chosen == str(number))
+            for number, text in enumerate(outcome.presets)
+        )
+        legend = gettext("%(outcome)s because") % {"outcome": outcome.label}
+        return Presets(name, id, legend, options, not any(one.chosen for one in options))
+
+    def _tell_when_needed(self) -> str:
+        needing = [one.label for one in self.card.outcomes if one.requires_reason]
+        if not needing:
+            return gettext("Optional. Whoever may see this request reads it.")
+        if len(needing) == len(self.card.outcomes):
+            return gettext("Needed for every answer. Whoever may see this request reads it.")
+        quoted = ", ".join(gettext("“%(label)s”") % {"label": show_text(label)} for label in needing)
+        return gettext("Needed for %(outcomes)s. Whoever may see this request reads it.") % {"outcomes": quoted}
+
+
+def _is_complete(reading: Reading, schema: Schema | None) -> bool:
+    if reading.errors or reading.value is MISSING:
+        return False
+    try:
+        if schema is not None:
+            schema.check(reading.value)
+    except InvalidData:
+        return False
+    return True
+
+
+def _is_whole(reading: Reading, schema: Schema | None) -> bool:
+    """Whether what was typed is all that is asked for."""
+    if reading.errors or reading.value is MISSING:
+        return False
+    try:
+        if schema is not None:
+            schema.check(reading.value)
+    except InvalidData:
+        return False
+    return True

@@ -1,0 +1,128 @@
+"""Between a decision and its effect: the moments in which it can be undone, and its being carried out.
+
+Lives here: how long that is, undoing, and the second transaction. Must not live here: the first one (`decisions`).
+Invariants owned: nothing takes effect before its grace is over, nor without another look at subject and authority; a
+decision that cannot be carried out is taken back, and who made it is told.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError
+from django.utils.translation import gettext
+
+from approvals.cases import Case
+from approvals.conf import conf
+from approvals.doors import PYTHON, Door
+from approvals.exceptions import AlreadyDecided, DecisionFailed, DecisionRefused, NotAllowed, Stale
+from approvals.models import Review, Vote
+from approvals.policies import Obstacle
+from approvals.principals import load_user
+from approvals.settling import TIME, check_actor, finish, note_refusal, open_case, read_id, reopen, reverse
+from workflows import answering, store
+from workflows.arguments import read_actor
+
+
+def find_end(case: Case, *, wanted: bool) -> datetime | None:
+    """Until when a decision of now can be undone; None where it is carried out at once."""
+    if not wanted or conf.undo_seconds <= 0 or case.review.risk == "high":
+        return None
+    if case.held is None or not case.held.parked:
+        return None  # its deadline is in its worker's hands and could not be held
+    return case.now + timedelta(seconds=conf.undo_seconds)
+
+
+def undo(review: Review | UUID | str, *, actor: Any, door: Door = PYTHON) -> Review:
+    """Take one's decision back: within its grace, or while others still have to decide.
+
+    >>> undo(review, actor=ann).effective_at is None
+    True
+    """
+    id = read_id(review)
+    check_actor(actor)
+    try:
+        return store.in_transaction(answering.reach(), lambda: _undo(open_case(id), actor, door.name))
+    except DecisionRefused as refused:
+        note_refusal(id, actor, "undo", door.name, refused)
+        raise
+
+
+def find_undoable(case: Case, user: Any) -> Vote:
+    """The vote that this person may take back now; the error that says why not."""
+    review, vote = case.review, case.find_vote(user)
+    if not case.state.is_open or (review.effective_at is not None and review.effective_at <= case.now):
+        raise AlreadyDecided(case.name(review.decided_by_id), review.decided_at, review.outcome)
+    is_theirs = user.is_active and case.is_member(user)
+    if vote is None or not is_theirs or (review.effective_at is not None and review.decided_by_id != vote.user_id):
+        raise NotAllowed(Obstacle("voted", gettext("You have decided nothing here that could be undone.")))
+    return vote
+
+
+def carry_out(id: UUID) -> bool:
+    """The second transaction of a decision that could be undone; whether there was something to do.
+
+    What has changed meanwhile (subject, authority, what `on_decision` finds) takes it back, and tells the decider.
+    """
+    db = answering.reach()
+    try:
+        return store.in_transaction(db, lambda: _carry_out(open_case(id), None))
+    except (OperationalError, InterfaceError):
+        raise  # trouble of the server: the next sweep tries again
+    except Exception as error:
+        problem = error
+    return store.in_transaction(db, lambda: _carry_out(open_case(id), problem))
+
+
+def _undo(case: Case, actor: Any, door: str) -> Review:
+    vote = find_undoable(case, actor)
+    if case.review.effective_at is not None:
+        reopen(case, vote, actor=read_actor(actor), user=actor, door=door, reason="")
+    else:
+        reverse(case, vote, actor=read_actor(actor), user=actor, door=door, reason="")
+    return case.review
+
+
+def _carry_out(case: Case, problem: Exception | None) -> bool:
+    review = case.review
+    if not review.open or review.effective_at is None or review.effective_at > case.now:
+        return False
+    vote = next((one for one in reversed(case.votes) if one.user_id == review.decided_by_id), None)
+    if vote is None:
+        raise DecisionFailed("the vote that decided it is gone")
+    problem = problem or _find_change(case, vote)
+    if problem is not None:
+        reopen(case, vote, actor="holdpoint", user=None, door=TIME, reason=str(problem))
+        return True
+    assert case.held is not None
+    answering.ask_site(case.held, vote.actor)
+    override = vote.reason if vote.override else None
+    finish(case, review.outcome, actor=vote.actor, user=vote.user_id, door=vote.door, override=override)
+    return True
+
+
+def _find_change(case: Case, vote: Vote) -> DecisionRefused | None:
+    """What has changed since the decision, of what it took."""
+    now = case.read_subject(lock=True)
+    if now.is_gone or now.digest != vote.digest:
+        return Stale(now.difference)
+    user = load_user(vote.user_id)
+    if user is None or not _may_still(case, user, vote):
+        told = gettext("You can’t decide this any more: you are no longer among those asked.")
+        return NotAllowed(Obstacle("not_candidate", told))
+    return None
+
+
+def _may_still(case: Case, user: Any, vote: Vote) -> bool:
+    """Whether the decider may still decide; their own vote does not count against it."""
+    if vote.override:
+        return bool(user.is_active and user.has_perm("holdpoint_approvals.override_review") and case.is_member(user))
+    case.votes, kept = [one for one in case.votes if one.pk != vote.pk], case.votes
+    try:
+        standing = case.find_standing(user)
+        is_own = case.review.four_eyes and user.pk in (case.review.requester_id, *case.earlier_deciders)
+    finally:
+        case.votes = kept
+    return (standing.is_candidate or standing.on_absence) and not is_own

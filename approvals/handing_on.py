@@ -1,0 +1,156 @@
+"""Who is asked from now on: delegating one's own share, and reassigning a review.
+
+Lives here: moving shares. Invariants owned: a share is moved and never doubled, however often it is handed on; it
+counts where it would have counted for whose it is; and nobody is handed what they could not decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.utils.translation import gettext
+
+from approvals import records
+from approvals.acting import act, read_words, record
+from approvals.cases import Case
+from approvals.channel import list_given
+from approvals.exceptions import InvalidApproval, NotAllowed
+from approvals.models import Candidate, Review
+from approvals.people import find_group, find_user
+from approvals.policies import Count, Obstacle, PerGroup, Veto
+from approvals.principals import GROUP, USER, load_user, name_person, name_user
+
+
+def delegate(review: Any, *, to: Any, actor: Any, reason: str = "", door: str = "python") -> Review:
+    """Hand one's own share on to somebody else, who decides in one's place.
+
+    >>> delegate(review, to=ben, actor=ann).candidates.values_list("principal", flat=True)
+    <ReadQuerySet ['user:2']>
+    """
+    reason = read_words(reason, "reason", "a reason", blank=True)
+    with act("delegate", review, actor, door) as case:
+        other = _find_colleague(case, to, "to")
+        giver = _find_giver(case, actor)
+        if other.pk in (actor.pk, giver.pk):
+            raise NotAllowed(Obstacle("asked", gettext("It is theirs already: hand it on to somebody else.")))
+        _check_taking(case, other)
+        _move_share(case, giver, other)
+        _let_go(case)
+        told = {"to": name_user(other), "reason": reason, "of": name_user(giver) if giver.pk != actor.pk else ""}
+        record(case, "delegated", actor, door, told)
+        records.insert_notice(case.review, "new", at=case.now, to=[name_user(other)], data={"by": name_user(actor)})
+        return case.review
+
+
+def reassign(
+    review: Any,
+    *,
+    users: Iterable[Any] = (),
+    groups: Iterable[Any] = (),
+    actor: Any,
+    reason: str = "",
+    keep: bool = False,
+    door: str = "python",
+) -> Review:
+    """Ask others instead of those asked so far; with `keep`, as well.
+
+    >>> reassign(review, groups=["legal"], actor=ann).open
+    True
+    """
+    reason = read_words(reason, "reason", "a reason", blank=True)
+    named, called = list_given("users", users), list_given("groups", groups)
+    if not named and not called:
+        raise InvalidApproval("users", users, "name at least one user or group that is asked from now on")
+    with act("reassign", review, actor, door) as case:
+        people = [_find_colleague(case, one, "users") for one in named]
+        for one in people:
+            _check_taking(case, one)
+        asked = [name_user(one) for one in people] + [f"{GROUP}:{find_group(one, 'groups').pk}" for one in called]
+        _check_counted(case, asked, keep=keep)
+        if not keep:
+            records.remove_candidates(case.review)
+        records.insert_candidates(case.review, asked, added_by=name_user(actor))
+        _let_go(case)
+        record(case, "reassigned", actor, door, {"to": asked, "kept": keep, "reason": reason})
+        records.insert_notice(case.review, "new", at=case.now, to=asked, data={"by": name_user(actor)})
+        return case.review
+
+
+def _find_colleague(case: Case, given: Any, option: str) -> Any:
+    """A user whom somebody names: of who is in other workspaces only it is not told that they exist."""
+    found = find_user(given, option)
+    if isinstance(given, str) and not case.is_member(found):
+        raise InvalidApproval(option, given, "there is no such user")
+    return found
+
+
+def _find_giver(case: Case, actor: Any) -> Any:
+    """Whose share it is: one's own, or that of somebody who is away."""
+    standing = case.find_standing(actor)
+    return load_user(standing.on_behalf_of) if standing.on_absence else actor
+
+
+def _check_taking(case: Case, user: Any) -> None:
+    """Whom nothing can be handed: who could not decide it either."""
+    name = name_person(user)
+    if not user.is_active:
+        raise NotAllowed(Obstacle("not_candidate", gettext("%(name)s can’t log in any more.") % {"name": name}))
+    if not case.is_member(user):
+        told = gettext("%(name)s is no member of this workspace.") % {"name": name}
+        raise NotAllowed(Obstacle("not_candidate", told))
+    if case.is_barred(user):
+        told = gettext("%(name)s can’t decide this: they asked for it or have decided on it (four eyes).")
+        raise NotAllowed(Obstacle("requester", told % {"name": name}))
+
+
+def _move_share(case: Case, giver: Any, other: Any) -> None:
+    mine, name = case.list_answering(giver), name_user(other)
+    own = next((one for one in mine if one.principal == name_user(giver)), None)
+    is_asked = bool(case.list_answering(other))
+    if own is None and is_asked:
+        return  # both are asked as members of something: nothing is theirs alone that could move
+    if own is not None and is_asked and _find_rule(case) != Count(1):
+        told = gettext("%(name)s has been asked already, and everybody counts once.") % {"name": name_person(other)}
+        raise NotAllowed(Obstacle("asked", told))
+    if own is not None:
+        records.remove_candidates(case.review, [own.principal])
+    if not is_asked:
+        share, owner = _find_share(mine[0] if own is None else own, name_user(giver))
+        if owner != name:
+            records.insert_candidates(case.review, [name], added_by=owner, instead_of=share)
+        elif share == name:  # handed back to who was asked by name; a group's share comes back by itself
+            records.insert_candidates(case.review, [name])
+
+
+def _find_share(asked: Candidate, name: str) -> tuple[str, str]:
+    """What was asked in the beginning, and whose it was: that is kept, however often it is handed on."""
+    return (asked.instead_of, asked.added_by) if asked.instead_of else (asked.principal, name)
+
+
+def _check_counted(case: Case, asked: list[str], *, keep: bool) -> None:
+    """Nobody is asked whose answers would not count, or who would be too few."""
+    rule = _find_rule(case)
+    if isinstance(rule, PerGroup) and not isinstance(case.quorum, Veto):
+        counted = {f"{GROUP}:{key}" for key in case.groups.values()}
+        if not set(asked) <= counted or not (keep or counted <= set(asked)):
+            told = "answers count by group here ({}): add people to these groups, or decide in their place (override)"
+            raise InvalidApproval("groups", asked, told.format(", ".join(case.groups)))
+    people = {*asked, *(one.principal for one in case.candidates if keep)}
+    grows = any(rung["do"] in ("add", "reassign") for rung in (case.review.rungs or [])[case.review.rung :])
+    if not isinstance(rule, Count) or grows or not all(one.startswith(f"{USER}:") for one in people):
+        return
+    voted = {f"{USER}:{key}" for vote in case.votes for key in (vote.user_id, vote.on_behalf_of_id)}
+    if (reach := len(people - voted) + len(case.votes)) < rule.votes:
+        told = f"{rule.votes} equal answers decide, and no more than {reach} could be given: name more, or a group"
+        raise InvalidApproval("users", asked, told)
+
+
+def _find_rule(case: Case) -> Any:
+    return case.quorum.rule if isinstance(case.quorum, Veto) else case.quorum
+
+
+def _let_go(case: Case) -> None:
+    """Whoever had claimed it has not any more."""
+    if case.review.claimed_by_id is not None:
+        records.update_review(case.review, claimed_by_id=None, claimed_at=None)

@@ -1,0 +1,70 @@
+"""One connection to the mail server for a round of mails.
+
+Invariant owned: whatever the backend does, its failure is told in our words, and the next mail begins on a sound
+connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import smtplib
+from typing import Any
+
+from django.conf import settings
+from django.core.mail import EmailMessage, get_connection
+
+from approvals.notify.failures import SendFailed, describe_error, is_refused
+
+#: Seconds that a mail server may be silent, where the site says nothing: for ever is too long for a thread.
+TIMEOUT = 30
+
+
+class Postman:
+    """Sends mails through Django's own backend.
+
+    >>> with Postman() as postman:
+    ...     postman.send(mail)
+    """
+
+    def __init__(self) -> None:
+        self._connection: Any = None
+
+    def __enter__(self) -> Postman:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._close()
+
+    def send(self, mail: EmailMessage) -> None:
+        """Hand it over; `SendFailed` if it was not taken."""
+        try:
+            if self._connection is None:
+                self._connection = _connect()
+                self._connection.open()
+            taken = self._connection.send_messages([mail])
+        except Exception as error:
+            self._close()
+            told = describe_error(error)
+            raise SendFailed(told, is_final=is_refused(error), is_place=_is_place(error)) from None
+        if taken == 0:
+            raise SendFailed("the mail backend did not take it")
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(Exception):
+                self._connection.close()
+            self._connection = None
+
+
+def _connect() -> Any:
+    options: dict[str, Any] = {} if settings.EMAIL_TIMEOUT is not None else {"timeout": TIMEOUT}
+    try:
+        return get_connection(**options)
+    except TypeError:  # a backend of the project's own that takes no options
+        return get_connection()
+
+
+def _is_place(error: Exception) -> bool:
+    """Whether any other mail would fail in the same way: nobody answers, or nobody is let in."""
+    lost = (smtplib.SMTPConnectError, smtplib.SMTPServerDisconnected, smtplib.SMTPAuthenticationError)
+    return isinstance(error, lost) or (isinstance(error, OSError) and not isinstance(error, smtplib.SMTPException))

@@ -1,0 +1,48 @@
+"""Sending a message once more, because somebody says so.
+
+Invariant owned: it takes a permission of its own, and is in the ledger like everything that is done about a review.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import transaction
+from django.utils.translation import gettext
+
+from approvals.exceptions import NotAllowed, UnknownReview
+from approvals.models import Delivery
+from approvals.notify import records
+from approvals.policies import Obstacle
+from approvals.settling import check_actor, open_case
+from workflows import answering
+from workflows.arguments import read_actor
+from workflows.lifecycle import Event
+
+PERMISSION = "holdpoint_approvals.resend_delivery"
+
+
+def resend(delivery: Delivery, *, actor: Any, door: str = "python") -> Delivery:
+    """Let it be sent again now, with all its tries before it; what is over by then is dropped as ever.
+
+    >>> resend(delivery, actor=ann).status
+    'waiting'
+    """
+    check_actor(actor)
+    if not (actor.is_active and hasattr(actor, "has_perm") and actor.has_perm(PERMISSION)):
+        raise NotAllowed(
+            Obstacle("permission", gettext("You can’t send this again: it takes a permission of its own."))
+        )
+    with transaction.atomic(using=answering.reach().alias):
+        case = open_case(delivery.review_id)
+        if not case.is_member(actor):
+            raise UnknownReview(delivery.review_id)
+        found = records.lock_delivery(delivery.pk)
+        if found is None:
+            raise UnknownReview(delivery.review_id)
+        records.send_again(found)
+        assert case.held is not None
+        told = {"what": "resent", "door": door, "delivery": str(found.pk), "channel": found.channel}
+        answering.record(case.held, Event.HANDLED, told, actor=read_actor(actor))
+        found.refresh_from_db()
+        return found

@@ -1,0 +1,52 @@
+"""Asking somebody for their password again, and against guessing it.
+
+Invariant owned: so many tries in so long a time and no more, counted in Django's cache before each is looked at: so
+many at once are not more than the same one after another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.cache import cache
+from django.utils.translation import gettext
+from django.views.decorators.debug import sensitive_variables
+
+from approvals.exceptions import ApprovalError
+
+TRIES = 5
+SECONDS = 900
+
+
+class TooManyTries(ApprovalError):
+    """The password was wrong too often; it is not looked at for a while.
+
+    >>> str(TooManyTries())
+    'Too many tries. Wait 15 minutes, or decide in the inbox.'
+    """
+
+    def __init__(self) -> None:
+        told = gettext("Too many tries. Wait %(minutes)s minutes, or decide in the inbox.")
+        super().__init__(told % {"minutes": SECONDS // 60})
+
+
+@sensitive_variables("password")
+def check_password(user: Any, password: str) -> bool:
+    """Whether it is this user's.
+
+    >>> check_password(ann, "wrong")
+    False
+    """
+    key = f"holdpoint:password:{user.pk}"
+    cache.add(key, 0, SECONDS)
+    try:
+        tries = cache.incr(key)
+    except ValueError:  # it went between the two
+        cache.set(key, 1, SECONDS)
+        tries = 1
+    if tries > TRIES:
+        raise TooManyTries
+    if not user.check_password(password):
+        return False
+    cache.delete(key)
+    return True

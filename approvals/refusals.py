@@ -1,0 +1,77 @@
+"""Refusals in the history: what somebody tried, and which rule forbade it, as others read it.
+
+Invariant owned: the sentence that was said to that person speaks to them, and stands in nobody else's history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils.translation import gettext
+
+from approvals.cases import Case
+from approvals.show_values import MAX_NAME, show_text
+from approvals.status import quote_outcome
+
+#: What only the requester may do, or what takes one; everything else a requester may not.
+_OF_REQUESTERS = ("nudge", "withdraw", "answer_info", "request_info")
+
+
+def tell_refusal(case: Case, data: Mapping[str, Any]) -> str:
+    """What was tried and why it was refused, from a row of the ledger; it follows the name.
+
+    >>> tell_refusal(case, {"outcome": "approve", "rule": "requester"})
+    'tried to answer “Approve”, refused: own request (four eyes)'
+    """
+    tried = str(data.get("outcome", ""))
+    given = {"tried": _tell_attempt(case, tried), "why": _tell_rule(tried, data)}
+    return gettext("%(tried)s, refused: %(why)s") % given if given["why"] else gettext("%(tried)s, refused") % given
+
+
+def _tell_attempt(case: Case, tried: str) -> str:
+    if any(one.name == tried for one in case.outcomes):
+        return gettext("tried to answer %(outcome)s") % {"outcome": quote_outcome(case, tried)}
+    words = {
+        "undo": gettext("tried to undo a decision"),
+        "claim": gettext("tried to claim it"),
+        "release": gettext("tried to release it"),
+        "delegate": gettext("tried to hand it on"),
+        "reassign": gettext("tried to ask others"),
+        "extend": gettext("tried to give more time"),
+        "comment": gettext("tried to comment"),
+        "request_info": gettext("tried to ask"),
+        "answer_info": gettext("tried to answer a question"),
+        "snooze": gettext("tried to put it aside"),
+        "nudge": gettext("tried to remind those asked"),
+        "withdraw": gettext("tried to withdraw it"),
+    }
+    return words.get(tried) or gettext("tried “%(what)s”") % {"what": show_text(tried, MAX_NAME)}
+
+
+def _tell_rule(tried: str, data: Mapping[str, Any]) -> str:
+    if data.get("rule") == "requester" and tried in _OF_REQUESTERS:
+        return gettext("not theirs to do")
+    words = {
+        "closed": gettext("no longer waiting"),
+        "AlreadyDecided": gettext("no longer waiting"),
+        "grace": gettext("being decided"),
+        "not_candidate": gettext("not among those asked"),
+        "requester": gettext("own request (four eyes)"),
+        "decided_before": gettext("decided an earlier stage (four eyes)"),
+        "voted": gettext("had decided already"),
+        "claimed": gettext("claimed by somebody else"),
+        "permission": gettext("takes a permission of its own"),
+        "UnknownOutcome": gettext("no such answer"),
+        "Stale": gettext("changed since it was opened"),
+        "high_risk_bulk": gettext("high risk, not together with others"),
+        "high_risk_key": gettext("high risk, not by a single key"),
+        "high_risk_diff": gettext("high risk, had not seen what changes"),
+        "reauthenticate": gettext("high risk, without the password"),
+        "ReasonRequired": gettext("without a reason"),
+        "TooSoon": gettext("reminded a moment ago"),
+        "DecisionFailed": gettext("could not be carried out"),
+        "InvalidData": gettext("not filled in as asked"),
+        "PolicyRefused": gettext("against the rules of this site"),
+    }
+    return words.get(str(data.get("rule"))) or words.get(str(data.get("refused"))) or ""

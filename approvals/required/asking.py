@@ -1,0 +1,70 @@
+"""The questions of the built-in workflows, and what their answers amount to.
+
+Invariant owned: the requester that the seal names is the one whom four eyes excludes, whoever started the instance.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.db import router
+from django.utils.translation import gettext
+
+from approvals.required.applying import apply_proposal
+from approvals.required.frozen import load_approval
+from approvals.required.proposals import load_kept_subject
+from approvals.required.sealing import unseal
+from approvals.subjects import load_subject
+from workflows import Await, Stop
+
+
+def ask_about_change(ctx: Any) -> Await | Stop:
+    """An approval of a change, an addition or a deletion."""
+    asked = unseal(ctx.input)
+    row, change = None, None
+    if asked["subject"] is not None:
+        row = load_subject(load_kept_subject(asked["subject"]))
+        if row is None:
+            return Stop(gettext("%(object)s is no longer there.") % {"object": asked["subject"]["label"]})
+        change = asked["values"] if asked["do"] == "change" else None
+    requester = find_requester(asked["requester"])
+    if requester is None:
+        return Stop(gettext("Whoever asked for this has no account any more."))
+    approval = load_approval(
+        asked["approval"], requester=requester, subject=row, change=change, on_decision=apply_proposal
+    )
+    return Await(approval, then="tell", timeout=asked["timeout"])
+
+
+def ask_about_call(ctx: Any) -> Await | Stop:
+    """An approval of a call."""
+    asked = unseal(ctx.input)
+    requester = find_requester(asked["requester"])
+    if requester is None:
+        return Stop(gettext("Whoever asked for this has no account any more."))
+    row = None if asked["subject"] is None else load_subject(load_kept_subject(asked["subject"]))
+    if asked["subject"] is not None and row is None:
+        return Stop(gettext("%(object)s is no longer there.") % {"object": asked["subject"]["label"]})
+    approval = load_approval(asked["approval"], requester=requester, subject=row, change=asked["change"])
+    return Await(approval, then="carry_out", timeout=asked["timeout"])
+
+
+def tell_answer(ctx: Any) -> dict[str, Any]:
+    """What people said; `expired` where nobody did in time.
+
+    >>> tell_answer(ctx)
+    {'outcome': 'approve', 'reason': '', 'by': ['user:2']}
+    """
+    answer = ctx.answer
+    if answer is None:
+        return {"outcome": "expired", "reason": "", "by": []}
+    by = [one.actor for one in answer.decisions if one.outcome == answer.outcome]
+    return {"outcome": answer.outcome, "reason": answer.reason, "by": by}
+
+
+def find_requester(key: str) -> Any:
+    """The user who asked, with the rights that they have now; None if there is no such account any more."""
+    model = get_user_model()
+    rows = model._default_manager.using(router.db_for_write(model))
+    return rows.filter(pk=model._meta.pk.to_python(key)).first()

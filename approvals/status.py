@@ -1,0 +1,243 @@
+"""How a review stands, in one word for programs and one sentence for people.
+
+Lives here: the words. Must not live here: what may be done about it (`actions`). Invariant owned: tag, card, list and
+the requester's page say the same about the same review, because they ask here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from django.utils.translation import gettext, ngettext
+
+from approvals.cases import Case
+from approvals.models import Review
+from approvals.policies import Count, Outcome, PerGroup, Veto
+from approvals.policies.judging import Tally
+from approvals.principals import PERMISSION, name_user
+from approvals.show_times import show_since, show_when
+from approvals.show_values import MAX_NAME, show_text
+from workflows.lifecycle import InteractionStatus
+
+Status = Literal["open", "grace", "decided", "closed"]
+#: Outcomes by which a request was taken back, not answered.
+WITHDRAWN = ("withdraw", "withdrawn")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the votes are: of everybody, or of one group of the rule."""
+
+    #: The group; empty where everybody counts alike.
+    label: str
+    #: Votes for the answer that has most of them.
+    votes: int
+    needed: int
+    outcome: str
+    #: "2 of 3 approved"
+    text: str
+
+
+def describe_status(review: Review, user: Any | None = None, *, case: Case | None = None) -> str:
+    """How it stands, as a sentence to this person.
+
+    >>> describe_status(review, ben)
+    'Waiting for Finance since Tuesday, 2 of 3 approved'
+    """
+    case = case or Case(review)
+    match find_status(case):
+        case "open":
+            return _tell_open(case, user)
+        case "grace":
+            return _tell_grace(case, user)
+        case "decided":
+            return _tell_decided(case, user)
+    return _tell_closed(case, user)
+
+
+def find_status(case: Case) -> Status:
+    """How it stands, in a word.
+
+    >>> find_status(Case(review))
+    'open'
+    """
+    review = case.review
+    if review.open:
+        if review.effective_at is not None:
+            return "grace"
+        return "closed" if is_late(case) else "open"
+    return "decided" if review.outcome and review.outcome not in WITHDRAWN else "closed"
+
+
+def is_late(case: Case) -> bool:
+    """Whether the wait is over, though the sweep has not come by yet."""
+    deadline = case.review.interaction.deadline
+    return deadline is not None and deadline <= case.now
+
+
+def find_closed_at(case: Case) -> datetime | None:
+    """When it was over."""
+    interaction = case.review.interaction
+    found: datetime | None = case.review.decided_at or interaction.closed_at or interaction.deadline
+    return found
+
+
+def measure_progress(case: Case) -> tuple[Progress, ...]:
+    """How many votes there are of those that it takes, for everybody or group by group.
+
+    >>> measure_progress(Case(review))[0].text
+    '2 of 3 approved'
+    """
+    rule = case.quorum.rule if isinstance(case.quorum, Veto) else case.quorum
+    if isinstance(rule, Count):  # the only rule that takes the same number of votes whoever is asked
+        counts = {one.name: 0 for one in case.outcomes}
+        for vote in case.votes:
+            counts[vote.outcome] = counts.get(vote.outcome, 0) + 1
+        tallies: tuple[Tally, ...] = (Tally("", rule.votes, 0, counts),)
+    else:
+        tallies = case.count(case.votes).tallies
+    shown = tuple(_tell_tally(case, tally) for tally in tallies)
+    return shown if isinstance(rule, PerGroup) else shown[:1]
+
+
+def tell_outcome(case: Case, name: str) -> str:
+    """An outcome as an adjective: "approved"; any other by its label in quotes.
+
+    >>> tell_outcome(case, "approve"), tell_outcome(case, "send_back")
+    ('approved', '“Send back”')
+    """
+    known = {
+        "approve": gettext("approved"),
+        "edit_and_approve": gettext("edited and approved"),
+        "reject": gettext("rejected"),
+        "request_changes": gettext("changes requested"),
+        "withdraw": gettext("withdrawn"),
+        "withdrawn": gettext("withdrawn"),
+    }
+    outcome = _find_outcome(case, name)
+    return known[name] if name in known and not outcome.written else quote_outcome(case, name)
+
+
+def quote_outcome(case: Case, name: str) -> str:
+    """An outcome by its label, in quotes.
+
+    >>> quote_outcome(case, "approve")
+    '“Approve”'
+    """
+    return gettext("“%(label)s”") % {"label": show_text(_find_outcome(case, name).label, MAX_NAME)}
+
+
+def is_user(user: Any, key: Any) -> bool:
+    """Whether this person is the one with that key."""
+    return user is not None and key is not None and getattr(user, "pk", None) == key
+
+
+def _find_outcome(case: Case, name: str) -> Outcome:
+    return next((one for one in case.outcomes if one.name == name), None) or Outcome(name)
+
+
+def _tell_tally(case: Case, tally: Tally) -> Progress:
+    names = [one.name for one in case.outcomes]
+    leading = max(names, key=lambda name: (tally.counts.get(name, 0), -names.index(name)))
+    votes = tally.counts.get(leading, 0)
+    group = show_text(tally.group, MAX_NAME)
+    given = {"votes": votes, "needed": tally.needed, "group": group, "outcome": tell_outcome(case, leading)}
+    if tally.group:
+        text = gettext("%(group)s: %(votes)d of %(needed)d %(outcome)s") % given
+    else:
+        text = gettext("%(votes)d of %(needed)d %(outcome)s") % given
+    for name in names:
+        if name != leading and tally.counts.get(name, 0):
+            other = {"votes": tally.counts[name], "outcome": tell_outcome(case, name)}
+            text += gettext(", %(votes)d %(outcome)s") % other
+    return Progress(group, votes, tally.needed, leading, text)
+
+
+def _tell_open(case: Case, user: Any) -> str:
+    review = case.review
+    since = show_since(review.created_at, case.now)
+    principals = [one.principal for one in case.candidates]
+    if user is not None and getattr(user, "pk", None) is not None and principals == [name_user(user)]:
+        told = gettext("Waiting for you %(since)s") % {"since": since}
+    elif principals and not all(one.startswith(f"{PERMISSION}:") for one in principals):
+        told = gettext("Waiting for %(who)s %(since)s") % {"who": show_text(case.who), "since": since}
+    else:
+        told = gettext("Waiting for a decision %(since)s") % {"since": since}
+    progress = measure_progress(case)
+    if case.votes or any(one.needed > 1 for one in progress):
+        told = gettext("%(told)s, %(progress)s") % {"told": told, "progress": "; ".join(one.text for one in progress)}
+    return told
+
+
+def _tell_grace(case: Case, user: Any) -> str:
+    review = case.review
+    until = review.effective_at
+    assert until is not None
+    seconds = max(1, round((until - case.now).total_seconds()))
+    given = {
+        "by": show_text(case.name(review.decided_by_id), MAX_NAME),
+        "outcome": quote_outcome(case, review.outcome),
+        "seconds": seconds,
+    }
+    if until <= case.now:
+        return gettext("%(by)s answered %(outcome)s; it takes effect now") % given
+    if is_user(user, review.decided_by_id):
+        return (
+            ngettext(
+                "You answered %(outcome)s; you can undo it for one more second",
+                "You answered %(outcome)s; you can undo it for %(seconds)d more seconds",
+                seconds,
+            )
+            % given
+        )
+    return (
+        ngettext(
+            "%(by)s answered %(outcome)s; it takes effect in one second unless it is undone",
+            "%(by)s answered %(outcome)s; it takes effect in %(seconds)d seconds unless it is undone",
+            seconds,
+        )
+        % given
+    )
+
+
+def _tell_decided(case: Case, user: Any) -> str:
+    review = case.review
+    at = find_closed_at(case)
+    given = {
+        "by": show_text(case.name(review.decided_by_id), MAX_NAME),
+        "outcome": quote_outcome(case, review.outcome),
+        "how": tell_outcome(case, review.outcome),
+        "when": show_when(at, case.now) if at else "",
+    }
+    if review.decided_by_id is None:
+        return gettext("Answered %(outcome)s automatically %(when)s") % given
+    agreed = any(vote.user_id == review.decided_by_id and vote.outcome == review.outcome for vote in case.votes)
+    if not agreed and case.votes:  # whose vote was the last one had another answer
+        return gettext("Answered %(outcome)s %(when)s, because those asked did not agree") % given
+    if _find_outcome(case, review.outcome).written or review.outcome not in ("approve", "reject"):
+        if is_user(user, review.decided_by_id):
+            return gettext("You answered %(outcome)s %(when)s") % given
+        return gettext("%(by)s answered %(outcome)s %(when)s") % given
+    if is_user(user, review.decided_by_id):
+        said = gettext("You approved this %(when)s"), gettext("You rejected this %(when)s")
+    else:
+        said = gettext("%(by)s approved this %(when)s"), gettext("%(by)s rejected this %(when)s")
+    return said[review.outcome == "reject"] % given
+
+
+def _tell_closed(case: Case, user: Any) -> str:
+    review, interaction = case.review, case.review.interaction
+    at = find_closed_at(case)
+    given = {
+        "by": show_text(case.name(review.decided_by_id), MAX_NAME),
+        "when": show_when(at, case.now) if at else "",
+    }
+    if review.outcome in WITHDRAWN:
+        if is_user(user, review.decided_by_id):
+            return gettext("You withdrew this %(when)s") % given
+        return gettext("%(by)s withdrew this %(when)s") % given
+    if review.open or interaction.status is InteractionStatus.EXPIRED:
+        return gettext("The time to decide ended %(when)s without a decision") % given
+    return gettext("Cancelled %(when)s, before it was decided") % given

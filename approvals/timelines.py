@@ -1,0 +1,267 @@
+"""What happened to a review, in words: votes, what was said, and what was done, the newest first.
+
+Lives here: merging and wording. Must not live here: a query for each entry. Invariants owned: three statements, however
+long it is; what was taken back stays there; what people wrote is text of theirs and never part of a sentence of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext, ngettext
+
+from approvals.cases import Case
+from approvals.ladder import Action, describe_action
+from approvals.models import Comment, Vote
+from approvals.principals import name_user
+from approvals.refusals import tell_refusal
+from approvals.settling import TIME
+from approvals.show_times import show_when
+from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
+from approvals.status import WITHDRAWN, find_closed_at, find_status, quote_outcome, tell_outcome
+from workflows import answering
+from workflows.lifecycle import Event, InteractionStatus
+from workflows.models import LedgerEvent
+
+#: Entries that are shown; whoever is refused over and over must not make a page endless.
+MAX_ENTRIES = 200
+#: What a ledger row tells beside votes and comments, which have rows of their own.
+_KINDS = (Event.HANDLED, Event.RESCHEDULED, Event.REFUSED)
+_TOLD_ELSEWHERE = ("commented", "asked", "answered", "grace", "undo")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that happened. `what` follows `who`; where nobody did it, `who` is empty and `what` says all.
+
+    `kind` is asked, vote, undo, comment, question, answer, handled, time, refused, closed or more.
+    """
+
+    at: datetime
+    who: str
+    what: str
+    #: What somebody wrote.
+    text: str
+    kind: str
+    #: How it came: "page", "api", "link", "admin", "mcp", "python" or "time"; empty where that is not known.
+    door: str
+    #: For a vote and what took it back: the outcome's name.
+    outcome: str = ""
+    #: What who did it is called, also where that is the viewer; for the letters in the place of a face.
+    name: str = ""
+    is_viewer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The rows of a timeline, read but not yet worded."""
+
+    comments: tuple[Comment, ...]
+    events: tuple[Mapping[str, Any], ...]
+    #: How many more there are at least.
+    has_more: bool = False
+
+    def list_principals(self) -> list[str]:
+        """Everybody whom these rows name."""
+        named = [one.actor for one in self.comments]
+        for event in self.events:
+            to = event["data"].get("to")
+            named += [event["actor"], *(to if isinstance(to, list) else [to]), event["data"].get("of")]
+        return [one for one in dict.fromkeys(named) if _is_principal(one)]
+
+
+def read_history(case: Case) -> History:
+    """What was said and done, in two statements."""
+    alias = answering.reach().alias
+    review = case.review
+    comments = list(Comment.objects.using(alias).filter(review_id=review.pk).order_by("-pk")[: MAX_ENTRIES + 1])
+    events = LedgerEvent.objects.using(alias).filter(
+        instance_id=review.instance_id, kind__in=_KINDS, data__interaction=str(review.pk)
+    )
+    told = list(events.order_by("-seq").values("at", "kind", "actor", "data")[: MAX_ENTRIES + 1])
+    has_more = len(comments) > MAX_ENTRIES or len(told) > MAX_ENTRIES
+    return History(tuple(comments[:MAX_ENTRIES]), tuple(told[:MAX_ENTRIES]), has_more)
+
+
+def list_entries(
+    case: Case, user: Any | None = None, *, history: History | None = None, names: Mapping[str, str] | None = None
+) -> tuple[Entry, ...]:
+    """The timeline as this person reads it, the newest first.
+
+    >>> [(entry.who, entry.what) for entry in list_entries(Case(review), ann)]
+    [('You', 'approved'), ('Ben Okafor', 'asked for this')]
+    """
+    history = history or read_history(case)
+    if names is None:
+        principals = [*case.list_people(), *history.list_principals()]
+        names = case.read_names(principals)
+    teller = _Teller(case, user, names)
+    entries = [teller.tell_request(), *teller.tell_votes(), *map(teller.tell_comment, history.comments)]
+    entries += [told for event in history.events if (told := teller.tell_event(event)) is not None]
+    entries += teller.tell_end()
+    entries.sort(key=lambda entry: entry.at, reverse=True)  # stable: at one moment the order above, backwards
+    if len(entries) > MAX_ENTRIES or history.has_more:
+        kept = entries[:MAX_ENTRIES]
+        count = max(1, len(entries) - len(kept))
+        what = ngettext("%(count)d earlier entry", "%(count)d earlier entries and more", count) % {"count": count}
+        return (*kept, Entry(kept[-1].at, "", what, "", "more", ""))
+    return tuple(entries)
+
+
+@dataclass(frozen=True, slots=True)
+class _Teller:
+    case: Case
+    user: Any
+    names: Mapping[str, str]
+
+    def tell_request(self) -> Entry:
+        review = self.case.review
+        what = gettext("asked for this") if review.requester_id is not None else gettext("Asked for")
+        return self._make(review.created_at, self._name_user(review.requester_id), what, "", "asked")
+
+    def tell_votes(self) -> Iterator[Entry]:
+        for vote in reversed(self.case.all_votes):
+            kind = "vote" if vote.reverses_id is None else "undo"
+            what = self._tell_vote(vote) if kind == "vote" else self._tell_reversal(vote)
+            yield self._make(
+                vote.at, self._name_user(vote.user_id), what, vote.reason, kind, door=vote.door, outcome=vote.outcome
+            )
+
+    def _tell_vote(self, vote: Vote) -> str:
+        given = {"what": self._tell_outcome(vote.outcome), "whom": self._call(self._name_user(vote.on_behalf_of_id))}
+        if vote.override:
+            given["what"] = gettext("overrode the rule: %(what)s") % given
+        if vote.automated:
+            given["what"] = gettext("%(what)s, by a program") % given
+        if given["whom"]:
+            given["what"] = gettext("%(what)s in place of %(whom)s") % given
+        return given["what"]
+
+    def _tell_outcome(self, name: str) -> str:
+        told = tell_outcome(self.case, name)
+        if name == "request_changes" and told != quote_outcome(self.case, name):
+            return gettext("asked for changes")
+        return gettext("answered %(outcome)s") % {"outcome": told} if told.startswith("“") else told
+
+    def _tell_reversal(self, vote: Vote) -> str:
+        given = {"outcome": quote_outcome(self.case, vote.outcome)}
+        if vote.user_id is not None:
+            return gettext("took back %(outcome)s") % given
+        return gettext("%(outcome)s could not be carried out, so it waits again") % given
+
+    def tell_comment(self, comment: Comment) -> Entry:
+        what = {"question": gettext("asked"), "answer": gettext("answered")}.get(comment.kind, gettext("commented"))
+        return self._make(comment.at, comment.actor, what, comment.text, comment.kind)
+
+    def tell_event(self, event: Mapping[str, Any]) -> Entry | None:
+        data, actor = event["data"], event["actor"]
+        door, deed = str(data.get("door", "")), str(data.get("what", ""))
+        if event["kind"] is Event.REFUSED:
+            what = tell_refusal(self.case, data)
+            return self._make(event["at"], actor, what, "", "refused", door=door)
+        if deed in _TOLD_ELSEWHERE:
+            return None
+        kind = "time" if actor == TIME else "handled"
+        return self._make(event["at"], actor, self._tell_deed(deed, data), data.get("reason"), kind, door=door)
+
+    def _tell_deed(self, deed: str, data: Mapping[str, Any]) -> str:
+        to = data.get("to")
+        given = {
+            "to": self._list_names(to if isinstance(to, list) else [to]),
+            "of": self._list_names([data.get("of")]),
+            "due": self._show_moment(data.get("due")),
+            "deed": show_text(deed, MAX_NAME),
+        }
+        match deed:
+            case "claimed":
+                return gettext("claimed it")
+            case "released":
+                return gettext("released it from %(of)s") % given if given["of"] else gettext("released it")
+            case "delegated":
+                return gettext("handed it on to %(to)s") % given
+            case "reassigned":
+                if data.get("kept"):
+                    return gettext("asked %(to)s as well") % given
+                return gettext("asked %(to)s instead") % given
+            case "extended":
+                if given["due"]:
+                    return gettext("gave more time: due %(due)s") % given
+                return gettext("gave more time")
+            case "nudged":
+                return gettext("reminded those asked")
+            case "withdrawn":
+                return gettext("withdrew it")
+            case "shown anew":
+                return self._tell_shown_anew(data)
+            case "escalated":
+                return self._tell_rung(data, given["to"])
+        return gettext("did something: %(deed)s") % given
+
+    def _tell_shown_anew(self, data: Mapping[str, Any]) -> str:
+        fallen = data.get("fallen")
+        if not isinstance(fallen, int) or not fallen:
+            return gettext("What it is about has changed; it is shown as it is now")
+        return ngettext(
+            "What it is about has changed; it is shown as it is now, and one vote no longer counts",
+            "What it is about has changed; it is shown as it is now, and %(fallen)d votes no longer count",
+            fallen,
+        ) % {"fallen": fallen}
+
+    def _tell_rung(self, data: Mapping[str, Any], to: str) -> str:
+        match data.get("do"):
+            case "reassign" | "add" as do if to:
+                return describe_action(Action(do, group=to))
+            case "outcome":
+                return describe_action(Action("outcome", outcome=str(data.get("outcome", ""))), self.case.outcomes)
+        return gettext("A reminder was sent")
+
+    def tell_end(self) -> Iterator[Entry]:
+        """How it was over, where no person's deed says so."""
+        review, interaction = self.case.review, self.case.review.interaction
+        at = find_closed_at(self.case)
+        if at is None or find_status(self.case) != "closed" or review.outcome in WITHDRAWN:
+            return
+        if review.open or interaction.status is InteractionStatus.EXPIRED:
+            yield self._make(at, "", gettext("The time to decide was over"), "", "closed", door=TIME)
+        else:
+            yield self._make(interaction.closed_at or at, "", gettext("Cancelled"), "", "closed")
+
+    # --- names --------------------------------------------------------------------------------------------
+
+    def _make(
+        self, at: datetime, actor: str, what: str, text: Any, kind: str, *, door: str = "", outcome: str = ""
+    ) -> Entry:
+        said = show_text(text, MAX_BLOCK, lines=True) if isinstance(text, str) else ""
+        who = self._call(actor)
+        return Entry(at, who, what, said, kind, door, outcome, self._name(actor), self._is_viewer(actor))
+
+    def _name_user(self, key: Any) -> str:
+        """A user as an actor."""
+        return "" if key is None else f"user:{key}"
+
+    def _call(self, actor: str) -> str:
+        return gettext("You") if self._is_viewer(actor) else self._name(actor)
+
+    def _name(self, actor: str) -> str:
+        """Nobody for time and for the engine itself; a program is called what it called itself."""
+        if actor in ("", TIME, "holdpoint"):
+            return ""
+        return show_text(self.names.get(actor) or actor, MAX_NAME)
+
+    def _list_names(self, principals: Iterable[Any]) -> str:
+        return ", ".join(self._call(one) for one in principals if isinstance(one, str) and one)
+
+    def _is_viewer(self, actor: str) -> bool:
+        return getattr(self.user, "pk", None) is not None and actor == name_user(self.user)
+
+    def _show_moment(self, given: Any) -> str:
+        at = parse_datetime(given) if isinstance(given, str) else None
+        return show_when(at, self.case.now) if at is not None else ""
+
+
+def _is_principal(given: Any) -> bool:
+    return isinstance(given, str) and given.partition(":")[0] in ("user", "group", "permission", "rule")

@@ -1,0 +1,59 @@
+"""The workflows behind `ApprovalRequiredMixin`, found by autodiscovery like a project's own.
+
+Lives here: asking, and what follows the answer. Must not live here: how a change is made (`required.applying`) and how
+a call is made again (`required.replay`). Invariant owned: what is asked for was sealed by this site, or nobody is
+asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from approvals.required.proposals import CHANGE
+from workflows import Await, Done, Stop, Workflow, step
+
+
+class ProposedChange(Workflow):
+    """Somebody wants to change, add or delete an object; the decision does it, and this tells."""
+
+    name = CHANGE
+
+    @step
+    def ask(self, ctx: Any) -> Await | Stop:
+        """Those who have to agree."""
+        from approvals.required.asking import ask_about_change
+
+        return ask_about_change(ctx)
+
+    @step
+    def tell(self, ctx: Any) -> Done:
+        """How it came out."""
+        from approvals.required.asking import tell_answer
+
+        return Done(tell_answer(ctx))
+
+
+class ProposedCall(Workflow):
+    """Somebody has called an API; once it is approved, the call is made again, as them."""
+
+    name = "holdpoint-call"
+
+    @step
+    def ask(self, ctx: Any) -> Await | Stop:
+        """Those who have to agree."""
+        from approvals.required.asking import ask_about_call
+
+        return ask_about_call(ctx)
+
+    @step(atomic=True)
+    def carry_out(self, ctx: Any) -> Done:
+        """The call itself: its writes and this outcome are committed together, so it happens once."""
+        from approvals.required.asking import tell_answer
+        from approvals.required.replay import replay_call
+        from approvals.required.sealing import unseal
+
+        asked = unseal(ctx.input)
+        told = tell_answer(ctx)
+        if told["outcome"] == asked["applies"]:
+            told["response"] = replay_call(asked["call"], asked["requester"])
+        return Done(told)

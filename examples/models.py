@@ -1,0 +1,67 @@
+"""What the examples' people decide about: rows as any project has them, kept small."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Invoice(models.Model):
+    """Something that a customer has paid."""
+
+    class Status(models.TextChoices):
+        PAID = "paid", "Paid"
+        REFUNDED = "refunded", "Refunded"
+
+    number = models.CharField(max_length=20, unique=True)
+    customer = models.CharField(max_length=100)
+    amount = models.DecimalField(max_digits=12, decimal_places=2)
+    amount_currency = models.CharField("currency", max_length=3, default="EUR")
+    refunded = models.DecimalField(max_digits=12, decimal_places=2, default=0)
+    refunded_currency = models.CharField("currency of the refund", max_length=3, default="EUR")
+    status = models.CharField(max_length=10, choices=Status, default=Status.PAID)
+
+    def __str__(self) -> str:
+        return f"Invoice {self.number}"
+
+
+class Supplier(models.Model):
+    """A company that would like to sell us something."""
+
+    class Status(models.TextChoices):
+        CANDIDATE = "candidate", "Candidate"
+        ACTIVE = "active", "Active"
+        DECLINED = "declined", "Declined"
+
+    name = models.CharField(max_length=100)
+    country = models.CharField(max_length=50)
+    rating = models.CharField(max_length=10, blank=True)
+    payment_days = models.PositiveIntegerField("days until payment", default=30)
+    status = models.CharField(max_length=10, choices=Status, default=Status.CANDIDATE)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Article(models.Model):
+    """A text, and whether the world may read it."""
+
+    title = models.CharField(max_length=200)
+    body = models.TextField()
+    is_published = models.BooleanField("published", default=False)
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class Contract(models.Model):
+    """What we would sign, and with whom."""
+
+    party = models.CharField("with", max_length=100)
+    title = models.CharField(max_length=200)
+    value = models.DecimalField(max_digits=12, decimal_places=2)
+    value_currency = models.CharField("currency", max_length=3, default="EUR")
+    months = models.PositiveIntegerField("runs for months")
+    is_signed = models.BooleanField("signed", default=False)
+
+    def __str__(self) -> str:
+        return f"{self.title}, {self.party}"
