@@ -10,10 +10,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import psutil
+import psycopg
 import pytest
+from psycopg import sql
 
 from workflows.client import (
     AnsweredElsewhere,
@@ -65,6 +68,17 @@ class Site:
 def list_survivors(processes: list[psutil.Process]) -> list[psutil.Process]:
     _, alive = psutil.wait_procs(processes, timeout=10)
     return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture(autouse=True)
+def own_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site migrates when it starts: two at a time, for two workers of the test run, would be in each other's way."""
+    given = urlsplit(os.environ["DATABASE_URL"])
+    name = f"site_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+    with psycopg.connect(given.geturl(), autocommit=True) as db:
+        if not db.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
+            db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    monkeypatch.setenv("DATABASE_URL", given._replace(path=f"/{name}").geturl())
 
 
 @pytest.fixture
