@@ -33,7 +33,15 @@ from approvals.policies import (
     load_quorum,
 )
 from approvals.policies.rights import Risk
-from approvals.principals import GROUP, USER, describe_principals, list_principals, list_users, name_user
+from approvals.principals import (
+    GROUP,
+    USER,
+    describe_principals,
+    list_principals,
+    list_users,
+    load_user,
+    name_user,
+)
 from approvals.querysets import is_within_absence, list_absences
 from workflows import answering
 from workflows.clock import read_now
@@ -177,7 +185,7 @@ class Case:
     def find_facts(self, user: Any, *, is_automated: bool = False) -> Facts:
         """How this person stands to the review, now."""
         review, standing = self.review, self.find_standing(user)
-        claimed_by_other = review.claimed_by_id is not None and review.claimed_by_id != user.pk
+        claimed_by_other = review.claimed_by_id not in (None, user.pk) and self._is_claim_held
         return replace(
             self.state,
             is_candidate=standing.is_candidate,
@@ -189,6 +197,12 @@ class Case:
             claimed_by=self.name(review.claimed_by_id) if claimed_by_other else "",
             is_automated=is_automated,
         )
+
+    @cached_property
+    def _is_claim_held(self) -> bool:
+        """A claim goes with the account: nobody waits for who cannot log in any more."""
+        holder = load_user(self.review.claimed_by_id)
+        return holder is not None and bool(holder.is_active)
 
     def find_vote(self, user: Any) -> Vote | None:
         """The vote of theirs that counts."""

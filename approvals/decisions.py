@@ -39,6 +39,7 @@ from approvals.policies import (
     check_decision,
     dump_verdict,
     find_obstacle,
+    says_no,
 )
 from approvals.principals import load_user
 from approvals.settling import begin_grace, check_actor, finish, note_refusal, open_case, read_id, reverse, show_anew
@@ -92,7 +93,9 @@ def decide(
         note_refusal(id, actor, outcome, door.name, refused)
         raise
     if recorded is None:
-        raise AlreadyDecided
+        late = AlreadyDecided()
+        note_refusal(id, actor, outcome, door.name, late)
+        raise late
     return recorded
 
 
@@ -219,9 +222,14 @@ def _never_own(rules: Rules) -> Rules:
 
 
 def _is_current(case: Case, attempt: _Attempt, now: Now) -> bool:
-    """Whether what was shown is what there is. Whoever saw the newest state may decide about it at once."""
-    if now.is_gone or attempt.version not in (None, case.review.version):
+    """Whether what was shown is what there is. Whoever saw the newest state may decide about it at once.
+
+    About what is gone one can only say no: nothing happens by that, and it would wait for ever otherwise.
+    """
+    if attempt.version not in (None, case.review.version):
         return False
+    if now.is_gone:
+        return any(one.name == attempt.outcome and says_no(one, case.outcomes) for one in case.outcomes)
     return now.digest == (case.review.digest if attempt.door.seen is None else attempt.door.seen)
 
 

@@ -19,7 +19,7 @@ from approvals.conf import conf
 from approvals.doors import PYTHON, Door
 from approvals.exceptions import AlreadyDecided, DecisionFailed, DecisionRefused, NotAllowed, Stale
 from approvals.models import Review, Vote
-from approvals.policies import Obstacle
+from approvals.policies import Obstacle, says_no
 from approvals.principals import load_user
 from approvals.settling import TIME, check_actor, finish, note_refusal, open_case, read_id, reopen, reverse
 from workflows import answering, store
@@ -106,7 +106,8 @@ def _carry_out(case: Case, problem: Exception | None) -> bool:
 def _find_change(case: Case, vote: Vote) -> DecisionRefused | None:
     """What has changed since the decision, of what it took."""
     now = case.read_subject(lock=True)
-    if now.is_gone or now.digest != vote.digest:
+    is_no = any(one.name == vote.outcome and says_no(one, case.outcomes) for one in case.outcomes)
+    if not (now.is_gone and is_no) and (now.is_gone or now.digest != vote.digest):
         return Stale(now.difference)
     user = load_user(vote.user_id)
     if user is None or not _may_still(case, user, vote):

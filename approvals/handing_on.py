@@ -108,9 +108,8 @@ def _move_share(case: Case, giver: Any, other: Any) -> None:
     mine, name = case.list_answering(giver), name_user(other)
     own = next((one for one in mine if one.principal == name_user(giver)), None)
     is_asked = bool(case.list_answering(other))
-    if own is None and is_asked:
-        return  # both are asked as members of something: nothing is theirs alone that could move
-    if own is not None and is_asked and _find_rule(case) != Count(1):
+    # Both asked as members of something: nothing is the giver's alone that could move.
+    if is_asked and (own is None or _find_rule(case) != Count(1)):
         told = gettext("%(name)s has been asked already, and everybody counts once.") % {"name": name_person(other)}
         raise NotAllowed(Obstacle("asked", told))
     if own is not None:

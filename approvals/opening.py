@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
     from approvals.channel import Approval
 
+#: How far up it is looked for who started it all.
+MAX_ANCESTORS = 20
 #: Users that one query may name; more belong in a group or a rule.
 MAX_USERS = 1_000
 
@@ -172,13 +174,24 @@ def _name_rungs(rungs: list[dict[str, str]], groups: dict[str, int]) -> list[dic
 
 
 def _find_requester(approval: Approval, instance: Instance) -> Any:
-    """Who asked: as given, or who started the instance where that is a user."""
+    """Who asked: as given, or the user who started the instance, or that which led to it.
+
+    A child works for whoever started its parent: else they could approve what they asked for there.
+    """
     if approval.requester is not None:
         return find_user(approval.requester, "requester")
-    kind, _, key = instance.started_by.partition(":")
-    if kind != USER:
-        return None
-    return load_user(key) if is_key(get_user_model(), key) else None  # a caller's own text may begin like a name
+    rows = Instance.objects.using(instance._state.db)
+    one: Instance | None = instance
+    for _ in range(MAX_ANCESTORS):
+        if one is None:
+            return None
+        kind, _, key = one.started_by.partition(":")
+        if kind == USER:
+            # A caller's own text may begin like a name.
+            return load_user(key) if is_key(get_user_model(), key) else None
+        above = key if kind == "instance" and is_key(Instance, key) else one.parent_id
+        one = None if above is None else rows.filter(pk=above, workspace_id=instance.workspace_id).first()
+    return None
 
 
 def _freeze_subject(approval: Approval) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.apps import apps
+from django.contrib.auth import get_user_model
 from django.core.exceptions import EmptyResultSet
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
 from approvals.principals import forget_permissions, list_principals, name_user
-from approvals.streams import Stream, list_asked, list_handed_on, push_down, read_streams, reads_streams
+from approvals.streams import Stream, leave_streams, list_asked, list_handed_on, push_down, read_streams
 from workflows.clock import Now
 from workflows.members import list_workspaces
 from workflows.models import ReadQuerySet
@@ -41,7 +42,7 @@ class ReviewQuerySet(ReadQuerySet):
         """
         streams = _list_streams(forget_permissions(user), _list_scopes(user, workspace), self.db)
         rows: ReviewQuerySet = read_streams(self, streams).filter(open=True, effective_at__isnull=True)
-        rows = _leave_out_barred(rows, user.pk).filter(Q(claimed_by__isnull=True) | Q(claimed_by=user.pk)).by_due()
+        rows = _leave_out_barred(rows, user.pk).filter(_is_free(user.pk)).by_due()
         if snoozed is None:
             return rows
         put_aside = Exists(_rows("Snooze").filter(review_id=OuterRef("pk"), user_id=user.pk, until__gt=Now()))
@@ -69,16 +70,32 @@ class ReviewQuerySet(ReadQuerySet):
         rows: ReviewQuerySet = push_down(super().filter(*args, **kwargs))
         return rows
 
+    def exclude(self, *args: Any, **kwargs: Any) -> ReviewQuerySet:
+        """The same the other way round."""
+        rows: ReviewQuerySet = push_down(super().exclude(*args, **kwargs))
+        return rows
+
+    def annotate(self, *args: Any, **kwargs: Any) -> ReviewQuerySet:
+        """Django's, which groups rows of a table only by its key alone."""
+        rows: ReviewQuerySet = super().annotate(*args, **kwargs)
+        return leave_streams(rows) if rows.query.group_by is True else rows
+
     # Two queries are combined by Django as if both read the whole table: what a person may decide would be lost.
 
     def __and__(self, other: Any) -> Any:
-        return super().__and__(_close(other)) if not reads_streams(self) else _close(self) & other
+        return QuerySet.__and__(leave_streams(self), leave_streams(other))
 
     def __or__(self, other: Any) -> Any:
-        return super().__or__(_close(other)) if not reads_streams(self) else _close(self) | other
+        return QuerySet.__or__(leave_streams(self), leave_streams(other))
 
     def __xor__(self, other: Any) -> Any:
-        return super().__xor__(_close(other)) if not reads_streams(self) else _close(self) ^ other
+        return QuerySet.__xor__(leave_streams(self), leave_streams(other))
+
+
+def _is_free(user: Any) -> Q:
+    """Claimed by nobody else; a claim goes with the account of who made it."""
+    holders = get_user_model()._default_manager.filter(pk=OuterRef("claimed_by_id"), is_active=True)
+    return Q(claimed_by__isnull=True) | Q(claimed_by=user) | Q(~Exists(holders))
 
 
 def list_absences(user: Any) -> list[Absence]:
@@ -185,13 +202,6 @@ def _is_concerned(user: Any, scopes: Sequence[int]) -> Q:
 def _list_scopes(user: Any, workspace: int | None) -> Sequence[int]:
     mine = [id for id, _ in list_workspaces(user)]
     return mine if workspace is None else [id for id in mine if id == workspace]
-
-
-def _close(rows: Any) -> Any:
-    """The same reviews, as rows of the whole table."""
-    if not isinstance(rows, ReviewQuerySet) or not reads_streams(rows):
-        return rows
-    return rows.model._default_manager.using(rows.db).filter(pk__in=rows.values("pk"))
 
 
 def _rows(model: str) -> QuerySet[Any]:

@@ -11,6 +11,7 @@ from django.utils.translation import gettext
 from approvals.changes import apply_change
 from approvals.channel import Answer
 from approvals.exceptions import DecisionFailed
+from approvals.models import Review
 from approvals.subjects import InvalidChange, Subject, load_subject
 from workflows.models import Instance
 
@@ -21,7 +22,8 @@ def apply_requested_change(answer: Answer, instance: Instance) -> None:
     >>> Approval("Lower the price", subject=tea, change={"price": 4}, on_decision=apply_requested_change).on_decision
     'approvals.requested:apply_requested_change'
     """
-    review = instance.reviews.get(open=True)  # the one that is being decided: an instance waits for one at a time
+    # The one that is being decided: an instance waits for one at a time.
+    review = Review.objects.using(instance._state.db).get(instance=instance, open=True)
     if answer.outcome != review.outcomes[0]["name"] or not review.change:
         return
     subject = Subject(review.subject_model, review.subject_pk, review.subject_label, review.subject_using)

@@ -7,18 +7,29 @@ refused is in the ledger.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import InterfaceError, OperationalError, transaction
+from psycopg import errors
 
 from approvals import records
 from approvals.cases import Case
 from approvals.channel import Answer, Approval
 from approvals.drifts import Now
-from approvals.exceptions import AlreadyDecided, DecisionFailed, NotAllowed, Stale, UnknownReview
+from approvals.exceptions import (
+    AlreadyDecided,
+    ApprovalError,
+    DecisionFailed,
+    NotAllowed,
+    Stale,
+    UnknownReview,
+)
 from approvals.models import Review, Vote
 from workflows import answering, store
 from workflows.api import cancel
@@ -28,6 +39,10 @@ from workflows.lifecycle import Event
 from workflows.models import Instance, Interaction
 from workflows.waits import find_projector
 
+logger = logging.getLogger("approvals")
+
+#: Characters of all reasons in one answer; a character takes up to four bytes, and data wants room too.
+LONGEST_REASONS = 60_000
 #: The actor, and the door, of what nobody decided.
 TIME = "time"
 
@@ -70,7 +85,7 @@ def finish(
         "data": None if agreeing is None else agreeing.data,
         "reason": reason or ("" if agreeing is None else agreeing.reason),
         "actor": actor,
-        "decisions": [_write_decision(vote) for vote in case.votes],
+        "decisions": _write_decisions(case.votes),
     }
     records.update_review(
         review,
@@ -103,17 +118,48 @@ def _change_business(case: Case, answer: Answer) -> None:
             find_projector(case.review.on_decision)(answer, instance)
             if transaction.get_rollback(using=alias):
                 raise DecisionFailed("a statement of its own failed, or it rolled back: nothing of it would remain")
-    except (DecisionFailed, Stale, OperationalError, InterfaceError):
-        raise  # its own refusal; or trouble of the server, which the same call may not meet again
+    except (DecisionFailed, Stale):
+        raise
     except Exception as error:
-        raise DecisionFailed(f"{type(error).__name__}: {error}") from error
+        if _is_servers(error):
+            raise
+        raise DecisionFailed(_tell_failure(case, error)) from error
 
 
-def _write_decision(vote: Vote) -> dict[str, Any]:
+def _is_servers(error: Exception) -> bool:
+    """Trouble of our own server, which the same call may not meet again: a deadlock, or a connection that broke.
+
+    What else a statement of the project meets (another database that is away, a lock that is not had in time) is its
+    failure: it would come again, and nothing else would move meanwhile.
+    """
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    raw: Any = answering.reach().connection
+    if raw is None or raw.closed or raw.broken:
+        return True
+    return isinstance(error.__cause__, errors.DeadlockDetected | errors.SerializationFailure)
+
+
+def _tell_failure(case: Case, error: Exception) -> str:
+    """What people may read of it: errors by which code says no are for them, others tell of the site's inside."""
+    kind = type(error).__name__
+    logger.warning("on_decision of review %s failed", case.review.pk, exc_info=error)
+    if isinstance(error, ValidationError):
+        return "; ".join(error.messages)
+    return f"{kind}: {error}" if isinstance(error, ValueError | PermissionDenied | ApprovalError) else kind
+
+
+def _write_decisions(votes: Sequence[Vote]) -> list[dict[str, Any]]:
+    """Everybody's share. Very many reasons are shortened, or the answer would get too large; the votes keep them."""
+    longest = max(80, LONGEST_REASONS // max(1, len(votes)))
+    return [_write_decision(vote, longest) for vote in votes]
+
+
+def _write_decision(vote: Vote, longest: int) -> dict[str, Any]:
     return {
         "actor": vote.actor,
         "outcome": vote.outcome,
-        "reason": vote.reason,
+        "reason": vote.reason if len(vote.reason) <= longest else f"{vote.reason[: longest - 1]}…",
         "at": vote.at.isoformat(),
         "on_behalf_of": "" if vote.on_behalf_of_id is None else f"user:{vote.on_behalf_of_id}",
         "automated": vote.automated,

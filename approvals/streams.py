@@ -18,7 +18,7 @@ from uuid import UUID
 
 from django.apps import apps
 from django.db import connections
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.db.models.expressions import Col, RawSQL
 from django.db.models.sql import Query
 from django.db.models.sql.datastructures import BaseTable
@@ -81,15 +81,23 @@ def read_streams(rows: QuerySet[Any], streams: Sequence[Stream]) -> Any:
     """The same queryset, of these streams' reviews only."""
     if not streams:
         return rows.none()
-    found = rows.all()
+    found = leave_streams(rows).all()
     alias = found.query.get_initial_alias()
     found.query.alias_map[alias] = Merged(found.query.alias_map[alias].table_name, alias, tuple(streams))
     return push_down(found)
 
 
-def reads_streams(rows: QuerySet[Any]) -> bool:
-    """Whether a queryset is of streams."""
-    return _find_merged(rows.query) is not None
+def leave_streams(rows: Any) -> Any:
+    """The same queryset of the table itself, for what Django does only there: combining queries, grouping by row."""
+    merged = _find_merged(rows.query)
+    if merged is None:
+        return rows
+    table, alias = merged.table_name, merged.table_alias
+    ids: QuerySet[Any] = QuerySet(rows.model, using=rows.db)
+    ids.query.alias_map[ids.query.get_initial_alias()] = Merged(table, table, merged.streams, merged.bounds)
+    found = rows.all()
+    found.query.alias_map[alias] = BaseTable(table, alias)
+    return found.filter(pk__in=ids.order_by().values("pk"))
 
 
 def push_down(rows: Any) -> Any:
@@ -148,10 +156,11 @@ class Merged(BaseTable):
             merged = f"(SELECT DISTINCT due_at, review_id FROM ({' UNION ALL '.join(parts)}) u {order})"
         # These two are the stream's own, because it is in their order.
         fields = apps.get_model("holdpoint_approvals", "Review")._meta.concrete_fields
+        alias = compiler.quote_name_unless_alias(self.table_alias)
         columns = ", ".join(f"r.{quote(one.column)}" for one in fields if one.column not in ("id", "due_at"))
         return (
             f"(SELECT s.review_id AS id, s.due_at, {columns} FROM {merged} s "
-            f"JOIN {quote(self.table_name)} r ON r.id = s.review_id) {quote(self.table_alias)}"
+            f"JOIN {quote(self.table_name)} r ON r.id = s.review_id) {alias}"
         ), params
 
 
@@ -162,9 +171,11 @@ def _find_merged(query: Query) -> Merged | None:
 def _map_columns(alias: str) -> dict[Any, Any]:
     """The columns of the list's order -> the same in the row of a candidate."""
     review, candidate = (apps.get_model("holdpoint_approvals", name)._meta for name in ("Review", "Candidate"))
+    key, theirs = review.get_field("interaction"), candidate.get_field("review")
     return {
-        review.get_field(ours).get_col(alias): candidate.get_field(theirs).get_col("c")
-        for ours, theirs in (("due_at", "due_at"), ("interaction", "review"))
+        review.get_field("due_at").get_col(alias): candidate.get_field("due_at").get_col("c"),
+        key.get_col(alias): theirs.get_col("c"),
+        key.get_col(alias, key): theirs.get_col("c", theirs),  # as relations are compared
     }
 
 
@@ -172,7 +183,7 @@ def _list_columns(condition: Any) -> list[Any]:
     """The columns in a condition; with None where it is about more than columns and values."""
     if isinstance(condition, Col):
         return [condition]
-    if isinstance(condition, RawSQL | NothingNode) or hasattr(condition, "query"):
+    if isinstance(condition, RawSQL | NothingNode | F) or hasattr(condition, "query"):
         return [None]
     if condition.contains_aggregate or condition.contains_over_clause:
         return [None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,10 +16,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from approvals import records
 from approvals.cases import Case
-from approvals.exceptions import UnknownReview
+from approvals.exceptions import DecisionRefused, UnknownReview
 from approvals.grace import carry_out
 from approvals.ladder import Rung, load_rungs, next_moment, next_rung
 from approvals.models import Review
+from approvals.principals import USER
 from approvals.settling import answer_by_time, open_case
 from workflows import answering, store
 from workflows.clock import Now
@@ -28,6 +30,8 @@ logger = logging.getLogger("approvals")
 
 #: Reviews of one turn.
 BATCH = 100
+#: An answer that the project's code refuses is tried for so long.
+TRY_FOR = timedelta(hours=1)
 #: A rung whose step failed is tried again after so long.
 AGAIN_SECONDS = 60
 
@@ -71,8 +75,32 @@ def work() -> int:
 
 
 def take_rung(id: UUID) -> bool:
-    """The next rung of a review's ladder, if its moment has come; whether it had."""
-    return store.in_transaction(answering.reach(), lambda: _take_rung(open_case(id)))
+    """The next rung of a review's ladder, if its moment has come; whether it had.
+
+    An outcome that the project's code goes on refusing ends the ladder: those concerned are told, and people or the
+    deadline decide.
+    """
+    try:
+        return store.in_transaction(answering.reach(), lambda: _take_rung(open_case(id)))
+    except DecisionRefused as refused:
+        problem = str(refused)
+        if not store.in_transaction(answering.reach(), lambda: _give_up(open_case(id), problem)):
+            raise
+    return True
+
+
+def _give_up(case: Case, problem: str) -> bool:
+    review = case.review
+    rungs = load_rungs(review.rungs or [])
+    if not case.state.is_open or review.rung >= len(rungs) or case.now < rungs[-1].at + TRY_FOR:
+        return False
+    assert case.held is not None
+    records.update_review(review, rung=len(review.rungs or []), next_at=None)
+    answering.record(case.held, Event.HANDLED, {"what": "escalation failed", "reason": problem}, actor="time")
+    to = [one.principal for one in case.candidates]
+    to += [] if review.requester_id is None else [f"{USER}:{review.requester_id}"]
+    records.insert_notice(review, "reopened", at=case.now, to=to, data={"reason": problem})
+    return True
 
 
 def _take_rung(case: Case) -> bool:

@@ -16,6 +16,7 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.db import IntegrityError, OperationalError, connection
 from django.test.utils import CaptureQueriesContext
+from psycopg import errors
 
 import workflows
 from approvals import Answer, Approval, Stale, decide
@@ -279,9 +280,19 @@ _lost = threading.Event()
 def lose_the_server(answer: Any, instance: Any) -> None:
     """What has nothing to do with the decision fails, until it does not."""
     if not _lost.is_set():
-        raise OperationalError("the server closed the connection unexpectedly")
+        raise OperationalError("could not serialize access") from errors.SerializationFailure()
 
 
 def give_the_server_back() -> None:
     """`lose_the_server` does no harm any more, in this test."""
     _lost.set()
+
+
+def fail_always(answer: Any, instance: Any) -> None:
+    """The project's code says no, every time."""
+    raise ValueError("the books are closed")
+
+
+def meet_another_server(answer: Any, instance: Any) -> None:
+    """A database of the project that is away, and says where it was looked for."""
+    raise OperationalError("could not connect to postgres://app:hunter2@db/prod")

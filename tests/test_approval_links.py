@@ -217,6 +217,7 @@ def test_the_link_of_an_inactive_user_can_no_longer_decide(ann: User, ben: User)
     User.objects.filter(pk=ann.pk).update(is_active=False)
     words = visitor.send(outcome="approve", status=403)
     assert "This link can no longer decide" in words
+    assert "somebody who can no longer log in" in words
     assert "Secret plan" not in words
     assert "This link can no longer decide" in visitor.open(status=403)
     assert not Vote.objects.exists()

@@ -101,6 +101,16 @@ def test_what_has_changed_since_is_shown_and_nothing_typed_is_lost(ann: User) ->
     assert Vote.objects.get(standing=True).reason == "looks good"
 
 
+def test_who_saw_on_the_page_what_has_changed_decides_about_it_at_once(ann: User) -> None:
+    target = User.objects.create_user("target", first_name="Xenia")
+    visitor = Visitor(ask(assignees=["ann"], about="target"), ann)
+    User.objects.filter(pk=target.pk).update(first_name="Yuri")
+    words = visitor.open()
+    assert "Changed since this was asked for" in words
+    assert "Yuri" in words
+    assert "You approved this" in visitor.send(outcome="approve")
+
+
 def test_who_has_not_seen_the_requesters_answer_decides_once_they_have(ann: User, ben: User) -> None:
     review = ask(assignees=["ann"], requester="ben")
     actions.request_info(review, "Which account?", actor=ann)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import random
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,29 +16,26 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.contrib.auth.models import Group, Permission, User
+from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 from django.contrib.contenttypes.models import ContentType
-from django.db.models import Count, F, Q
+from django.db.models import Count, Exists, F, Max, OuterRef, Q
 
 import workflows
 from approvals import ApprovalError, candidates, claim, decide, delegate, principals, reassign, release, snooze, undo
-from approvals.action_rules import CHECKS, explain, sees
+from approvals.action_rules import CHECKS, sees
 from approvals.cases import Case
-from approvals.models import Absence, Candidate, Review
-from approvals.streams import reads_streams
+from approvals.models import Absence, Review
 from tests.approving import (
-    again,
     ask,
     count_statements,
-    find_review,
     grant,
     make_person,
     start,
     truth,  # noqa: F401 (a fixture)
 )
 from workflows.clock import read_now
-from workflows.models import Workspace
-from workflows.rest.lists import Place, Segment, find_page
+from workflows.models import Instance, Interaction, Workspace
+from workflows.rest.lists import Segment, find_page
 from workflows.testing import advance
 
 pytestmark = pytest.mark.django_db
@@ -252,3 +250,254 @@ def test_the_list_shows_what_may_be_decided_and_the_look_whom_it_concerns(seed: 
             world.happen()
         may += world.check()[1]
     assert may > 20, "nobody may decide anything in this world: it compares nothing"
+
+
+# --- joining and leaving --------------------------------------------------------------------------------------
+
+
+def test_whoever_joins_a_group_or_leaves_it_sees_that_at_once() -> None:
+    ann = make_person("ann")
+    finance = Group.objects.create(name="finance")
+    review = ask(groups=["finance"])
+    assert list_for(ann) == []
+    ann.groups.add(finance)
+    assert list(Review.objects.for_user(ann)) == [review]
+    ann.groups.remove(finance)
+    assert list(Review.objects.for_user(ann)) == []
+    assert CHECKS["decide"](Case(review), ann) is not None
+
+
+def test_a_permission_that_is_given_or_taken_counts_at_once_also_for_who_is_at_hand() -> None:
+    ann = make_person("ann")
+    lead = Group.objects.create(name="lead")
+    review = ask(permission="auth.change_group")
+    assert list(Review.objects.for_user(ann)) == []
+    assert not ann.has_perm("auth.change_group")  # which Django remembers at the object
+    lead.permissions.add(Permission.objects.get(codename="change_group"))
+    ann.groups.add(lead)
+    assert list(Review.objects.for_user(ann)) == [review]
+    lead.permissions.clear()
+    assert list(Review.objects.for_user(ann)) == []
+
+
+def test_a_rule_is_asked_anew_each_time() -> None:
+    ann, ben = make_person("ann"), make_person("ben")
+    candidates("on_call")(lambda: User.objects.filter(last_name="on call"))
+    review = ask(candidates="on_call")
+    assert (list_for(ann), list_for(ben)) == ([], [])
+    User.objects.filter(pk=ben.pk).update(last_name="on call")
+    assert (list_for(ann), list_for(ben)) == ([], [review])
+
+
+def test_a_rule_that_fails_or_names_no_users_keeps_nobody_from_their_other_reviews(caplog: Any) -> None:
+    ann = make_person("ann")
+    review = ask(assignees=["ann"])
+    candidates("broken")(lambda: 1 / 0)  # type: ignore[arg-type,return-value]
+    candidates("groups")(lambda: Group.objects.all())
+    candidates("nothing")(lambda: None)  # type: ignore[arg-type,return-value]
+    assert list_for(ann) == [review]
+    assert [name for name in ("broken", "groups", "nothing") if f"'{name}'" in caplog.text] == [
+        "broken",
+        "groups",
+        "nothing",
+    ]
+
+
+def test_a_rule_that_is_no_longer_there_names_nobody_and_the_others_decide() -> None:
+    ann = make_person("ann")
+    candidates("gone")(lambda: User.objects.all())
+    review = ask(candidates="gone", assignees=["ann"], quorum=1)
+    del principals._rules["gone"]
+    assert list_for(ann) == [review]
+    assert decide(review, "approve", actor=ann).state == "decided"
+
+
+def test_who_may_not_log_in_has_no_list() -> None:
+    ann = make_person("ann", "finance")
+    ask(assignees=["ann"], groups=["finance"])
+    User.objects.filter(pk=ann.pk).update(is_active=False)
+    assert list_for(ann) == []
+    assert list(Review.objects.visible_to(User.objects.get(pk=ann.pk))) == []
+
+
+def test_nobody_in_particular_has_no_list() -> None:
+    ask(permission="auth.change_group")
+    assert list(Review.objects.for_user(AnonymousUser())) == []
+    assert list(Review.objects.visible_to(AnonymousUser())) == []
+
+
+# --- it is a queryset like any other --------------------------------------------------------------------------
+
+
+def make_many() -> tuple[User, list[Review]]:
+    """Somebody who is asked under several names, some twice; and theirs, in the order in which they are due."""
+    ann = make_person("ann", "finance", "legal")
+    asked: list[dict[str, Any]] = [{"assignees": ["ann"]}, {"groups": ["finance"]}, {"groups": ["finance", "legal"]}]
+    asked += [{"groups": ["legal"], "assignees": ["ann"]}, {"permission": "auth.change_group", "groups": ["finance"]}]
+    for n, options in enumerate(asked * 3):
+        ask(**options, due=f"{9 - n % 4}h" if n % 5 else None, title=f"Request {n}", risk=["low", "high"][n % 2])
+    ask(groups=["finance"], assignees=["ann"], requester="ann")
+    ask(assignees=[make_person("ben")])
+    found = Review.objects.filter(open=True, requester=None, candidates__principal=f"user:{ann.pk}")
+    found |= Review.objects.filter(open=True, requester=None, candidates__principal__startswith="group:")
+    return ann, list(found.distinct().by_due())
+
+
+def test_the_list_can_be_filtered_ordered_paged_and_counted() -> None:
+    ann, mine = make_many()
+    rows = Review.objects.for_user(ann)
+    plain = Review.objects.filter(pk__in=[one.pk for one in mine])
+    assert list(rows) == list(rows.by_due()) == mine
+    assert len(mine) == 15
+    asked: list[Any] = [
+        lambda rows: list(rows.by_due()),
+        lambda rows: list(rows.by_due()[4:9]),
+        lambda rows: list(rows.by_due().reverse()[:4]),
+        lambda rows: list(rows.order_by("-due_at", "-pk")[:7]),
+        lambda rows: list(rows.order_by("title")[:3]),
+        lambda rows: list(rows.order_by("-created_at").filter(risk="high")),
+        lambda rows: list(rows.filter(due_at__isnull=True).order_by("pk")),
+        lambda rows: list(rows.exclude(due_at__isnull=True).by_due()),
+        lambda rows: list(rows.filter(Q(due_at=mine[2].due_at) | Q(pk=mine[-1].pk)).by_due()),
+        lambda rows: list(rows.filter(Q(due_at__gt=mine[3].due_at) | Q(risk="high")).by_due()),
+        lambda rows: list(rows.filter(due_at__gte=F("created_at")).by_due()),
+        lambda rows: list(rows.filter(interaction__channel="approval", instance__workflow="approving.ask").by_due()),
+        lambda rows: list(rows.select_related("interaction", "instance").by_due().values_list("interaction__channel")),
+        lambda rows: rows.count(),
+        lambda rows: rows[:7].count(),
+        lambda rows: rows.filter(risk="low")[:100].count(),
+        lambda rows: rows.exists(),
+        lambda rows: rows.filter(pk=mine[5].pk).exists(),
+        lambda rows: rows.filter(pk__in=[mine[5].pk, mine[1].pk]).by_due().first(),
+        lambda rows: rows.by_due().last(),
+        lambda rows: rows.get(pk=mine[6].pk).title,
+        lambda rows: list(rows.none()),
+        lambda rows: sorted(rows.in_bulk([mine[0].pk, mine[3].pk])),
+        lambda rows: rows.aggregate(Count("pk"), Max("due_at")),
+        lambda rows: list(rows.order_by().values("risk").annotate(many=Count("pk")).order_by("risk")),
+        lambda rows: list(
+            rows.annotate(many=Count("candidates")).filter(many__gt=1).by_due().values_list("pk", "many")
+        ),
+        lambda rows: list(rows.filter(candidates__principal=f"user:{ann.pk}").by_due()),
+        lambda rows: list(rows.dates("created_at", "year")),
+        lambda rows: sorted(Review.objects.filter(pk__in=rows).values_list("pk")),
+        lambda rows: Review.objects.exclude(pk__in=rows[:3]).filter(open=True).count(),
+        lambda rows: sorted(rows.filter(risk="low").union(rows.filter(risk="high")).values_list("pk")),
+        lambda rows: sorted((Review.objects.filter(risk="low") & rows).values_list("pk")),
+        lambda rows: sorted((rows & Review.objects.filter(risk="low")).values_list("pk")),
+        lambda rows: sorted((Review.objects.filter(pk=mine[0].pk) | rows.filter(risk="high")).values_list("pk")),
+        lambda rows: sorted((rows.filter(risk="high") | Review.objects.filter(pk=mine[0].pk)).values_list("pk")),
+        lambda rows: sorted((rows ^ Review.objects.filter(risk="low", open=True)).values_list("pk")),
+        lambda rows: sorted((rows | rows).values_list("pk")),
+        lambda rows: [one.pk for one in rows.by_due().iterator(chunk_size=2)],
+        lambda rows: list(pickle.loads(pickle.dumps(rows.by_due()))),
+        lambda rows: list(Instance.objects.filter(reviews__in=rows).order_by("pk")),
+        lambda rows: list(
+            Interaction.objects.annotate(mine=Exists(rows.filter(pk=OuterRef("pk")))).filter(mine=True).order_by("pk")
+        ),
+    ]
+    for place, ask_both in enumerate(asked):
+        assert ask_both(rows.all()) == ask_both(plain.all()), f"the {place}th is not the same"
+
+
+def test_a_list_that_was_narrowed_before_or_after_is_narrowed() -> None:
+    ann, mine = make_many()
+    before = Review.objects.filter(risk="high", due_at__isnull=False).for_user(ann)
+    after = Review.objects.for_user(ann).filter(risk="high", due_at__isnull=False)
+    assert list(before) == list(after) == [one for one in mine if one.risk == "high" and one.due_at]
+    assert 0 < len(before) < len(mine)
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_pages_by_place_show_each_review_once_in_both_directions(size: int) -> None:
+    ann, mine = make_many()
+    rows = Review.objects.for_user(ann)
+    there: list[str] = []
+    place = None
+    while True:
+        page = find_page(rows, BY_DUE, place, size, write=lambda row: str(row.pk))
+        there += page.rows
+        if page.next is None:
+            break
+        place = page.next
+    assert there == [str(one.pk) for one in mine]
+    back = find_page(rows, BY_DUE, place, 1, write=lambda row: str(row.pk)).previous if place else None
+    seen: list[str] = []
+    while back is not None:
+        page = find_page(rows, BY_DUE, back, size, write=lambda row: str(row.pk))
+        seen = page.rows + seen
+        back = page.previous
+    assert seen == there[: len(seen)]
+    assert place is None or len(seen) == len(there) - len(find_page(rows, BY_DUE, place, size, str).rows)
+
+
+def test_what_is_put_aside_comes_back_by_itself() -> None:
+    ann, mine = make_many()
+    snooze(mine[0], until=read_now() + timedelta(hours=2), actor=ann)
+    assert list_for(ann) == mine[1:]
+    assert list_for(ann, snoozed=True) == mine[:1]
+    assert list_for(ann, snoozed=None) == mine
+    advance("3h")
+    assert list_for(ann) == mine
+
+
+def test_in_two_workspaces_a_list_is_of_both_or_of_one_and_of_no_other() -> None:
+    ann = make_person("ann", "finance")
+    made: dict[str, Review] = {}
+    for slug in ("default", "acme", "zoo"):
+        Workspace.objects.get_or_create(slug=slug, defaults={"name": slug})
+        with workflows.workspace(slug):
+            made[slug] = ask(groups=["finance"])
+    workspaces = {one.slug: one for one in Workspace.objects.all()}
+    assert list_for(ann) == []
+    for slug in ("acme", "zoo"):
+        workspaces[slug].members.add(ann)
+    assert list_for(ann) == [made["acme"], made["zoo"]]
+    assert list_for(ann, workspace=workspaces["zoo"].pk) == [made["zoo"]]
+    assert list_for(ann, workspace=workspaces["default"].pk) == []
+    assert list_for(ann, workspace=10**6) == []
+
+
+# --- what it costs --------------------------------------------------------------------------------------------
+
+
+def test_a_list_takes_eight_statements_however_much_is_in_it() -> None:
+    ann = make_person("ann")
+    rules = len(count_statements(lambda: principals.list_principals(ann, {"rule"})))
+    empty = count_statements(lambda: list(Review.objects.for_user(ann)))
+    make_many_for(ann, groups=5, reviews=3)
+    asked = count_statements(lambda: list(Review.objects.for_user(ann)))
+    told = ["_workspace", "_absence", "added_by = ANY", '"auth_group"', "_user_permissions", "_group_permissions"]
+    told += [*["auth_user"] * rules, "LATERAL", "UNION ALL"]
+    assert [(name, sql) for name, sql in zip(told, asked, strict=True) if name not in sql] == []
+    assert len(empty) == len(asked) - 1  # nothing waits: no list is read
+
+
+def make_many_for(user: User, *, groups: int, reviews: int) -> None:
+    for n in range(groups):
+        group = Group.objects.create(name=f"g{n}")
+        user.groups.add(group)
+        for _ in range(reviews):
+            ask(groups=[group.name])
+
+
+def test_rules_are_asked_together_and_each_absence_adds_the_same() -> None:
+    ann = make_person("ann")
+    candidates("one")(lambda: User.objects.filter(username="ann"))
+    alone = len(count_statements(lambda: list_for(ann)))
+    for n in range(7):
+        candidates(f"rule_{n}")(lambda: User.objects.filter(username="ann"))
+    assert len(count_statements(lambda: list_for(ann))) == alone
+    costs = []
+    for n in range(3):
+        away = make_person(f"away{n}", "finance")
+        make_absent(away, ann)
+        costs.append(len(count_statements(lambda: list_for(ann))) - alone)
+    assert costs == [5, 10, 15]  # the absent person's workspaces, groups, permissions (two) and rules
+
+
+def test_a_badge_takes_no_more_than_a_list() -> None:
+    ann, _ = make_many()
+    page = count_statements(lambda: list(Review.objects.for_user(ann)[:50]))
+    badge = count_statements(lambda: Review.objects.for_user(ann)[:100].count())
+    assert len(badge) == len(page)

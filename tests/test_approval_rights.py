@@ -16,6 +16,7 @@ from approvals import (
     UnknownOutcome,
     claim,
     decide,
+    explain,
     undo,
 )
 from approvals.decisions import Door
@@ -292,3 +293,15 @@ def test_an_override_of_what_is_decided_or_stale_is_refused(ann: User, chief: Us
     shop.Order.objects.update(amount="1.00")
     with pytest.raises(Stale):
         decide(other, "approve", actor=chief, override=True, reason="no")
+
+
+def test_what_takes_a_permission_takes_membership_of_the_workspace_too(ann: User, ben: User) -> None:
+    workflows.workspace.create("acme").members.add(ann)
+    with workflows.workspace("acme"):
+        review = ask(assignees=["ann"])
+    claim(review, actor=ann)
+    for codename in ("reassign_review", "extend_review", "withdraw_review"):
+        ben = grant(ben, codename)
+    told = explain(review, ben)
+    for action in ("reassign", "extend", "withdraw", "release"):
+        assert told[action] is not None, action

@@ -178,7 +178,8 @@ def test_filters_narrow_the_list_down(order: Any) -> None:
     assert list_titles(key, requester="me") == []
     assert list_titles(api, assignee="me") == ["late", "ann", "order"]
     for name in ("risk", "overdue", "snoozed", "status"):
-        problem(api.get("/v1/approvals", **{name: "perhaps"}), 400, "invalid-request")
+        for more in ({}, {"status": "open"}, {"requester": "me"}):
+            problem(api.get("/v1/approvals", **{**more, name: "perhaps"}), 400, "invalid-request")
 
 
 def test_what_is_due_first_comes_first_and_pages_meet_every_row_once() -> None:

@@ -643,6 +643,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="review",
+            index=models.Index(fields=["workspace", "interaction"], name="holdpoint_review_list"),
+        ),
+        migrations.AddIndex(
+            model_name="review",
             index=models.Index(
                 condition=models.Q(("decided_at__isnull", False)),
                 fields=["workspace", "decided_at", "interaction"],
@@ -684,6 +688,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="notice",
             index=models.Index(fields=["at"], name="holdpoint_notice_at"),
+        ),
+        migrations.AddIndex(
+            model_name="notice",
+            index=models.Index(fields=["review"], name="holdpoint_notice_review"),
         ),
         migrations.AddIndex(
             model_name="delivery",
@@ -744,6 +752,14 @@ class Migration(migrations.Migration):
             model_name="vote",
             index=models.Index(
                 condition=models.Q(("user__isnull", False)), fields=["user", "id"], name="holdpoint_vote_user"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="vote",
+            index=models.Index(
+                condition=models.Q(("on_behalf_of__isnull", False)),
+                fields=["on_behalf_of"],
+                name="holdpoint_vote_behalf",
             ),
         ),
         migrations.AddIndex(

@@ -39,7 +39,10 @@ class Notice(EngineModel):
         default_permissions: ClassVar = ()
         verbose_name = _("notice")
         verbose_name_plural = _("notices")
-        indexes: ClassVar = [models.Index(fields=["at"], name="holdpoint_notice_at")]
+        indexes: ClassVar = [
+            models.Index(fields=["at"], name="holdpoint_notice_at"),
+            models.Index(fields=["review"], name="holdpoint_notice_review"),
+        ]
 
     def __str__(self) -> str:
         return self.kind

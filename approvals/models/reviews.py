@@ -129,6 +129,8 @@ class Review(EngineModel):  # type: ignore[django-manager-missing]  # the plugin
                 name="holdpoint_review_requester",
             ),
             models.Index(fields=["instance"], name="holdpoint_review_instance"),
+            # Whatever became of them, in the order of their ids.
+            models.Index(fields=["workspace", "interaction"], name="holdpoint_review_list"),
             models.Index(
                 fields=["workspace", "decided_at", "interaction"],
                 condition=Q(decided_at__isnull=False),

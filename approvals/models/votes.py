@@ -75,6 +75,9 @@ class Vote(EngineModel):  # type: ignore[django-manager-missing]
         indexes: ClassVar = [
             models.Index(fields=["review", "id"], name="holdpoint_vote_review"),
             models.Index(fields=["user", "id"], condition=Q(user__isnull=False), name="holdpoint_vote_user"),
+            models.Index(
+                fields=["on_behalf_of"], condition=Q(on_behalf_of__isnull=False), name="holdpoint_vote_behalf"
+            ),
             models.Index(fields=["instance"], name="holdpoint_vote_instance"),
         ]
 

@@ -110,7 +110,7 @@ def _choose(occasion: Occasion, card: Card) -> tuple[str, str]:
         case "reopened":
             return (
                 gettext("Not carried out, waits again: %(title)s"),
-                gettext("your decision could not be carried out, so this waits again:"),
+                gettext("this could not be carried out, so it waits again:"),
             )
         case "decided":
             return gettext("%(outcome)s: %(title)s"), gettext("this has been decided:")

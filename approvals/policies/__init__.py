@@ -29,6 +29,7 @@ from approvals.policies.rights import (
     describe_four_eyes,
     find_obstacle,
     list_obstacles,
+    says_no,
 )
 
 __all__ = [
@@ -64,4 +65,5 @@ __all__ = [
     "load_quorum",
     "read_outcomes",
     "read_quorum",
+    "says_no",
 ]

@@ -220,7 +220,7 @@ def _find_risk_obstacles(rules: Rules, facts: Facts, attempt: Attempt, outcome: 
         yield Obstacle("high_risk_bulk", gettext("The risk is high: open this request to decide it on its own."))
     if attempt.single_key:
         yield Obstacle("high_risk_key", gettext("The risk is high: no single key decides this. Use the button."))
-    if outcome and _refuses(outcome, rules.outcomes):
+    if outcome and says_no(outcome, rules.outcomes):
         return  # saying no must never be harder than it is: nothing happens by it
     if facts.is_automated:
         told = gettext("The risk is high: a person has to see what changes, a program can’t decide.")
@@ -231,8 +231,12 @@ def _find_risk_obstacles(rules: Rules, facts: Facts, attempt: Attempt, outcome: 
         yield Obstacle("reauthenticate", gettext("The risk is high: enter your password again to decide."))
 
 
-def _refuses(outcome: Outcome, outcomes: Sequence[Outcome]) -> bool:
-    """Whether it says no. A tone alone does not tell: a red button may well delete something."""
+def says_no(outcome: Outcome, outcomes: Sequence[Outcome]) -> bool:
+    """Whether it says no. A tone alone does not tell: a red button may well delete something.
+
+    >>> says_no(Outcome("reject"), [Outcome("approve"), Outcome("reject")])
+    True
+    """
     is_last = len(outcomes) > 1 and outcome == outcomes[-1] and outcome.tone != "positive"
     return outcome.name in _REFUSALS or is_last
 

@@ -1,7 +1,8 @@
 """The form that proposes: the project's own, which also says whether what is in it can be proposed.
 
-Invariant owned: what cannot be kept (a secret, a new file, what is no field of the model) is refused at its field,
-before anything is asked of anybody; nothing that was typed is lost without a word.
+Invariants owned: whether it needs approval is told by what would be saved beside the row as it is, never by what the
+browser says was changed; what cannot be kept (a secret, a new file, what is no field of the model) is refused at its
+field, before anything is asked of anybody; nothing that was typed is lost without a word.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import types
 from typing import Any, cast
 
-from django.core.files.uploadedfile import UploadedFile
+from django.db import models
 from django.forms import BaseModelForm
 from django.utils.translation import gettext
 
 from approvals.changes import read_change
 from approvals.plain_values import AnyField
 from approvals.required.additions import read_addition
-from approvals.subjects import InvalidChange, find_field
+from approvals.required.stored import Stored, find_differences, is_key, keep_stored, read_stored
+from approvals.subjects import InvalidChange, find_alias, find_field, is_state
 
 
 class ProposingForm:
@@ -27,12 +29,24 @@ class ProposingForm:
     #: The fields that need approval; None: all.
     needing: frozenset[str] | None = None
     proposed: dict[str, Any] | None = None
+    #: The row as it is, of a form that was sent; and what would be saved otherwise, by field.
+    stored: Stored | None = None
+    changed: dict[str, Any] | None = None
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        form = cast("BaseModelForm[Any]", self)
+        # Django has the browser send along what a field with a computed default began with, and believes it.
+        for field in form.fields.values():
+            field.show_hidden_initial = False
+        # The form is going to fill in the instance, its key too where that can be edited.
+        self._key = form.instance.pk
 
     def _post_clean(self) -> None:
         """After all that the form and the model say: whether it can be proposed."""
         cast(Any, super())._post_clean()
         form = cast("BaseModelForm[Any]", self)
-        if form.errors or not self.needs_approval():
+        if form.errors or (self.proposes == "change" and not self._compare(form)) or not self.needs_approval():
             return
         try:
             self.proposed = self._read_proposal(form)
@@ -43,30 +57,52 @@ class ProposingForm:
                     form.add_error(shown, reason if shown or not name else f"{name}: {reason}")
 
     def needs_approval(self) -> bool:
-        """Whether something was filled in that takes an approval; then all of it does."""
-        changed = cast("BaseModelForm[Any]", self).changed_data
-        return self.needing is None or not self.needing.isdisjoint(changed)
+        """Whether something would be saved that takes an approval; then all of it does."""
+        return self.needing is None or self.changed is None or not self.needing.isdisjoint(self.changed)
+
+    def _compare(self, form: BaseModelForm[Any]) -> bool:
+        """Find `changed`; False where it cannot be told, which the form then says."""
+        obj = form.instance
+        self.stored = None if self._key is None else read_stored(type(obj), self._key, find_alias(obj))
+        if self.stored is None:
+            form.add_error(None, gettext("It is no longer there."))
+            return False
+        many = {}
+        for name, given in form.cleaned_data.items():
+            field = _find_field(form, name)
+            if isinstance(field, models.ManyToManyField):
+                many[name] = [getattr(one, "pk", one) for one in given or ()]
+            elif field is not None and field.value_from_object(obj) == given:
+                kept = keep_stored(given, field.value_from_object(self.stored.row))
+                setattr(obj, field.attname, kept)
+                form.cleaned_data[name] = kept
+        self.changed = find_differences(self.stored, obj, many)
+        keys = [name for name in self.changed if is_key(find_field(type(obj), name))]
+        for name in keys:
+            told = gettext("This says which object it is, and cannot be changed: another one would be written.")
+            form.add_error(name if name in form.fields else None, told)
+        return not keys
 
     def _read_proposal(self, form: BaseModelForm[Any]) -> dict[str, Any]:
-        names = form.changed_data if self.proposes == "change" else list(form.cleaned_data)
+        own = [name for name in form.cleaned_data if _find_field(form, name) is None]
         errors: dict[str, list[str]] = {}
-        for name in names:
-            if _find_field(form, name) is None:
-                # An empty field of the form's own says nothing.
-                if self.proposes == "change" or form.cleaned_data[name] not in (None, "", [], False):
-                    told = gettext("This is no field of the object, so a proposal cannot keep it: leave it as it was.")
-                    errors[name] = [told]
-            elif isinstance(form.cleaned_data[name], UploadedFile):
-                told = gettext("A proposal keeps values, and cannot keep a new file: leave this as it was.")
+        for name in own:
+            # An empty field of the form's own says nothing.
+            if name in form.changed_data if self.proposes == "change" else form.cleaned_data[name] not in _NOTHING:
+                told = gettext("This is no field of the object, so a proposal cannot keep it: leave it as it was.")
                 errors[name] = [told]
+        for field in form.instance._meta.concrete_fields:
+            if not getattr(field.value_from_object(form.instance), "_committed", True):
+                told = gettext("A proposal keeps values, and cannot keep a new file: leave this as it was.")
+                errors[field.name] = [told]
         if errors:
             raise InvalidChange("change", form.instance, errors)
-        given = {name: form.cleaned_data[name] for name in names if _find_field(form, name) is not None}
         if self.proposes == "change":
-            return read_change(
-                form.instance, {name: keep_lines(value, form.initial.get(name)) for name, value in given.items()}
-            )
-        return read_addition(form.instance, given)
+            return read_difference(form.instance, self.changed or {}, self.needing)
+        return read_addition(form.instance, {name: form.cleaned_data[name] for name in form.cleaned_data if name not in own})
+
+
+_NOTHING: tuple[Any, ...] = (None, "", [], False)
 
 
 def make_proposing(form: type[Any], proposes: str, needing: frozenset[str] | None) -> type[Any]:
@@ -81,15 +117,18 @@ def make_proposing(form: type[Any], proposes: str, needing: frozenset[str] | Non
     return made
 
 
-def keep_lines(given: Any, before: Any) -> Any:
-    """A text with the line ends that it had: browsers send others, and nobody has changed those.
+def read_difference(obj: models.Model, found: dict[str, Any], needing: frozenset[str] | None) -> dict[str, Any]:
+    """The change that makes an object what was found; raises InvalidChange.
 
-    >>> keep_lines("a\\r\\nb", "a\\nc")
-    'a\\nb'
+    Without what nobody edits, which the model derives again when the change is made; unless it takes an approval.
     """
-    if not isinstance(given, str) or not isinstance(before, str) or "\r\n" in before:
-        return given
-    return given.replace("\r\n", "\n")
+    model = type(obj)
+    return read_change(obj, {name: value for name, value in found.items() if _can_change(model, name) or name in (needing or ())})
+
+
+def _can_change(model: type[models.Model], name: str) -> bool:
+    field = find_field(model, name)
+    return field.editable and is_state(field)
 
 
 def _find_field(form: BaseModelForm[Any], name: str) -> AnyField | None:

@@ -61,7 +61,7 @@ def unseal(input: Any) -> dict[str, Any]:
 
 def _make_signer() -> signing.Signer:
     newest, *older = conf.token_keys.values()
-    return signing.Signer(key=newest, fallback_keys=older, salt=_SALT)
+    return signing.Signer(key=newest, fallback_keys=[*older], salt=_SALT)
 
 
 def _hash(asked: Mapping[str, Any]) -> str:

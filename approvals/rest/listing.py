@@ -85,18 +85,18 @@ class Reviews(ReviewEndpoint):
         plain = request._request
         status = read_choice(plain, "status", STATUSES)
         requester = read_filter(plain, "requester")
+        snoozed = read_choice(plain, "snoozed", FLAGS) == "true"
         if status is None and requester is not None:
             status = "any"
-        rows = self.list_inbox(plain) if status is None else self.list_visible().filter(has_status(status))
+        rows = self.list_inbox(snoozed=snoozed) if status is None else self.list_visible().filter(has_status(status))
         if requester is not None:
             rows = rows.filter(self.is_requested_by(requester))
         rows = self.filter_asked(plain, rows, is_open=status in (None, "open", "grace"))
         rows = read_rows(filter_rows(plain, rows))
         return answer_list(plain, rows, ORDERS[status or "open"], show_listed, complete=name_people)
 
-    def list_inbox(self, request: HttpRequest) -> Any:
+    def list_inbox(self, *, snoozed: bool) -> Any:
         """What the caller may decide now; for a key, what is open."""
-        snoozed = read_choice(request, "snoozed", FLAGS) == "true"
         if self.caller.user is None:
             return self.list_visible().filter(has_status("open"))
         rows = Review.objects.using(self.db.alias)

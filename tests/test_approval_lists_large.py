@@ -1,0 +1,225 @@
+"""What pages and badges of the inbox cost beside 50,000 other reviews: what they show, wherever they lie.
+
+Plans are looked at, not times, because a test never times. For a million, with times beside those at a thousand:
+
+    PENDING=1000000 pytest -s -n0 tests/test_approval_lists_large.py
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+from django.contrib.contenttypes.models import ContentType
+from django.db import connection, transaction
+from django.db.models import Q
+
+from approvals.models import Review
+from tests.test_statements import listen
+from workflows.models import Workspace
+from workflows.rest.lists import Place, Segment, find_page
+
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+
+PENDING = int(os.environ.get("PENDING", 50_000))
+TABLES = "holdpoint_review, holdpoint_candidate, holdpoint_vote, holdpoint_snooze"
+BY_DUE = (
+    Segment(("due_at", "pk"), Q(due_at__isnull=False)),
+    Segment(("pk",), Q(due_at__isnull=True), same=("due_at",)),
+)
+#: Of any node of a plan: so many rows at most. A page has 50, and each of 300 names gives at least one.
+MOST_ROWS = 1_500
+
+PEOPLE = {
+    "all": "may decide nearly all of it, as a member of one group",
+    "five": "is asked five times",
+    "none": "is asked nothing",
+    "names": "has 300 permissions, each of which is asked somewhere",
+    "late": "is asked a thousandth, all of which is due after everything else",
+    "both": "is in the group, and a member of two workspaces",
+    "root": "has every permission there is, in two workspaces",
+    "away": "stands in for who may decide nearly all",
+}
+
+
+def fill(pending: int) -> None:
+    """So many reviews in the first workspace and a third as many in the second; half of them are due some time."""
+    first = Workspace.objects.get(slug="default")
+    second, _ = Workspace.objects.get_or_create(slug="second", defaults={"name": "Second"})
+    finance, _ = Group.objects.get_or_create(name="finance")
+    people = {name: User.objects.get_or_create(username=name, is_superuser=name == "root")[0] for name in PEOPLE}
+    kind = ContentType.objects.get_for_model(User)
+    held = [Permission(content_type=kind, codename=f"large.{n}", name=f"large {n}") for n in range(300)]
+    Permission.objects.bulk_create(held, ignore_conflicts=True)
+    people["names"].user_permissions.set(Permission.objects.filter(codename__startswith="large."))
+    for name in ("all", "both"):
+        people[name].groups.set([finance])
+    first.members.set(people.values())
+    second.members.set([people["both"], people["root"]])
+    people["away"].holdpoint_substitutions.all().delete()
+    people["away"].holdpoint_substitutions.create(user=people["all"], since="2020-01-01T00:00Z")
+    with connection.cursor() as cursor:
+        cursor.execute(f"TRUNCATE {TABLES}")
+        cursor.execute(f"""
+            INSERT INTO holdpoint_review (id, instance_id, created_at, due_at, workspace_id, requester_id, version,
+              rung, open, four_eyes, risk, title, why, workflow, step, subject_model, subject_pk, subject_using,
+              subject_label, digest, outcome, on_decision, calendar, outcomes, quorum)
+            SELECT md5('r' || n)::uuid, md5('i' || n)::uuid, now(),
+              CASE WHEN n % 2 = 0 THEN timestamptz '2030-01-01' + n * 997 % {pending} * interval '1 min' END,
+              CASE WHEN n <= {pending} THEN {first.pk} ELSE {second.pk} END, 1000000 + n % 1000, 1, 0, true, true,
+              'low', 'Refund number ' || n, '', 'refund' || n % 20, 'ask', 'shop.order', n::text, '', 'Order ' || n,
+              repeat('0', 64), '', '', '', '[]', '{{"rule": 1, "groups": {{}}}}'
+            FROM generate_series(1, {pending * 4 // 3}) n
+        """)
+        cursor.execute(f"""
+            INSERT INTO holdpoint_candidate (review_id, due_at, workspace_id, open, principal, instead_of, added_by)
+            SELECT r.id, r.due_at, r.workspace_id, true, c.principal, '', '' FROM holdpoint_review r
+            CROSS JOIN LATERAL (SELECT r.subject_pk::int AS n) s
+            CROSS JOIN LATERAL (
+              SELECT 'group:{finance.pk}' AS principal WHERE n % 50 <> 0
+              UNION ALL SELECT 'user:' || 1000000 + n % {pending // 5 + 1}
+              UNION ALL SELECT 'permission:auth.large.' || n / 3 % 300 WHERE n % 3 = 0
+              UNION ALL SELECT 'user:{people["five"].pk}' WHERE n <= {pending} AND n % {pending // 5} = 3
+              UNION ALL SELECT 'user:{people["late"].pk}' WHERE n <= {pending} AND r.due_at IS NULL AND n % 1000 = 1
+            ) c
+        """)
+        cursor.execute(f"""
+            INSERT INTO holdpoint_vote (id, review_id, instance_id, at, user_id, standing, automated, override, step,
+              outcome, reason, actor, door, digest, groups)
+            SELECT gen_random_uuid(), id, instance_id, now(), CASE WHEN subject_pk::int % 100 = 0
+              THEN {people["all"].pk} ELSE 1000000 END, true, false, false, 'ask', 'approve', '', '', 'page', '', '{{}}'
+            FROM holdpoint_review WHERE subject_pk::int % 10 = 0
+        """)
+
+
+def list_for(name: str) -> Any:
+    return Review.objects.for_user(User.objects.get(username=name))
+
+
+def _find_place(back: bool, segment: int) -> Place:
+    """In the middle of those that are due, or of those that are not."""
+    rows = Review.objects.filter(workspace__slug="default", due_at__isnull=bool(segment)).by_due()
+    row = rows[PENDING // 4 if rows.count() > PENDING // 4 else rows.count() // 2]
+    return Place(back, segment, (row.pk,) if segment else (row.due_at, row.pk))
+
+
+def _page(back: bool, segment: int) -> Callable[[str], Callable[[], object]]:
+    def prepare(name: str) -> Callable[[], object]:
+        place = _find_place(back, segment)
+        return lambda: find_page(list_for(name), BY_DUE, place, 50)
+
+    return prepare
+
+
+CALLS: dict[str, Callable[[str], Callable[[], object]]] = {
+    "first page": lambda name: lambda: list(list_for(name)[:50]),
+    "middle page": _page(False, 0),
+    "middle page, back": _page(True, 0),
+    "middle page of what is never due": _page(False, 1),
+    "middle page of what is never due, back": _page(True, 1),
+    "badge": lambda name: lambda: list_for(name)[:100].count(),
+    "is one of mine": lambda name: lambda: list_for(name).filter(pk="c4ca4238-a0b9-2382-0dcc-509a6f75849b").exists(),
+}
+MODES = ["custom", "generic", "custom, nothing analyzed", "generic, nothing analyzed"]
+
+
+def explain(sql: str, params: Any, *, generic: bool) -> str:
+    """What PostgreSQL did, with the values known when it planned, or without, as a kept statement ends up."""
+    raw: Any = psycopg.ClientCursor(connection.connection)
+    options = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF)"
+    values = list(params.values()) if isinstance(params, dict) else list(params or ())
+    if isinstance(params, dict):
+        sql = re.sub(r"%\(\w+\)s", "%s", sql)
+    if not generic:
+        raw.execute(f"{options} {sql}", values)
+        return "\n".join(row[0] for row in raw.fetchall())
+    numbers = iter(range(1, len(values) + 1))
+    raw.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+    raw.execute("PREPARE planned AS " + re.sub("%s", lambda _: f"${next(numbers)}", sql).replace("%%", "%"))
+    given = f"({', '.join(['%s'] * len(values))})" if values else ""
+    raw.execute(f"{options} EXECUTE planned{given}", values)
+    plan = "\n".join(row[0] for row in raw.fetchall())
+    raw.execute("DEALLOCATE planned")
+    raw.execute("SET LOCAL plan_cache_mode = auto")
+    return plan
+
+
+@contextmanager
+def filled(django_db_blocker: Any, pending: int, *, analyzed: bool) -> Iterator[None]:
+    """For the length of a block; what a transaction brought goes with it."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        if not analyzed:
+            fill(1_000)  # what the statistics tell is long past
+            with connection.cursor() as cursor:
+                cursor.execute(f"ANALYZE {TABLES}")
+        fill(pending)
+        if analyzed:
+            with connection.cursor() as cursor:
+                cursor.execute(f"ANALYZE {TABLES}")
+        yield
+        transaction.set_rollback(True)
+
+
+@pytest.fixture(scope="module")
+def plans(django_db_setup: None, django_db_blocker: Any) -> dict[tuple[str, str, str], list[str]]:
+    """(person, call, mode) -> the plans of its statements."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for analyzed in (True, False):
+        with filled(django_db_blocker, PENDING, analyzed=analyzed):
+            for name in PEOPLE:
+                for call, prepare in CALLS.items():
+                    heard = [one for one in listen(prepare(name)) if "holdpoint_candidate" in one[0]]
+                    for mode in MODES:
+                        if ("nothing" in mode) is not analyzed:
+                            found[name, call, mode] = [explain(*one, generic="generic" in mode) for one in heard]
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name", PEOPLE)
+def test_a_page_and_a_badge_cost_what_they_show(plans: Any, name: str, call: str, mode: str) -> None:
+    for plan in plans[name, call, mode]:
+        assert not re.search(r"Seq Scan on holdpoint_(review|candidate|vote)\b", plan), plan
+        rows = [float(many) * int(loops) for many, loops in re.findall(r"actual rows=([\d.]+) loops=(\d+)", plan)]
+        removed = [int(many) for many in re.findall(r"Rows Removed by \w+: (\d+)", plan)]
+        assert max(rows + removed) <= MOST_ROWS, plan
+
+
+def test_somebody_is_asked_in_each_of_these_ways(plans: Any) -> None:
+    """So that the plans above are of lists with something in them."""
+    for name in PEOPLE:
+        told = "\n".join(plans[name, "first page", "custom"])
+        shown = re.findall(r"^Limit \(actual rows=([\d.]+)", told, re.MULTILINE)
+        expected = {"none": [], "five": [5.0], "late": [min(50.0, PENDING // 1000)]}.get(name, [50.0])
+        assert list(map(float, shown)) == expected, told
+
+
+@pytest.mark.skipif(PENDING < 1_000_000, reason="PENDING=1000000 measures")
+def test_report_of_times_beside_those_at_a_thousand(django_db_setup: None, django_db_blocker: Any) -> None:
+    """For people to read, with -s: milliseconds at the median and at 95 %, and how many times as long as at 1,000."""
+    times: dict[int, dict[tuple[str, str], list[float]]] = {}
+    for pending in (1_000, PENDING):
+        with filled(django_db_blocker, pending, analyzed=True):
+            times[pending] = {(name, call): _measure(make(name)) for name in PEOPLE for call, make in CALLS.items()}
+    for key, found in times[PENDING].items():
+        few = statistics.median(times[1_000][key])
+        p50, p95 = statistics.median(found), statistics.quantiles(found, n=20)[-1]
+        print(f"{key[0]:6} {key[1]:40} p50 {p50:6.1f} ms  p95 {p95:6.1f} ms  {p50 / few:.2f} x that at 1,000")
+
+
+def _measure(call: Callable[[], object], times: int = 40) -> list[float]:
+    found = []
+    for _ in range(times + 3):
+        begun = time.perf_counter()
+        call()
+        found.append(1000 * (time.perf_counter() - begun))
+    return found[3:]
