@@ -110,7 +110,7 @@ class Approval(Channel):
         self.request = request
         self.schema: Schema | None = read_schema(schema)
         self.outcomes = read_outcomes(outcomes)
-        self.assignees = list_given("assignees", assignees)
+        self.assignees = _list_people("assignees", assignees)
         self.groups = [_name_group(one) for one in list_given("groups", groups)]
         self.permission = _read_permission(permission)
         self.candidates = _read_candidates(candidates)
@@ -205,6 +205,14 @@ def _read_named(option: str, given: Any) -> Any:
         raise InvalidApproval(option, given, str(error)) from error
 
 
+def _list_people(option: str, given: Any) -> list[Any]:
+    people = list_given(option, given)
+    for one in people:
+        if not isinstance(one, str) and not hasattr(one, "get_username"):
+            raise InvalidApproval(option, one, "a user is given as an object, or by the username")
+    return people
+
+
 def _name_group(given: Any) -> str:
     if not isinstance(given, str) and given._meta.label_lower != "auth.group":
         raise InvalidApproval("groups", given, "a group is given as an object, or by its name")
@@ -232,7 +240,7 @@ def _read_candidates(given: Any) -> str | QuerySet[Any] | list[Any] | None:
         if not given.isidentifier():
             raise InvalidApproval("candidates", given, "it is the name of a rule (@candidates), or users")
         return given
-    return list_given("candidates", given)
+    return _list_people("candidates", given)
 
 
 def _read_flag(option: str, given: Any) -> bool:

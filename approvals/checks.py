@@ -28,6 +28,7 @@ from approvals.exceptions import InvalidApproval, UnknownCalendar
 from approvals.ladder import list_concerns
 from approvals.notify.failures import SendFailed
 from approvals.notify.places import read_secret
+from approvals.policies import find_last_concern
 from approvals.principals import find_rule
 from workflows import registry
 from workflows.styles.machine import Machine
@@ -36,6 +37,9 @@ from workflows.styles.machine_stages import WaitFor
 #: The same as the engine's, so that one `check --tag holdpoint` asks everything.
 TAG = "holdpoint"
 
+#: What to do about a last outcome that says yes.
+LAST_HINT = "Write the outcome last by which nothing happens, such as 'reject'; the order is that of the buttons too."
+
 Check = Callable[..., list[CheckMessage]]
 
 
@@ -43,12 +47,22 @@ def register_checks() -> None:
     """Make the checks known to Django; called once, when the app is ready."""
     from approvals.checks_reviews import check_names, check_reviews
 
-    for check in (check_settings, check_base_template, check_machines):
+    for check in (check_time, check_settings, check_base_template, check_machines):
         register(_as_list(check), TAG)
     for check in (check_login, check_messages):
         register(_as_list(check), TAG, deploy=True)
     for asked in (check_reviews, check_names):
         register(asked, TAG, Tags.database)
+
+
+def check_time() -> Iterator[CheckMessage]:
+    """Moments without a zone: due times, ladders, graces and links would each be hours off, or fail."""
+    if not settings.USE_TZ:
+        yield Error(
+            "USE_TZ is False, and approvals compare moments of several clocks: they do not work without time zones.",
+            hint="Set USE_TZ = True (Django's default) and keep TIME_ZONE; or take 'approvals' out of INSTALLED_APPS.",
+            id="holdpoint_approvals.E005",
+        )
 
 
 def check_settings() -> Iterator[CheckMessage]:
@@ -117,6 +131,8 @@ def check_machines() -> Iterator[CheckMessage]:
                 id="holdpoint_approvals.E011",
             )
         yield from _tell_concerns(where, approval, has_timeout=has_timeout)
+        if concern := find_last_concern(approval.outcomes, approval.quorum):
+            yield Warning(f"{where}: {concern}.", hint=LAST_HINT, id="holdpoint_approvals.W013")
 
 
 def list_declared() -> Iterator[tuple[str, Approval, bool]]:

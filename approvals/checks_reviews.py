@@ -15,14 +15,14 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission
 from django.core.checks import CheckMessage, Error, Warning
 from django.db import DatabaseError, connections, router, transaction
-from django.db.models import Count, F, Func, Max, Q, TextField, Value
+from django.db.models import BooleanField, Count, F, Func, Max, Q, TextField, Value
 from django.db.models.functions import Cast
 
-from approvals.checks import list_declared
+from approvals.checks import LAST_HINT, list_declared
 from approvals.exceptions import InvalidApproval
 from approvals.ladder import Ladder, Step, list_concerns, load_rungs
 from approvals.models import Candidate, Review
-from approvals.policies import load_outcomes
+from approvals.policies import find_last_concern, load_outcomes, load_quorum
 from approvals.principals import GROUP, PERMISSION, RULE, USER, find_rule
 from workflows.models import Instance
 from workflows.waits import find_projector
@@ -34,8 +34,8 @@ _BACK = "Put it back, or where it was moved leave its old name behind, until tho
 
 def check_reviews(app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """What open reviews need and this code does not have."""
-    questions = (_find_lost_rules, _find_lost_functions, _find_lost_models, _find_lost_principals, _find_concerns)
-    return _ask(databases, questions)
+    lost = (_find_lost_rules, _find_lost_functions, _find_lost_models, _find_lost_principals)
+    return _ask(databases, (*lost, _find_concerns, _find_last_concerns))
 
 
 def check_names(app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
@@ -133,6 +133,22 @@ def _find_concerns(alias: str) -> Iterator[CheckMessage]:
                 f"{_count(kind['count'])} in step {review.step!r} of workflow {review.workflow!r}: {concern}.",
                 hint="If it is meant so, silence this check: SILENCED_SYSTEM_CHECKS = ['holdpoint_approvals.W034'].",
                 id="holdpoint_approvals.W034",
+            )
+
+
+def _find_last_concerns(alias: str) -> Iterator[CheckMessage]:
+    """Whose lost vote would say yes."""
+    yes = Value('$[last] ? (@.tone == "positive" || @.name == "approve")')
+    says_yes = Func(F("outcomes"), yes, function="jsonb_path_exists", output_field=BooleanField())
+    waiting = Review.objects.using(alias).filter(open=True).alias(says_yes=says_yes).filter(says_yes=True)
+    kinds = waiting.values("workflow", "step", "outcomes", "quorum__rule").annotate(count=Count("pk"))
+    for kind in kinds.order_by("-count", "workflow", "step")[:MOST_TOLD]:
+        concern = find_last_concern(load_outcomes(kind["outcomes"]), load_quorum(kind["quorum__rule"]))
+        if concern:
+            yield Warning(
+                f"{_count(kind['count'])} in step {kind['step']!r} of workflow {kind['workflow']!r}: {concern}.",
+                hint=f"{LAST_HINT} Those that wait keep theirs: withdraw and ask again where it matters.",
+                id="holdpoint_approvals.W036",
             )
 
 

@@ -214,17 +214,6 @@ class DecisionForm:
         return gettext("Needed for %(outcomes)s. Whoever may see this request reads it.") % {"outcomes": quoted}
 
 
-def _is_complete(reading: Reading, schema: Schema | None) -> bool:
-    if reading.errors or reading.value is MISSING:
-        return False
-    try:
-        if schema is not None:
-            schema.check(reading.value)
-    except InvalidData:
-        return False
-    return True
-
-
 def _is_whole(reading: Reading, schema: Schema | None) -> bool:
     """Whether what was typed is all that is asked for."""
     if reading.errors or reading.value is MISSING:

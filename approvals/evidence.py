@@ -108,10 +108,11 @@ def _read_url(given: Any) -> str:
     # What a browser drops or reads as something else, what nobody can see, and names that pose as another's host.
     if parts is None or not given.isprintable() or "\\" in given or "@" in parts.netloc or " " in parts.netloc:
         parts = None
-    local = parts is not None and not parts.scheme and not parts.netloc and parts.path.startswith("/")
+    local = parts is not None and not parts.scheme and given.startswith("/") and not given.startswith("//")
     if parts is None or not (local or (parts.scheme in ("http", "https") and parts.netloc)):
         told = (
-            f'an address begins with "https://", "http://" or "/", and has no blanks and at most {MAX_URL} characters'
+            'an address begins with "https://", "http://" or "/", names no user, and has no backslash, no characters '
+            f"that cannot be seen, and at most {MAX_URL} characters"
         )
         raise InvalidApproval("evidence", given, told)
-    return str(given)
+    return str(given).replace(" ", "%20")

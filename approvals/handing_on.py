@@ -134,7 +134,7 @@ def _check_counted(case: Case, asked: list[str], *, keep: bool) -> None:
         counted = {f"{GROUP}:{key}" for key in case.groups.values()}
         if not set(asked) <= counted or not (keep or counted <= set(asked)):
             told = "answers count by group here ({}): add people to these groups, or decide in their place (override)"
-            raise InvalidApproval("groups", asked, told.format(", ".join(case.groups)))
+            raise InvalidApproval("groups", asked, told.format(", ".join(sorted(case.groups))))
     people = {*asked, *(one.principal for one in case.candidates if keep)}
     grows = any(rung["do"] in ("add", "reassign") for rung in (case.review.rungs or [])[case.review.rung :])
     if not isinstance(rule, Count) or grows or not all(one.startswith(f"{USER}:") for one in people):

@@ -128,7 +128,8 @@ def _list_items(option: str, given: Any) -> list[Any]:
     if given is None:
         return []
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        raise InvalidApproval(option, given, f'write a list, such as {option}=[("1d", "remind")]')
+        such = 'remind=["1d"]' if option == "remind" else 'escalate=[("2d", ("add", "finance"))]'
+        raise InvalidApproval(option, given, f"write a list, such as {such}")
     return list(given)
 
 

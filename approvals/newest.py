@@ -1,7 +1,8 @@
 """The newest review about a row of the project: for pages that show the row.
 
 Invariants owned: one statement for the review with all that its sentence needs, and one for the names in it; whoever
-may not see the review learns how it stands, which the page's author wanted, and is given no link.
+may not see the review learns that somebody is asked, or was, which the page's author wanted, and nothing else: no name,
+no title, no answer, no link.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from django.db import models, router
 from django.db.models import Exists, OuterRef, QuerySet, Value
 from django.db.models.functions import JSONObject
 from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext
 
 from approvals.cases import Case
 from approvals.models import Candidate, Review, Vote
@@ -28,15 +30,17 @@ from workflows.clock import Now
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """How the newest review about a row stands."""
+    """How the newest review about a row stands, as one person may know it."""
 
-    review: Review
+    #: None for who may not see it; such a person's `status` is "open" or "decided".
+    review: Review | None
     status: Status
     told: str
+    #: Empty for who may not see it.
     title: str
     #: Of the answer; empty while there is none.
     tone: str
-    #: Where the viewer can look at it; None where they may not.
+    #: Where the viewer can look at it; None where they may not, or the site shows no such pages.
     url: str | None
 
 
@@ -55,12 +59,15 @@ def find_visible(user: Any) -> QuerySet[Review] | None:
 def find_newest(obj: models.Model, user: Any = None, *, visible: QuerySet[Review] | None = None) -> Newest | None:
     """The newest review about this row, as this person may know it; None where there never was one.
 
+    Where nobody is asked any more and nobody has answered, who may not see it is told nothing.
+
     >>> find_newest(invoice, ann).told
     'Waiting for Finance since Tuesday, 2 of 3 approved'
     """
     model = type(obj)
     if obj._state.adding or obj.pk is None:
         return None
+    visible = find_visible(user) if visible is None else visible
     using = find_alias(obj)
     alias = answering.reach().alias
     rows = Review.objects.using(alias).filter(
@@ -88,12 +95,14 @@ def _gather(model: Any, fields: tuple[str, ...]) -> ArraySubquery:
     return ArraySubquery(rows.values(told=JSONObject(**{name: name for name in fields})))
 
 
-def _tell(found: Any, user: Any) -> Newest:
+def _tell(found: Any, user: Any) -> Newest | None:
     case = Case(found)
     case.now = found.read_at
     case.candidates = [Candidate(review=found, **one) for one in found.asked]
     case.all_votes = [Vote(review=found, **one) for one in found.cast]
     status = find_status(case)
+    if not found.may_see:
+        return _tell_stranger(status)
     outcome = next((one for one in case.outcomes if one.name == found.outcome), None)
     return Newest(
         review=found,
@@ -101,8 +110,16 @@ def _tell(found: Any, user: Any) -> Newest:
         told=describe_status(found, user, case=case),
         title=show_text(found.title, MAX_BLOCK),
         tone=outcome.tone if outcome is not None and status == "decided" else "",
-        url=_find_page(found) if found.may_see else None,
+        url=_find_page(found),
     )
+
+
+def _tell_stranger(status: Status) -> Newest | None:
+    if status == "closed":
+        return None
+    if status == "decided":
+        return Newest(None, "decided", gettext("Decided"), "", "", None)
+    return Newest(None, "open", gettext("Waiting for a decision"), "", "", None)
 
 
 def _find_page(review: Review) -> str | None:

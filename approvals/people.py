@@ -26,7 +26,7 @@ def find_user(given: Any, option: str) -> Any:
 def find_users(given: Sequence[Any], option: str) -> list[Any]:
     """The same of several, in their order; those that are named in one query."""
     known: dict[str, Any] = {}
-    if wanted := [one for one in dict.fromkeys(given) if isinstance(one, str) and _is_storable(one)]:
+    if wanted := {one for one in given if isinstance(one, str) and _is_storable(one)}:
         model: Any = get_user_model()
         rows = model._default_manager.using(router.db_for_write(model))
         for user in rows.filter(**{f"{model.USERNAME_FIELD}__in": wanted}):

@@ -108,12 +108,23 @@ def forget_permissions(user: Any) -> Any:
     return fresh
 
 
+def list_active() -> QuerySet[Any]:
+    """The users who may log in.
+
+    >>> list_active().filter(pk=ann.pk).exists()
+    True
+    """
+    model = get_user_model()
+    rows = model._default_manager.using(router.db_for_write(model))
+    return rows.filter(is_active=True) if _has_field("is_active") else rows.all()
+
+
 def list_users(principals: Iterable[str]) -> QuerySet[Any]:
     """The users who answer to any of these names now."""
     wanted = Q(pk__in=[])
     for principal in principals:
         wanted |= _match(principal)
-    return _list_active().filter(wanted)
+    return list_active().filter(wanted)
 
 
 def describe_principals(principals: Iterable[str]) -> list[str]:
@@ -170,12 +181,6 @@ def has_permissions() -> bool:
     return hasattr(get_user_model(), "get_all_permissions")
 
 
-def _list_active() -> QuerySet[Any]:
-    model = get_user_model()
-    rows = model._default_manager.using(router.db_for_write(model))
-    return rows.filter(is_active=True) if _has_field("is_active") else rows.all()
-
-
 def _list_rules_of(user: Any) -> list[str]:
     """The rules that name a user, asked all at once. One that fails names nobody, and the others' work goes on."""
     asked = {}
@@ -186,7 +191,7 @@ def _list_rules_of(user: Any) -> list[str]:
             logger.exception("the rule %r of @candidates failed: it names nobody now", name)
     if not asked:
         return []
-    found = _list_active().filter(pk=user.pk).annotate(**asked).values(*asked).first() or {}
+    found = list_active().filter(pk=user.pk).annotate(**asked).values(*asked).first() or {}
     return [name for name in sorted(_rules) if found.get(f"rule_{name}")]
 
 
@@ -225,7 +230,7 @@ def _match(principal: str) -> Q:
     if kind == USER and is_key(get_user_model(), value):
         return Q(pk=value)
     if kind == GROUP and has_groups() and is_key(Group, value):
-        return Q(pk__in=_list_active().filter(groups=value).values("pk"))
+        return Q(pk__in=list_active().filter(groups=value).values("pk"))
     if kind == RULE and value in _rules:
         return Q(pk__in=_ask_rule(value).values("pk"))
     if kind == PERMISSION:
@@ -240,11 +245,11 @@ def _list_with_permission(app: str, codename: str) -> QuerySet[Any]:
     # Superusers have what there is, as `get_all_permissions` tells; not what nobody knows.
     wanted = Q(Exists(meant), is_superuser=True) if _has_field("is_superuser") else Q(pk__in=[])
     if _find_related("user_permissions") is Permission:
-        wanted |= Q(pk__in=_list_active().filter(user_permissions__in=meant).values("pk"))
+        wanted |= Q(pk__in=list_active().filter(user_permissions__in=meant).values("pk"))
     if has_groups():
         named = Group.objects.filter(permissions__in=meant).values("pk")
-        wanted |= Q(pk__in=_list_active().filter(groups__in=named).values("pk"))
-    return _list_active().filter(wanted)
+        wanted |= Q(pk__in=list_active().filter(groups__in=named).values("pk"))
+    return list_active().filter(wanted)
 
 
 def _has_field(name: str) -> bool:

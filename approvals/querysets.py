@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.apps import apps
-from django.contrib.auth import get_user_model
 from django.core.exceptions import EmptyResultSet
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
-from approvals.principals import forget_permissions, list_principals, name_user
+from approvals.policies.outcomes import WITHDRAWN
+from approvals.principals import forget_permissions, list_active, list_principals, name_user
 from approvals.streams import Stream, leave_streams, list_asked, list_handed_on, push_down, read_streams
 from workflows.clock import Now
 from workflows.members import list_workspaces
@@ -32,6 +32,23 @@ class ReviewQuerySet(ReadQuerySet):
     def pending(self) -> ReviewQuerySet:
         """Those that wait for a decision."""
         return self.filter(open=True)
+
+    def with_status(self, status: str) -> ReviewQuerySet:
+        """Those that stand so, as `status.find_status` says it; or "any"."""
+        is_late = Q(interaction__deadline__isnull=False, interaction__deadline__lte=Now())
+        # What was ended while it could still be undone was never carried out.
+        taken_back = Q(outcome__in=("", *WITHDRAWN)) | Q(effective_at__isnull=False)
+        match status:
+            case "open":
+                return self.filter(Q(open=True, effective_at__isnull=True) & ~is_late)
+            case "grace":
+                return self.filter(open=True, effective_at__isnull=False)
+            case "decided":
+                return self.filter(Q(open=False) & ~taken_back)
+            case "closed":
+                late = Q(open=True, effective_at__isnull=True) & is_late
+                return self.filter((Q(open=False) & taken_back) | late)
+        return self
 
     def for_user(self, user: Any, *, workspace: int | None = None, snoozed: bool | None = False) -> ReviewQuerySet:
         """Those that a user may decide now: as a candidate, or for somebody who is away.
@@ -94,7 +111,7 @@ class ReviewQuerySet(ReadQuerySet):
 
 def _is_free(user: Any) -> Q:
     """Claimed by nobody else; a claim goes with the account of who made it."""
-    holders = get_user_model()._default_manager.filter(pk=OuterRef("claimed_by_id"), is_active=True)
+    holders = list_active().filter(pk=OuterRef("claimed_by_id"))
     return Q(claimed_by__isnull=True) | Q(claimed_by=user) | Q(~Exists(holders))
 
 

@@ -16,14 +16,13 @@ from approvals.cases import Case
 from approvals.models import Review
 from approvals.policies import Count, Outcome, PerGroup, Veto
 from approvals.policies.judging import Tally
+from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import PERMISSION, name_user
 from approvals.show_times import show_since, show_when
 from approvals.show_values import MAX_NAME, show_text
 from workflows.lifecycle import InteractionStatus
 
 Status = Literal["open", "grace", "decided", "closed"]
-#: Outcomes by which a request was taken back, not answered.
-WITHDRAWN = ("withdraw", "withdrawn")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from django.db.models.expressions import Col, RawSQL
 from django.db.models.sql import Query
 from django.db.models.sql.datastructures import BaseTable
 from django.db.models.sql.where import NothingNode, WhereNode
+from psycopg.sql import Literal
 
 from workflows import store
 
@@ -40,7 +41,8 @@ _ASKED = """
     ) found
 """
 
-_STREAM = "SELECT due_at, review_id FROM holdpoint_candidate c WHERE principal = %s AND workspace_id = %s AND open"
+#: Names stand in the statement itself: a plan that is kept for whatever name is one for few rows.
+_STREAM = "SELECT due_at, review_id FROM holdpoint_candidate c WHERE principal = {} AND workspace_id = {} AND open"
 
 
 #: What people have handed on of what asks a group.
@@ -147,10 +149,12 @@ class Merged(BaseTable):
         bounds = [compiler.compile(one) for one in self.bounds]
         end = "".join(f" AND ({sql})" for sql, _ in bounds) + f" {order}"
         shared = [one for _, params in bounds for one in params]
-        parts, params = [], []
+        parts: list[str] = []
+        params: list[Any] = []
         for stream in self.streams:
-            parts.append(f"({_STREAM}{stream.where}{end})")
-            params += [stream.principal, stream.workspace, *stream.params, *shared]
+            name = Literal(stream.principal).as_string(None).replace("%", "%%")
+            parts.append(f"({_STREAM.format(name, int(stream.workspace))}{stream.where}{end})")
+            params += [*stream.params, *shared]
         merged = parts[0]
         if len(parts) > 1:
             merged = f"(SELECT DISTINCT due_at, review_id FROM ({' UNION ALL '.join(parts)}) u {order})"

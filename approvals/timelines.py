@@ -17,12 +17,13 @@ from django.utils.translation import gettext, ngettext
 from approvals.cases import Case
 from approvals.ladder import Action, describe_action
 from approvals.models import Comment, Vote
+from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import name_user
 from approvals.refusals import tell_refusal
 from approvals.settling import TIME
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.status import WITHDRAWN, find_closed_at, find_status, quote_outcome, tell_outcome
+from approvals.status import find_closed_at, find_status, quote_outcome, tell_outcome
 from workflows import answering
 from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import LedgerEvent

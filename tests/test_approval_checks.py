@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
+from django.contrib.contenttypes.models import ContentType
 from django.core.checks import CheckMessage, run_checks
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from approvals import Approval, Calendar, calendars, candidates, principals, records, register_calendar
+from approvals import Approval, Calendar, Outcome, Veto, calendars, candidates, principals, records, register_calendar
 from approvals.conf import DEFAULTS, conf
 from approvals.models import Review
 from workflows import Await, Done, Machine, Workflow, action, registry, step, wait_for
@@ -46,6 +47,14 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_runnable_site_has_nothing_to_hear() -> None:
     assert look(deploy=True) == {}
+
+
+def test_a_project_without_time_zones_is_refused(settings: Any) -> None:
+    settings.USE_TZ = False
+    found = look()
+    assert list(found) == ["E005"]
+    assert found["E005"].is_serious()
+    assert "Set USE_TZ = True" in str(found["E005"].hint)
 
 
 # --- APPROVALS ----------------------------------------------------------------------------------------------
@@ -296,6 +305,26 @@ def test_groups_and_users_that_a_machine_names_have_to_be_there() -> None:
     assert kept.definition.name == "checked-publish"
 
 
+@pytest.mark.usefixtures("forget")
+def test_a_lost_vote_that_says_yes_in_a_machine_is_worth_a_thought() -> None:
+    kept = declare(Approval("Publish it", quorum=2, outcomes=("reject", "approve")), timeout="7d")
+    assert "stage 'gate'" in look()["W013"].msg
+    assert "the answer is 'approve'" in look()["W013"].msg
+    for yes in (Outcome("pay", tone="positive"), Outcome("approve", tone="neutral"), "edit_and_approve"):
+        kept = declare(Approval("Publish it", quorum="50%", outcomes=("reject", yes)), timeout="7d")
+        assert list(look()) == ["W013"]
+    for quorum, outcomes in {
+        1: ("reject", "approve"),  # one vote is never lost
+        Veto(1): ("reject", "approve"),
+        2: ("approve", "reject"),
+        3: ("approve",),
+        "all": ("approve", Outcome("delete", tone="negative")),
+    }.items():
+        kept = declare(Approval("Publish it", quorum=quorum, outcomes=outcomes), timeout="7d")
+        assert look() == {}
+    assert kept.definition.name == "checked-publish"
+
+
 # --- what open reviews need ---------------------------------------------------------------------------------
 
 
@@ -386,8 +415,12 @@ def test_a_group_that_was_deleted_is_named(ask: Any) -> None:
 
 
 def test_a_permission_that_does_not_exist_is_named(ask: Any) -> None:
-    ask(permission="auth.chnage_user")
-    assert "'auth.chnage_user', which does not exist: only superusers" in look(database=True)["W033"].msg
+    kind = ContentType.objects.get_for_model(User)
+    gone = Permission.objects.create(codename="hire_user", name="Can hire", content_type=kind)
+    ask(permission="auth.hire_user")
+    assert look(database=True) == {}
+    gone.delete()
+    assert "'auth.hire_user', which does not exist: only superusers" in look(database=True)["W033"].msg
 
 
 def test_reviews_that_say_yes_by_themselves_are_worth_a_thought(ask: Any, settings: Any) -> None:
@@ -408,6 +441,17 @@ def test_reviews_whose_ladder_ends_in_nothing_are_told_where_the_wait_is_endless
     assert look(database=True) == {}
     ask(escalate=ladder)
     assert "nothing answers" in look(database=True)["W034"].msg
+
+
+def test_reviews_whose_lost_vote_says_yes_are_worth_a_thought(ask: Any) -> None:
+    Group.objects.create(name="finance")
+    ask(groups=["finance"], outcomes=("reject", "approve"))
+    ask(groups=["finance"], outcomes=("approve", "reject"), quorum=2)
+    assert look(database=True) == {}
+    ask(2, groups=["finance"], outcomes=("reject", "approve"), quorum={"finance": 2})
+    message = look(database=True)["W036"]
+    assert message.msg.startswith("2 open reviews wait in step 'ask' of workflow 'checked-ask': when too few agree")
+    assert "withdraw and ask again" in str(message.hint)
 
 
 @pytest.mark.usefixtures("forget")

@@ -42,10 +42,11 @@ PEOPLE = {
     "all": "may decide nearly all of it, as a member of one group",
     "five": "is asked five times",
     "none": "is asked nothing",
-    "names": "has 300 permissions, each of which is asked somewhere",
+    "names": "has 300 permissions, ten of which are asked",
+    "worst": "has 300 permissions, each of which is asked",
     "late": "is asked a thousandth, all of which is due after everything else",
     "both": "is in the group, and a member of two workspaces",
-    "root": "has every permission there is, in two workspaces",
+    "root": "has every permission there is, 310 of which are asked, in two workspaces",
     "away": "stands in for who may decide nearly all",
 }
 
@@ -57,9 +58,12 @@ def fill(pending: int) -> None:
     finance, _ = Group.objects.get_or_create(name="finance")
     people = {name: User.objects.get_or_create(username=name, is_superuser=name == "root")[0] for name in PEOPLE}
     kind = ContentType.objects.get_for_model(User)
-    held = [Permission(content_type=kind, codename=f"large.{n}", name=f"large {n}") for n in range(300)]
-    Permission.objects.bulk_create(held, ignore_conflicts=True)
-    people["names"].user_permissions.set(Permission.objects.filter(codename__startswith="large."))
+    held = [f"{name}.{n}" for name in ("names", "worst") for n in range(300)]
+    Permission.objects.bulk_create(
+        [Permission(content_type=kind, codename=one, name=one) for one in held], ignore_conflicts=True
+    )
+    for name in ("names", "worst"):
+        people[name].user_permissions.set(Permission.objects.filter(codename__startswith=f"{name}."))
     for name in ("all", "both"):
         people[name].groups.set([finance])
     first.members.set(people.values())
@@ -86,7 +90,8 @@ def fill(pending: int) -> None:
             CROSS JOIN LATERAL (
               SELECT 'group:{finance.pk}' AS principal WHERE n % 50 <> 0
               UNION ALL SELECT 'user:' || 1000000 + n % {pending // 5 + 1}
-              UNION ALL SELECT 'permission:auth.large.' || n / 3 % 300 WHERE n % 3 = 0
+              UNION ALL SELECT 'permission:auth.worst.' || n / 3 % 300 WHERE n % 3 = 0
+              UNION ALL SELECT 'permission:auth.names.' || n / 3 % 10 WHERE n % 3 = 1
               UNION ALL SELECT 'user:{people["five"].pk}' WHERE n <= {pending} AND n % {pending // 5} = 3
               UNION ALL SELECT 'user:{people["late"].pk}' WHERE n <= {pending} AND r.due_at IS NULL AND n % 1000 = 1
             ) c

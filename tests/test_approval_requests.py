@@ -9,14 +9,10 @@ from __future__ import annotations
 import itertools
 import re
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
-from django.core.files.base import ContentFile, File
-from django.db import models
-from django.db.models import Model
 from django.utils.functional import SimpleLazyObject
 
 import workflows
@@ -33,8 +29,6 @@ from approvals import (
     principals,
     register_calendar,
 )
-from approvals.evidence import read_evidence
-from approvals.exceptions import UnknownCalendar
 from approvals.ladder import Action
 from approvals.models import Candidate, Notice, Review
 from approvals.opening import MAX_USERS
@@ -50,7 +44,7 @@ from tests.approving import (
 from workflows import Await, Done, Machine, Workflow, action, durable, step, wait_for
 from workflows.exceptions import InvalidDuration, WorkflowError
 from workflows.models import Instance, Interaction, Workspace
-from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
+from workflows.testing import assert_awaiting, assert_done, assert_failed, drain
 
 pytestmark = pytest.mark.django_db
 
@@ -59,7 +53,7 @@ pytestmark = pytest.mark.django_db
 def own_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is gone with it."""
     monkeypatch.setattr(principals, "_rules", {**principals._rules})
-    monkeypatch.setattr(calendars, "_calendars", {**calendars._calendars})
+    monkeypatch.setattr(calendars, "_registered", {**calendars._registered})
 
 
 # --- what is wrong where it is written ------------------------------------------------------------------------
@@ -99,12 +93,12 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a rule that is no word": ({"candidates": "on call"}, "it is the name of a rule (@candidates), or users"),
     "a number as candidates": ({"candidates": 5}, "write a list of names or rows"),
     "a number among candidates": ({"candidates": [5]}, "name it, or give the row itself"),
-    "a quorum of none": ({"quorum": 0}, "write how many equal votes decide"),
-    "a negative quorum": ({"quorum": -1}, "write how many equal votes decide"),
-    "a truth value as quorum": ({"quorum": True}, "write how many equal votes decide"),
-    "half a vote": ({"quorum": 1.5}, "write how many equal votes decide"),
-    "nothing of a hundred": ({"quorum": "0%"}, "write how many equal votes decide"),
-    "more than a hundred": ({"quorum": "101%"}, "write how many equal votes decide"),
+    "a quorum of none": ({"quorum": 0}, "write a number of equal votes such as 2"),
+    "a negative quorum": ({"quorum": -1}, "write a number of equal votes such as 2"),
+    "a truth value as quorum": ({"quorum": True}, "write a number of equal votes such as 2"),
+    "half a vote": ({"quorum": 1.5}, "write a number of equal votes such as 2"),
+    "nothing of a hundred": ({"quorum": "0%"}, "write a number of equal votes such as 2"),
+    "more than a hundred": ({"quorum": "101%"}, "write a number of equal votes such as 2"),
     "no group to count": ({"quorum": {}}, "name at least one group"),
     "a veto of no outcome": ({"quorum": Veto(2, ["stop"])}, "stop is not among the outcomes (approve, reject)"),
     "four eyes as number": ({"four_eyes": 1}, "write True or False"),
@@ -121,7 +115,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a text as function": ({"on_decision": "shop.pay"}, "a function (answer, instance) at the top of a module"),
     "a method": ({"on_decision": "".join}, "a function (answer, instance) at the top of a module"),
     "a moment without zone": ({"due": datetime(2026, 1, 1)}, "the moment must know its time zone"),
-    "a reminder as text": ({"remind": "1d"}, 'write a list, such as remind=[("1d", "remind")]'),
+    "a reminder as text": ({"remind": "1d"}, 'write a list, such as remind=["1d"]'),
     "a reminder that does more": ({"remind": [("1d", ("add", "finance"))]}, "it only reminds"),
     "a rung without action": ({"escalate": ["1d"]}, "a pair of duration and action"),
     "a rung with an unknown action": ({"escalate": [("1d", "shout")]}, 'an action is "remind"'),
@@ -146,7 +140,6 @@ def test_what_cannot_work_is_refused_where_it_is_written_and_told_how(case: str)
 @pytest.mark.parametrize(
     ("options", "error", "told"),
     [
-        ({"calendar": "berlin"}, UnknownCalendar, "Call approvals.calendars.register_calendar('berlin', …)"),
         ({"due": "soon"}, InvalidDuration, "soon"),
         ({"due": -1}, InvalidDuration, "-1"),
         ({"remind": ["2bd"]}, InvalidDuration, "business days need a calendar="),
@@ -248,7 +241,8 @@ NOBODY: dict[str, tuple[Any, str]] = {
         "there is no such user",
     ),
     "a user that was deleted": (lambda: {"assignees": [_deleted_user()]}, "there is no such user"),
-    "a group as user": (lambda: {"assignees": [Group.objects.create(name="g")]}, "there is no such user"),
+    "a group as user": (lambda: {"assignees": [Group(name="g")]}, "a user is given as an object, or by the username"),
+    "a calendar": (lambda: {"calendar": "berlin"}, "Call approvals.calendars.register_calendar('berlin', …)"),
     "a group": (lambda: {"groups": ["sales"]}, "groups='sales' cannot be used: there is no group of this name"),
     "a group of a quorum": (lambda: {"quorum": {"sales": 1}}, "there is no group of this name"),
     "a permission": (lambda: {"permission": "auth.change_usr"}, "there is no such permission: nobody could decide"),
@@ -302,9 +296,7 @@ def test_what_is_not_there_fails_the_opening_and_nothing_is_left_of_it(case: str
     make, told = NOBODY[case]
     instance = start(make())
     assert_failed(instance, told)
-    assert "InvalidApproval" in str(instance.error) or "InvalidChange" in str(
-        Instance.objects.get(pk=instance.pk).error
-    )
+    assert re.match("InvalidApproval|InvalidChange|UnknownCalendar", Instance.objects.get(pk=instance.pk).error or "")
     for model in (Review, Candidate, Notice, Interaction):
         assert not model.objects.exists(), model
 
@@ -464,7 +456,7 @@ def test_times_are_frozen_when_it_is_requested_whatever_a_calendar_says_later() 
     group = make_person("ann", "finance").groups.get()
     escalate = [("3h", ("add", "finance")), ("5h", ("outcome", "reject"))]
     review = ask(calendar="desk", due="2h", remind=["1h"], escalate=escalate)
-    register_calendar("desk", Calendar("UTC", {0: [("09:00", "09:01")]}))
+    calendars._registered["desk"] = Calendar("UTC", {0: [("09:00", "09:01")]})  # as after a deploy
     group.name = "treasury"
     group.save()
     review.refresh_from_db()
@@ -498,139 +490,6 @@ def test_rules_and_outcomes_are_frozen_as_they_were_written() -> None:
 
 def note_decision(answer: Any, instance: Any) -> None:
     """What a project would do."""
-
-
-# --- evidence -------------------------------------------------------------------------------------------------
-
-
-class Scan(Model):
-    file = models.FileField(upload_to="scans")
-
-    class Meta:
-        app_label = "holdpoint_tests"
-        managed = False
-
-
-def test_evidence_is_links_files_and_facts_with_a_label_each() -> None:
-    scan = Scan(file="scans/Invoice 7.pdf")
-    given = [
-        ("Invoice", "https://shop.example/7?a=1#b"),
-        ["Here", "/orders/7/"],
-        ("Spaced", "https://shop.example/My file.pdf"),
-        ("Orders", 12),
-        ("Total", Decimal("1240.00")),
-        ("Since", datetime(2026, 7, 14, 9, tzinfo=UTC)),
-        ("Note", "javascript:alert(1)"),
-        ("Open", None),
-        ("Lines", [{"sku": 1}]),
-        ("Scan", scan.file),
-        scan.file,
-        "https://shop.example/bare",
-        "Paid in cash",
-        {"label": " Named ", "url": "http://localhost:8000/x"},
-        {"label": "Said", "value": "https://is.a.fact/no-less"},
-        {"label": "Filed", "file": scan.file},
-    ]
-    assert [tuple(one.values()) for one in read_evidence(given)] == [
-        ("link", "Invoice", "https://shop.example/7?a=1#b"),
-        ("link", "Here", "/orders/7/"),
-        ("link", "Spaced", "https://shop.example/My%20file.pdf"),
-        ("fact", "Orders", 12),
-        ("fact", "Total", "1240.00"),
-        ("fact", "Since", "2026-07-14T09:00:00+00:00"),
-        ("fact", "Note", "javascript:alert(1)"),
-        ("fact", "Open", None),
-        ("fact", "Lines", [{"sku": 1}]),
-        ("file", "Scan", "/scans/Invoice%207.pdf", "Invoice 7.pdf", "application/pdf"),
-        ("file", "Invoice 7.pdf", "/scans/Invoice%207.pdf", "Invoice 7.pdf", "application/pdf"),
-        ("link", "https://shop.example/bare", "https://shop.example/bare"),
-        ("fact", "Paid in cash", "Paid in cash"),
-        ("link", "Named", "http://localhost:8000/x"),
-        ("link", "Said", "https://is.a.fact/no-less"),
-        ("file", "Filed", "/scans/Invoice%207.pdf", "Invoice 7.pdf", "application/pdf"),
-    ]
-    assert read_evidence(None) == read_evidence([]) == []
-    assert ask(evidence=given).evidence == read_evidence(given)
-    assert ask().evidence is None
-
-
-HOSTILE = [
-    "javascript:alert(1)",
-    "JaVaScRiPt:alert(1)",
-    "java\nscript:alert(1)",
-    "\x01javascript:alert(1)",
-    " javascript:alert(1)",
-    "data:text/html,<script>alert(1)</script>",
-    "vbscript:msgbox(1)",
-    "file:///etc/passwd",
-    "ftp://x.example/",
-    "blob:https://x.example/1",
-    "//evil.example/",
-    "///evil.example/",
-    "/\\evil.example/",
-    "/\t/evil.example/",
-    "\\\\evil.example\\share",
-    "https:\\\\evil.example",
-    "https:evil.example",
-    "https:///evil.example",
-    "https://",
-    "http:/evil.example",
-    "https://paypal.example@evil.example/",
-    "https://user:secret@x.example/",
-    "https://x.example/\x00",
-    "https://x.example/\x07",
-    "https://x.example/\r\nSet-Cookie: a=b",
-    "https://x.example/\u202egpj.exe",
-    "https://x.exam\u200bple/",
-    "https://x example/",
-    "https://[::1",
-    "https://x.example/\ud800",
-    "https://x.example/" + "x" * 2_000,
-    "invoice.pdf",
-    "?next=1",
-    "#top",
-    "",
-    5,
-    None,
-]
-
-
-@pytest.mark.parametrize("url", HOSTILE, ids=lambda url: ascii(url)[:40])
-def test_an_address_that_is_not_plainly_one_of_the_web_or_of_this_site_is_refused(url: Any) -> None:
-    with pytest.raises(InvalidApproval, match='an address begins with "https://", "http://" or "/"'):
-        read_evidence([{"label": "Invoice", "url": url}])
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        5,
-        "invoice",
-        {"label": "x", "url": "/"},
-        [5],
-        [None],
-        [("a",)],
-        [("a", "b", "c")],
-        [("", "/")],
-        [(" ", "/")],
-        [(5, "/")],
-        [("x" * 201, 1)],
-        [{"label": "x"}],
-        [{"label": "x", "url": "/", "value": 1}],
-        [{"label": "x", "href": "/"}],
-        [("x", object())],
-        [("x", float("nan"))],
-        [("x", "a\0b")],
-        [("x\ud800", 1)],
-        [("x", 1)] * 101,
-        [("x", File(ContentFile(b"x")))],
-        [("x", Scan().file)],
-    ],
-    ids=lambda given: type(given[0] if isinstance(given, list) else given).__name__,
-)
-def test_evidence_that_cannot_be_kept_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidApproval):
-        Approval("Pay the invoice", evidence=given)
 
 
 # --- in every style -------------------------------------------------------------------------------------------
@@ -680,7 +539,8 @@ def approve_each(ctx: Any, items: list[str]) -> Any:
     next(_rounds)
     told = []
     for n, item in enumerate(items):
-        answer = ctx.wait_for(f"gate{n}", Approval(f"Send {item}", assignees=["ann"]), timeout="7d")
+        channel = Approval(f"Send {item}", assignees=["ann"], four_eyes=False)
+        answer = ctx.wait_for(f"gate{n}", channel, timeout="7d")
         told.append([item, answer.outcome])
     return told
 
@@ -703,10 +563,9 @@ def test_a_function_that_asks_in_a_loop_opens_each_review_once_however_often_it_
 
 
 class Again(Workflow):
-    """Asks, fails, and is tried again."""
+    """Asks, and fails once it has the answer."""
 
     name = "requests.again"
-    max_attempts = 3
     fails = 0
 
     @step
@@ -728,7 +587,9 @@ def test_a_step_that_fails_after_the_answer_asks_nobody_again() -> None:
     drain()
     decide(find_review(instance), "approve", actor=ann)
     drain()
-    advance("1h")
+    assert_failed(instance, "not yet")
+    workflows.retry(instance)
+    drain()
     assert_done(instance, "approve")
     assert Review.objects.filter(instance=instance).count() == 1
 

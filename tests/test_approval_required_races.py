@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.contrib.admin import AdminSite, ModelAdmin
 from django.contrib.auth.models import Group, User
+from django.contrib.messages.storage.fallback import FallbackStorage
 from django.core.management.sql import emit_post_migrate_signal
+from django.test import RequestFactory
 
 from approvals import Approval, Stale, decide
 from approvals.models import Review
+from approvals.required import ApprovalRequiredMixin
 from approvals.required.proposals import propose
 from tests.two_connections import race, work
 from workflows.models import Instance
@@ -109,3 +113,34 @@ def test_a_change_beside_an_approval_makes_it_stale(rollback: bool) -> None:
 
     assert race(rename, approve(review), rollback=rollback) == (1, "decided" if rollback else ["Name"])
     assert Group.objects.get().name == ("buyers" if rollback else "staff")
+
+
+class NamesNeedApproval(ApprovalRequiredMixin, ModelAdmin):
+    approval_assignees = ["ann"]
+    approval_fields = ("name",)
+
+
+def save_page(name: str, requester: str = "ben") -> Callable[[], Any]:
+    """Send the group's page of the admin, which still shows this name."""
+
+    def call() -> Any:
+        group = Group.objects.get()
+        sent: Any = RequestFactory().post("/", {"name": name, "permissions": []})
+        sent.user = User.objects.get(username=requester)
+        sent.session, sent._dont_enforce_csrf_checks = {}, True
+        sent._messages = FallbackStorage(sent)
+        sent.user.is_superuser = True
+        NamesNeedApproval(Group, AdminSite()).changeform_view(sent, str(group.pk))
+        return [str(one).partition(":")[0] for one in sent._messages]
+
+    return call
+
+
+@pytest.mark.parametrize("rollback", [False, True], ids=["commit", "rollback"])
+def test_a_page_that_is_saved_beside_an_approval_does_not_take_it_back(rollback: bool) -> None:
+    ask_for("buyers")()
+    work()
+    first, told = race(approve(Review.objects.get()), save_page("sales"), rollback=rollback)
+    assert first == "decided"
+    assert Group.objects.get().name == ("sales" if rollback else "buyers")
+    assert ("Proposed, and not done yet" in told[0]) is not rollback

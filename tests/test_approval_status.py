@@ -5,6 +5,7 @@ from __future__ import annotations
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from approvals import (
@@ -13,7 +14,8 @@ from approvals import (
     withdraw,
 )
 from approvals.cases import Case
-from approvals.status import describe_status
+from approvals.models import Review
+from approvals.status import describe_status, find_status
 from tests.cards_world import People, ask, make_people, read_again, tell
 from workflows.api import cancel
 from workflows.testing import advance, drain
@@ -117,3 +119,33 @@ def test_what_ended_without_a_decision_says_how(people: People) -> None:
     decide(undone, "approve", actor=people.ann, grace=True)
     cancel(undone.instance)
     assert tell(undone).endswith(", before it was decided")
+
+
+@pytest.mark.django_db
+def test_lists_find_by_status_what_each_review_says_of_itself(people: People) -> None:
+    named = {
+        name: ask(name, assignees=[people.ann], requester=people.ben)
+        for name in ("open", "grace", "decided", "withdrawn", "cancelled", "late")
+    }
+    decide(named["grace"], "approve", actor=people.ann, grace=True)
+    decide(named["decided"], "reject", actor=people.ann)
+    withdraw(named["withdrawn"], actor=people.ben)
+    cancel(named["cancelled"].instance_id)
+    with connection.cursor() as cursor:  # over, and no sweep has come by yet
+        cursor.execute(
+            "UPDATE holdpoint_interaction SET deadline = now() - interval '1 minute' WHERE id = %s",
+            [named["late"].pk],
+        )
+    found = {
+        status: {one.title for one in Review.objects.with_status(status)}
+        for status in ("open", "grace", "decided", "closed")
+    }
+    assert found == {
+        "open": {"open"},
+        "grace": {"grace"},
+        "decided": {"decided"},
+        "closed": {"withdrawn", "cancelled", "late"},
+    }
+    for status, titles in found.items():
+        assert {find_status(Case(read_again(named[title]))) for title in titles} == {status}
+    assert Review.objects.with_status("any").count() == len(named)

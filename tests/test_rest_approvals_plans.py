@@ -13,7 +13,7 @@ from django.db import connections, transaction
 from django.db.models import Q
 
 from approvals.models import Review
-from approvals.rest.listing import BY_DECISION, BY_DUE, NEWEST, has_status, is_asked
+from approvals.rest.listing import BY_DECISION, BY_DUE, NEWEST, is_asked
 from approvals.rest.rows import read_rows
 from tests.test_rest_plans import MIDDLE, MODES, OTHER, page
 from tests.test_statements import explain, listen
@@ -96,7 +96,7 @@ def fill_tables() -> None:
 
 def reviews(status: str = "any", *filters: Any, workspace: int | None = None) -> Any:
     here = workspace or Workspace.objects.get(slug="default").pk
-    return read_rows(Review.objects.filter(has_status(status), *filters, workspace_id=here))
+    return read_rows(Review.objects.with_status(status).filter(*filters, workspace_id=here))
 
 
 def ann() -> User:
@@ -109,7 +109,7 @@ def mine(**options: Any) -> Any:
 
 
 def visible(status: str) -> Any:
-    return read_rows(Review.objects.visible_to(ann()).filter(has_status(status)))
+    return read_rows(Review.objects.visible_to(ann()).with_status(status))
 
 
 def asked(principal: str) -> Any:

@@ -132,7 +132,9 @@ class Conf:
             # The same in every process of a developer's site, and of no use elsewhere.
             key = hmac.new(settings.SECRET_KEY.encode(), b"holdpoint development token key", hashlib.sha256)
             return {"debug": key.hexdigest()}
-        raise ImproperlyConfigured('Set WORKFLOWS["TOKEN_KEYS"] to {"some id": "a long secret"} to make links.')
+        raise ImproperlyConfigured(
+            'Set WORKFLOWS["TOKEN_KEYS"] to {"some id": "a long secret"}: it signs links, and what waits for approval.'
+        )
 
 
 #: Where None says something.

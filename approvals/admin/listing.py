@@ -7,7 +7,7 @@ only the first few are read; and somebody sees the reviews of their own workspac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django.contrib.admin import SimpleListFilter
@@ -20,8 +20,9 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from approvals.models import RISKS, Candidate, Review
+from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import USER, describe_principals
-from approvals.status import WITHDRAWN
+from approvals.querysets import ReviewQuerySet
 from workflows.admin.listing import CHOICES, SAMPLE, WorkspaceFilter, chosen
 from workflows.clock import Now
 from workflows.members import list_workspaces
@@ -30,8 +31,6 @@ from workflows.members import list_workspaces
 NAMED = 3
 #: What a row does not show; each may be large.
 VALUES = ("quorum", "rungs", "snapshot", "change", "evidence")
-
-WAITING = Q(open=True, effective_at__isnull=True)
 
 
 class ReviewList(ChangeList):
@@ -69,7 +68,17 @@ class RuledFilter(SimpleListFilter):
             raise IncorrectLookupParameters(error) from error
 
 
-class StatusFilter(RuledFilter):
+class StandingFilter(RuledFilter):
+    """The same of reviews that stand so, as everything else tells it."""
+
+    statuses: Mapping[str, str]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        rows, status = super().queryset(request, queryset), self.statuses.get(self.value() or "", "any")
+        return cast(ReviewQuerySet, rows).with_status(status)
+
+
+class StatusFilter(StandingFilter):
     """By how it stands."""
 
     title = _("status")
@@ -81,26 +90,25 @@ class StatusFilter(RuledFilter):
         "withdrawn": _("Withdrawn"),
         "over": _("Over without a decision"),
     }
+    statuses = {"waiting": "open", "deciding": "grace", "decided": "decided", "withdrawn": "closed", "over": "closed"}
     rules = {
-        "waiting": WAITING,
-        "deciding": Q(open=True, effective_at__isnull=False),
-        "decided": Q(open=False, effective_at__isnull=True) & ~Q(outcome__in=("", *WITHDRAWN)),
-        "withdrawn": Q(open=False, outcome__in=WITHDRAWN),
-        # Cancelled while it could still be undone: it was never carried out.
-        "over": Q(open=False) & (Q(outcome="") | (Q(effective_at__isnull=False) & ~Q(outcome__in=WITHDRAWN))),
+        **dict.fromkeys(words, Q()),
+        "withdrawn": Q(outcome__in=WITHDRAWN),
+        "over": ~Q(outcome__in=WITHDRAWN),
     }
 
 
-class DueFilter(RuledFilter):
+class DueFilter(StandingFilter):
     """By when an answer is due; only of what waits."""
 
     title = _("due")
     parameter_name = "due"
     words = {"overdue": _("Overdue"), "coming": _("Due later"), "never": _("Never due")}
+    statuses = dict.fromkeys(words, "open")
     rules = {
-        "overdue": WAITING & Q(due_at__lt=Now()),
-        "coming": WAITING & Q(due_at__gte=Now()),
-        "never": WAITING & Q(due_at__isnull=True),
+        "overdue": Q(due_at__lt=Now()),
+        "coming": Q(due_at__gte=Now()),
+        "never": Q(due_at__isnull=True),
     }
 
 

@@ -18,8 +18,8 @@ from django.utils.translation import gettext as _
 from approvals.admin.refusals import label_outcome
 from approvals.models import Review
 from approvals.policies import load_outcomes
+from approvals.policies.outcomes import WITHDRAWN
 from approvals.show_values import show_text as reveal
-from approvals.status import WITHDRAWN
 from workflows.admin.markup import NOTHING, show_badge, show_relative, show_text, to_local
 from workflows.lifecycle import InteractionStatus
 

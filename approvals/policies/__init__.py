@@ -4,7 +4,16 @@ Nothing here reads a row, a user or the clock: what a rule needs to know is hand
 every rule can be tried with every combination of them.
 """
 
-from approvals.policies.judging import Ballot, Electorate, Tally, Verdict, count_electorate, dump_verdict, judge
+from approvals.policies.judging import (
+    Ballot,
+    Electorate,
+    Tally,
+    Verdict,
+    count_electorate,
+    dump_verdict,
+    find_last_concern,
+    judge,
+)
 from approvals.policies.outcomes import Outcome, dump_outcomes, find_outcome, load_outcomes, read_outcomes
 from approvals.policies.quorum import (
     All,
@@ -57,6 +66,7 @@ __all__ = [
     "dump_outcomes",
     "dump_quorum",
     "dump_verdict",
+    "find_last_concern",
     "find_obstacle",
     "find_outcome",
     "judge",

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from approvals.exceptions import InvalidApproval, VotedTwice
 from approvals.policies.outcomes import Outcome, find_outcome
-from approvals.policies.quorum import PerGroup, Quorum, Veto
+from approvals.policies.quorum import Count, PerGroup, Quorum, Veto
 
 #: The tally of a rule that asks everybody alike has no group.
 EVERYBODY = ""
@@ -234,3 +234,19 @@ def dump_verdict(verdict: Verdict) -> dict[str, Any]:
             for tally in verdict.tallies
         }
     }
+
+
+def find_last_concern(outcomes: Sequence[Outcome], rule: Quorum) -> str:
+    """What an author should think about again in the order of the outcomes; empty where nothing. For system checks.
+
+    >>> from approvals.policies import Count, read_outcomes
+    >>> find_last_concern(read_outcomes(["reject", "approve"]), Count(2))
+    "when too few agree, the answer is 'approve', the last of its outcomes: a lost vote says yes"
+    >>> find_last_concern(read_outcomes(["approve", "reject"]), Count(2))
+    ''
+    """
+    last, plain = outcomes[-1], rule.rule if isinstance(rule, Veto) else rule
+    says_yes = last.tone == "positive" or last.name == "approve"
+    if len(outcomes) == 1 or not says_yes or plain == Count(1):  # one vote is never lost
+        return ""
+    return f"when too few agree, the answer is {last.name!r}, the last of its outcomes: a lost vote says yes"

@@ -22,6 +22,9 @@ TONES: tuple[str, ...] = get_args(Tone)
 MAX_PRESETS = 9
 MAX_NAME = 64
 
+#: Outcomes by which a request was taken back, not answered.
+WITHDRAWN = ("withdraw", "withdrawn")
+
 
 @dataclass(frozen=True, slots=True)
 class _Known:

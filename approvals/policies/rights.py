@@ -193,7 +193,8 @@ def _find_person_obstacles(rules: Rules, facts: Facts) -> Iterator[Obstacle]:
         told = gettext("You can’t decide because you decided an earlier stage of this (four eyes).")
         yield _point(rules, "decided_before", told)
     if facts.voted_before:
-        yield Obstacle("voted", gettext("You have decided on this already, and everybody counts once."))
+        told = gettext("You have decided on this already, or somebody for you, and everybody counts once.")
+        yield Obstacle("voted", told)
     if facts.claimed_by_other:
         by = facts.claimed_by or gettext("Somebody else")
         told = gettext("%(by)s has claimed this. Others can decide once it is released.") % {"by": by}

@@ -3,17 +3,22 @@
 Lives here: what the admin does instead of saving. Must not live here: what is proposed (`proposals`, `admin_forms`),
 done (`applying`) and shown (`panel`). Invariants owned:
 
-* What needs approval is turned aside before any of the project's own saving runs, so no `save_model` gets past it.
+* What needs approval is turned aside before any of the project's own saving runs, so no `save_model` gets past it; what
+  a saving of the project's own derives of it is taken back with all else that it wrote, and proposed.
 * Nobody is let past: not superusers, not whoever may approve. A proposal of one's own is decided by somebody else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.options import TO_FIELD_VAR
+from django.contrib.admin.utils import quote, unquote
 from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
 from django.db import router, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import select_template
@@ -24,13 +29,14 @@ from approvals.channel import Approval
 from approvals.exceptions import ApprovalError
 from approvals.required.additions import describe_addition
 from approvals.required.admin_checks import find_problems
-from approvals.required.admin_forms import make_proposing
+from approvals.required.admin_forms import ProposingForm, make_proposing, read_difference
 from approvals.required.options import ApprovalOptions
 from approvals.required.panel import make_panel, tell_conflicts, tell_nobody, tell_proposed
 from approvals.required.proposals import AlreadyProposed, list_pending, propose
+from approvals.required.stored import Stored, find_changes, is_gone, read_stored
 from approvals.show_fields import label_field
 from approvals.show_values import show_text
-from approvals.subjects import find_field, name_object
+from approvals.subjects import InvalidChange, find_alias, find_field, name_object
 from workflows.exceptions import WorkflowError
 
 if TYPE_CHECKING:
@@ -45,8 +51,12 @@ MAX_NAME = 100
 class _TurnedAside(Exception):
     """What was about to be saved or deleted, on its way past the project's own saving."""
 
-    def __init__(self, do: str, *, form: Any = None, rows: Sequence[Any] = ()) -> None:
-        self.do, self.form, self.rows = do, form, rows
+    def __init__(
+        self, do: str, *rows: Any, proposed: Mapping[str, Any] | None = None, found: Mapping[str, Any] | None = None
+    ) -> None:
+        self.do, self.rows = do, rows
+        #: The change or the values as JSON; or what it was that had been written.
+        self.proposed, self.found = proposed, found
 
 
 class ApprovalRequiredMixin(ApprovalOptions, _ModelAdmin):
@@ -102,29 +112,60 @@ class ApprovalRequiredMixin(ApprovalOptions, _ModelAdmin):
     def save_form(self, request: HttpRequest, form: Any, change: bool) -> Any:
         """Turn aside what takes an approval; `save_model` and all that follows is for the rest."""
         do = "change" if change else "add"
-        if self._takes(do) and (not hasattr(form, "needs_approval") or form.needs_approval()):
-            raise _TurnedAside(do, form=form)
+        if self._takes(do):
+            if not isinstance(form, ProposingForm):
+                told = (
+                    "a form of {}.get_form() cannot propose, so nothing is saved: return what super().get_form() makes"
+                )
+                raise ImproperlyConfigured(told.format(type(self).__name__))
+            if form.needs_approval():
+                raise _TurnedAside(do, form.instance, proposed=form.proposed)
         return super().save_form(request, form, change)
+
+    def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
+        """The first thing after all of the project's own saving, and before anybody is told that it is done."""
+        do = "add" if add else "change"
+        if self._takes(do) and isinstance(form, ProposingForm):
+            if form.needs_approval():  # and a `save_form` of the project's own has let it past
+                raise _TurnedAside(do, form.instance, proposed=form.proposed)
+            self._look_again(form.stored)
+        return super().construct_change_message(request, form, formsets, add)
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
         """The first thing that the admin does when a deletion was confirmed."""
-        if self._takes("delete"):
-            raise _TurnedAside("delete", rows=list(queryset))
+        self._turn_deletions_aside(queryset)
         return super().log_deletions(request, queryset)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        """Where a `log_deletions` of the project's own logs nothing."""
+        self._turn_deletions_aside([obj])
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        """The same for the action of the list."""
+        self._turn_deletions_aside(queryset)
+        super().delete_queryset(request, queryset)
 
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         """The page of one, where Save proposes."""
         try:
-            return super().changeform_view(request, object_id, form_url, extra_context)
+            with self._hold(request, object_id, "change") as stored:
+                response = super().changeform_view(request, object_id, form_url, extra_context)
+                self._look_again(stored)
+                return response
         except _TurnedAside as aside:
-            return self._propose_form(request, aside.do, aside.form)
+            return self._propose_form(request, aside)
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """The question before a deletion, which then is proposed."""
         try:
-            return super().delete_view(request, object_id, extra_context)
+            with self._hold(request, object_id, "delete") as stored:
+                response = super().delete_view(request, object_id, extra_context)
+                if stored is not None and is_gone(stored):
+                    raise _TurnedAside("delete", stored.row)
+                return response
         except _TurnedAside as aside:
             self._propose_deletions(request, aside.rows)
             return HttpResponseRedirect(self._locate(request, aside.rows[0]))
@@ -154,14 +195,49 @@ class ApprovalRequiredMixin(ApprovalOptions, _ModelAdmin):
                 _make_readable(inline)
         return found
 
+    @contextmanager
+    def _hold(self, request: HttpRequest, object_id: str | None, do: str) -> Iterator[Stored | None]:
+        """The row, while the admin writes what was sent: nobody else changes it, and what is turned aside is undone."""
+        obj = None
+        if request.method == "POST" and object_id is not None and self._takes(do):
+            by = request.POST.get(TO_FIELD_VAR, request.GET.get(TO_FIELD_VAR))
+            if not by or self.to_field_allowed(request, by):
+                obj = self.get_object(request, unquote(object_id), by)
+        if obj is None:  # nothing is sent, or the admin is about to say what is wrong
+            yield None
+            return
+        using = find_alias(obj)
+        with transaction.atomic(using=using):
+            yield read_stored(type(obj), obj.pk, using, lock=True)
+
+    def _look_again(self, stored: Stored | None) -> None:
+        """Turn aside what the project's own saving has derived of what takes an approval."""
+        if stored is None:
+            return
+        found = find_changes(stored)
+        needing = self._needing("change")
+        if found.keys() & (found.keys() if needing is None else needing):
+            raise _TurnedAside("change", stored.row, found=found)
+
+    def _turn_deletions_aside(self, rows: Iterable[Any]) -> None:
+        if self._takes("delete"):
+            raise _TurnedAside("delete", *rows)
+
     # --- proposing ----------------------------------------------------------------------------------
 
-    def _propose_form(self, request: HttpRequest, do: str, form: Any) -> HttpResponse:
-        obj, values = form.instance, form.proposed
+    def _propose_form(self, request: HttpRequest, aside: _TurnedAside) -> HttpResponse:
+        do, (obj,), values = aside.do, aside.rows, aside.proposed
         again = request.get_full_path() if do == "add" else self._locate(request, obj)
         if do == "change":
             # As it stands: the form has filled in what is only proposed.
             obj = type(obj)._base_manager.using(router.db_for_write(type(obj), instance=obj)).get(pk=obj.pk)
+        if aside.found is not None:
+            try:
+                values = read_difference(obj, aside.found, self._needing(do) or ())
+            except InvalidChange as refused:
+                told = gettext("Nothing was saved: %(reason)s") % {"reason": show_text(refused)}
+                self.message_user(request, told, messages.ERROR)
+                return HttpResponseRedirect(again)
         if not values:
             self.message_user(request, gettext("Nothing was changed, so there is nothing to approve."), messages.INFO)
             return HttpResponseRedirect(again)
@@ -257,8 +333,6 @@ class ApprovalRequiredMixin(ApprovalOptions, _ModelAdmin):
         """The object's page, or the admin's front page for who may not look at it."""
         if not self.has_view_or_change_permission(request, obj):
             return reverse("admin:index", current_app=self.admin_site.name)
-        from django.contrib.admin.utils import quote
-
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_change"
         return reverse(name, args=[quote(obj.pk)], current_app=self.admin_site.name)
 

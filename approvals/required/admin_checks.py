@@ -55,3 +55,36 @@ def find_problems(admin: Any) -> Iterator[checks.CheckMessage]:
             obj=kind,
             id="holdpoint_approvals.W102",
         )
+    for door in _list_doors(admin):
+        yield checks.Warning(
+            f"{door} writes rows of {admin.model._meta.label} as well, and asks nobody.",
+            hint="Put ApprovalRequiredMixin there too, or let nobody change anything there "
+            "(has_change_permission); if it is meant so, silence this check.",
+            obj=kind,
+            id="holdpoint_approvals.W103",
+        )
+
+
+def _list_doors(admin: Any) -> Iterator[str]:
+    """What else of the same site writes the model's table: admins of its kin, and inlines."""
+    from approvals.required.admin import ApprovalRequiredMixin
+
+    for model, other in admin.admin_site._registry.items():
+        proposes = isinstance(other, ApprovalRequiredMixin)
+        if _is_kin(model, admin.model) and not proposes:
+            yield f"{type(other).__name__} of {model._meta.label}"
+        for inline in other.inlines if not proposes or "change" not in other.approval_for else ():
+            if _is_kin(inline.model, admin.model) and not _is_read(inline):
+                yield f"{inline.__name__} in {type(other).__name__}"
+
+
+def _is_kin(model: Any, other: Any) -> bool:
+    """Whether rows of the one are, or belong to, rows of the other: itself, proxies, children and parents."""
+    one, two = model._meta.concrete_model, other._meta.concrete_model
+    return issubclass(one, two) or issubclass(two, one)
+
+
+def _is_read(inline: Any) -> bool:
+    """Whether it has nothing to write with: every field that it shows is read only."""
+    shown = inline.fields or ()
+    return bool(shown) and set(shown) <= set(inline.readonly_fields) and not inline.can_delete

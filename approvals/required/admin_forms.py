@@ -8,6 +8,7 @@ field, before anything is asked of anybody; nothing that was typed is lost witho
 from __future__ import annotations
 
 import types
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from django.db import models
@@ -15,7 +16,8 @@ from django.forms import BaseModelForm
 from django.utils.translation import gettext
 
 from approvals.changes import read_change
-from approvals.plain_values import AnyField
+from approvals.diff_parts import same_json
+from approvals.plain_values import AnyField, to_plain
 from approvals.required.additions import read_addition
 from approvals.required.stored import Stored, find_differences, is_key, keep_stored, read_stored
 from approvals.subjects import InvalidChange, find_alias, find_field, is_state
@@ -29,6 +31,7 @@ class ProposingForm:
     #: The fields that need approval; None: all.
     needing: frozenset[str] | None = None
     proposed: dict[str, Any] | None = None
+    instance: Any
     #: The row as it is, of a form that was sent; and what would be saved otherwise, by field.
     stored: Stored | None = None
     changed: dict[str, Any] | None = None
@@ -76,12 +79,24 @@ class ProposingForm:
                 kept = keep_stored(given, field.value_from_object(self.stored.row))
                 setattr(obj, field.attname, kept)
                 form.cleaned_data[name] = kept
-        self.changed = find_differences(self.stored, obj, many)
+        # What the form leaves to the project's own saving was typed as well.
+        left = {name: given for name, given in form.cleaned_data.items() if self._is_left(form, name, self.stored)}
+        self.changed = {**left, **find_differences(self.stored, obj, many)}
         keys = [name for name in self.changed if is_key(find_field(type(obj), name))]
         for name in keys:
             told = gettext("This says which object it is, and cannot be changed: another one would be written.")
             form.add_error(name if name in form.fields else None, told)
         return not keys
+
+    def _is_left(self, form: BaseModelForm[Any], name: str, stored: Stored) -> bool:
+        """Whether a form of the project's takes a value for a field, and does not write it."""
+        field, saved = _find_field(form, name), form._meta.fields
+        if field is None or isinstance(field, models.ManyToManyField):
+            return False
+        if field.editable and (saved is None or name in saved) and name not in (form._meta.exclude or ()):
+            return False
+        before = to_plain(field, field.value_from_object(stored.row))
+        return not same_json(to_plain(field, form.cleaned_data[name]), before)
 
     def _read_proposal(self, form: BaseModelForm[Any]) -> dict[str, Any]:
         own = [name for name in form.cleaned_data if _find_field(form, name) is None]
@@ -92,14 +107,15 @@ class ProposingForm:
                 told = gettext("This is no field of the object, so a proposal cannot keep it: leave it as it was.")
                 errors[name] = [told]
         for field in form.instance._meta.concrete_fields:
-            if not getattr(field.value_from_object(form.instance), "_committed", True):
+            if isinstance(field, models.FileField) and not field.value_from_object(form.instance)._committed:
                 told = gettext("A proposal keeps values, and cannot keep a new file: leave this as it was.")
                 errors[field.name] = [told]
         if errors:
             raise InvalidChange("change", form.instance, errors)
         if self.proposes == "change":
-            return read_difference(form.instance, self.changed or {}, self.needing)
-        return read_addition(form.instance, {name: form.cleaned_data[name] for name in form.cleaned_data if name not in own})
+            return read_difference(form.instance, self.changed or {}, {*(self.needing or ()), *form.fields})
+        given = {name: value for name, value in form.cleaned_data.items() if name not in own}
+        return read_addition(form.instance, given)
 
 
 _NOTHING: tuple[Any, ...] = (None, "", [], False)
@@ -117,13 +133,15 @@ def make_proposing(form: type[Any], proposes: str, needing: frozenset[str] | Non
     return made
 
 
-def read_difference(obj: models.Model, found: dict[str, Any], needing: frozenset[str] | None) -> dict[str, Any]:
-    """The change that makes an object what was found; raises InvalidChange.
+def read_difference(obj: models.Model, found: Mapping[str, Any], always: Collection[str]) -> dict[str, Any]:
+    """The change that makes of an object what was found; raises InvalidChange.
 
-    Without what nobody edits, which the model derives again when the change is made; unless it takes an approval.
+    What nobody edits is left out, because the model derives it again when the change is made; but never `always`.
     """
     model = type(obj)
-    return read_change(obj, {name: value for name, value in found.items() if _can_change(model, name) or name in (needing or ())})
+    return read_change(
+        obj, {name: value for name, value in found.items() if name in always or _can_change(model, name)}
+    )
 
 
 def _can_change(model: type[models.Model], name: str) -> bool:

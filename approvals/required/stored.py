@@ -1,8 +1,8 @@
 """A row as the database has it, and in what something differs from it.
 
 Lives here: the one answer to "would this change it?". A form's own answer is no proof: it compares with what the
-browser sent along, and knows nothing of what a `clean` or a `save` derives. Invariant owned: all fields of the model are
-compared, also secrets, hidden ones and those that are in no form.
+browser sent along, and knows nothing of what a `clean` or a `save` derives. Invariant owned: all fields of the model
+are compared, also secrets, hidden ones and those that are in no form.
 """
 
 from __future__ import annotations
@@ -68,10 +68,19 @@ def find_differences(stored: Stored, obj: models.Model, many: Mapping[str, Colle
     return found
 
 
-def look_again(stored: Stored) -> dict[str, Any]:
-    """The fields in which the row differs from what it was, each with its value now; nothing where it is gone."""
+def find_changes(stored: Stored) -> dict[str, Any]:
+    """The fields in which the row differs by now, each with its value; none where it is gone.
+
+    >>> find_changes(stored)
+    {'amount': Decimal('5.00')}
+    """
     now = read_stored(type(stored.row), stored.row.pk, stored.using)
     return {} if now is None else find_differences(stored, now.row, now.many)
+
+
+def is_gone(stored: Stored) -> bool:
+    """Whether the row was deleted meanwhile."""
+    return not find_rows(type(stored.row), stored.using).filter(pk=stored.row.pk).exists()
 
 
 def is_key(one: AnyField) -> bool:

@@ -21,7 +21,6 @@ from approvals.principals import GROUP, USER, has_groups
 from approvals.rest.endpoint import ReviewEndpoint
 from approvals.rest.rows import name_people, read_rows, show_listed
 from approvals.rest.shapes import ApprovalList
-from approvals.status import WITHDRAWN
 from workflows.clock import Now
 from workflows.rest.lists import Segment, answer_list, read_choice, read_filter
 from workflows.rest.openapi import FILTER, document
@@ -88,7 +87,7 @@ class Reviews(ReviewEndpoint):
         snoozed = read_choice(plain, "snoozed", FLAGS) == "true"
         if status is None and requester is not None:
             status = "any"
-        rows = self.list_inbox(snoozed=snoozed) if status is None else self.list_visible().filter(has_status(status))
+        rows = self.list_inbox(snoozed=snoozed) if status is None else self.list_visible().with_status(status)
         if requester is not None:
             rows = rows.filter(self.is_requested_by(requester))
         rows = self.filter_asked(plain, rows, is_open=status in (None, "open", "grace"))
@@ -98,7 +97,7 @@ class Reviews(ReviewEndpoint):
     def list_inbox(self, *, snoozed: bool) -> Any:
         """What the caller may decide now; for a key, what is open."""
         if self.caller.user is None:
-            return self.list_visible().filter(has_status("open"))
+            return self.list_visible().with_status("open")
         rows = Review.objects.using(self.db.alias)
         return rows.for_user(self.caller.user, workspace=self.caller.workspace, snoozed=snoozed)
 
@@ -153,19 +152,3 @@ def is_asked(rows: QuerySet[Any], principal: str, workspace: int, *, is_open: bo
 def find_group(name: str) -> Any:
     """The key of a group."""
     return Group.objects.filter(name=name).values_list("pk", flat=True).first() if has_groups() else None
-
-
-def has_status(status: str) -> Q:
-    """The condition that a review stands so, as `status.find_status` says it."""
-    is_late = Q(interaction__deadline__isnull=False, interaction__deadline__lte=Now())
-    taken_back = Q(outcome__in=("", *WITHDRAWN)) | Q(effective_at__isnull=False)
-    match status:
-        case "open":
-            return Q(open=True, effective_at__isnull=True) & ~is_late
-        case "grace":
-            return Q(open=True, effective_at__isnull=False)
-        case "decided":
-            return Q(open=False) & ~taken_back
-        case "closed":
-            return (Q(open=False) & taken_back) | (Q(open=True, effective_at__isnull=True) & is_late)
-    return Q()

@@ -33,7 +33,9 @@ _VISIBLE = "approvals: visible"
 def approval_status(context: Any, obj: Any) -> dict[str, Any]:
     """How the newest review about a row stands; nothing where there is none, or nothing to ask about.
 
-    >>> Template("{% load approvals %}{% approval_status invoice %}").render(Context({"invoice": invoice}))
+    Whoever may not see that review reads "Waiting for a decision" or "Decided", and nothing else of it.
+
+    >>> Template("{% load approvals %}{% approval_status invoice %}").render(Context({"invoice": invoice, "user": ann}))
     '<span class="holdpoint-status holdpoint-status-open">Waiting for Finance since Tuesday, 2 of 3 approved</span>'
     """
     if not isinstance(obj, Model):
