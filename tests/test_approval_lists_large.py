@@ -100,7 +100,7 @@ def fill(pending: int) -> None:
             INSERT INTO holdpoint_vote (id, review_id, instance_id, at, user_id, standing, automated, override, step,
               outcome, reason, actor, door, digest, groups)
             SELECT gen_random_uuid(), id, instance_id, now(), CASE WHEN subject_pk::int % 100 = 0
-              THEN {people["all"].pk} ELSE 1000000 END, true, false, false, 'ask', 'approve', '', '', 'page', '', '{{}}'
+              THEN {people["all"].pk} ELSE 1000000 + subject_pk::int % 997 END, true, false, false, 'ask', 'approve', '', '', 'page', '', '{{}}'
             FROM holdpoint_review WHERE subject_pk::int % 10 = 0
         """)
 

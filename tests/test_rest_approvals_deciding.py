@@ -221,9 +221,8 @@ def test_a_deadline_that_has_passed_is_410_and_fires(ann: User) -> None:
             cursor.execute(f"UPDATE holdpoint_{table} SET deadline = now() - interval '1 s'")
         cursor.execute("UPDATE holdpoint_instance SET due_at = now() - interval '1 s'")
     problem(send(ann, review, {"outcome": "approve"}, KEY), 410, "resolved")
-    assert [event.kind for event in LedgerEvent.objects.filter(instance=review.instance_id).order_by("seq")][-1] == (
-        "timed_out"
-    )
+    told = LedgerEvent.objects.filter(instance=review.instance_id).order_by("seq")
+    assert [event.kind for event in told][-2:] == ["timed_out", "refused"]
 
 
 def test_a_stale_version_is_told_before_that_it_is_over_or_that_there_is_no_such_outcome(ann: User) -> None:

@@ -20,7 +20,7 @@ from workflows.models import EngineModel, Instance, Interaction, ReadQuerySet, W
 RISKS = {"low": _("low"), "medium": _("medium"), "high": _("high")}
 
 
-class Review(EngineModel):  # type: ignore[django-manager-missing]  # the plugin finds no managers in a base of another app
+class Review(EngineModel):  # type: ignore[django-manager-missing, unused-ignore]  # told with a warm cache only
     """One approval: what will happen, to what, by which rule, until when."""
 
     interaction = models.OneToOneField(

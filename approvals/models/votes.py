@@ -22,7 +22,7 @@ from workflows.uuid7 import make_uuid7
 COMMENTS = {"comment": _("comment"), "question": _("question"), "answer": _("answer")}
 
 
-class Vote(EngineModel):  # type: ignore[django-manager-missing]
+class Vote(EngineModel):  # type: ignore[django-manager-missing, unused-ignore]
     """A decision of one person; or one that takes it back."""
 
     id = models.UUIDField(primary_key=True, default=make_uuid7, editable=False)
@@ -85,7 +85,7 @@ class Vote(EngineModel):  # type: ignore[django-manager-missing]
         return f"{self.outcome} ({self.actor})"
 
 
-class Comment(EngineModel):  # type: ignore[django-manager-missing]
+class Comment(EngineModel):  # type: ignore[django-manager-missing, unused-ignore]
     """Something said about a review: a comment, a question to its requester, or the answer to one."""
 
     id = models.UUIDField(primary_key=True, default=make_uuid7, editable=False)
