@@ -84,9 +84,9 @@ _SAVE = compact(f"""
 #: answered keeps its place, because calls between it and its wait stand; it only asks anew.
 _FORGET = compact(f"""
     WITH b AS (
-      SELECT c.position, c.kind = {CALL_CODES[Call.CALLBACK]} AND NOT c.failed AS callback, n.closed_at
+      SELECT c.position, c.kind = {CALL_CODES[Call.CALLBACK]} AND NOT c.failed AS callback,
+        (SELECT n.closed_at FROM holdpoint_unit n WHERE n.id = c.unit_id) AS closed_at
       FROM holdpoint_checkpoint c
-      LEFT JOIN holdpoint_unit n ON n.id = c.unit_id
       WHERE c.instance_id = %(instance)s::uuid AND c.blamed ORDER BY c.position LIMIT 1
     ), k AS (
       UPDATE holdpoint_checkpoint c SET unit_id = NULL, blamed = false FROM b
