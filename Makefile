@@ -10,7 +10,7 @@ PYTEST_WORKERS ?= auto
 export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup run test test-fast check bench chaos constraints clean
+.PHONY: setup run test test-fast screenshots check bench chaos constraints clean
 
 setup: $(STAMP)
 
@@ -38,6 +38,10 @@ test: setup
 
 test-fast: setup
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m "not browser and not process and not kill"
+
+# The pictures of docs/images, made anew. Every run of the browser tests leaves all of its own in var/screenshots.
+screenshots: setup
+	@SCREENSHOTS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m screenshots tests/browser
 
 check: setup
 	@$(BIN)/python -m config.check

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from approvals.cases import Case
+from approvals.cases import MAX_ROWS, Case
 from approvals.conf import conf
 from approvals.decisions import forbid_overriding
 from approvals.exceptions import AlreadyDecided, NotAllowed, UnknownReview
@@ -55,6 +55,9 @@ def sees(case: Case, user: Any) -> bool:
 
 def find_question(case: Case) -> Comment | None:
     """The latest one that has no answer yet."""
+    if case.said is not None and len(case.said) <= MAX_ROWS:
+        answered = {one.answers_id for one in case.said if one.kind == "answer"}
+        return next((one for one in case.said if one.kind == "question" and one.pk not in answered), None)
     said = Comment.objects.using(answering.reach().alias).filter(review_id=case.review.pk)
     questions = said.filter(kind="question").exclude(pk__in=said.filter(kind="answer").values("answers_id"))
     found: Comment | None = questions.order_by("-pk").first()

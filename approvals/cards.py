@@ -37,9 +37,6 @@ from approvals.status import describe_status as describe_status
 from approvals.subjects import Subject, digest, load_subject, snapshot_again
 from approvals.timelines import Entry as Entry
 from approvals.timelines import list_entries, read_history
-from workflows import answering
-from workflows.clock import Now
-from workflows.models import Interaction
 
 #: Characters of raw data.
 MAX_RAW = 20_000
@@ -157,8 +154,10 @@ def build_card(review: Review, user: Any | None, *, case: Case | None = None) ->
     ('Refund €1,240.00 to Acme GmbH', 'Waiting for Finance since Tuesday', ['Approve', 'Reject'])
     """
     case = case or Case(review)
-    interaction = _find_interaction(case)
+    if user is not None:
+        case.see_as(user)
     history = read_history(case)
+    interaction = review.interaction
     later = [rung["principal"] for rung in review.rungs or () if rung.get("principal")]
     # Everybody at once, so that no part asks for a name of its own.
     names = case.read_names([*case.list_people(), *case.list_asked(), *later, *history.list_principals()])
@@ -219,19 +218,6 @@ def _dump(value: Any) -> str:
     if value is None:
         return ""
     return show_text(json.dumps(value, indent=2, ensure_ascii=False), MAX_RAW, lines=True)
-
-
-def _find_interaction(case: Case) -> Interaction:
-    """The question behind the review, with its workspace and the database's moment, in one statement."""
-    review = case.review
-    kept = review._state.fields_cache.get("interaction")
-    if kept is None or "workspace" not in kept._state.fields_cache:
-        rows = Interaction.objects.using(answering.reach().alias).select_related("workspace")
-        found: Any = rows.annotate(read_at=Now()).get(pk=review.pk)
-        review.interaction = found
-        if case.held is None:
-            case.now = found.read_at
-    return review.interaction
 
 
 def _look_at_subject(case: Case, user: Any, status: Status) -> _Subject:

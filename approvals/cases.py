@@ -13,12 +13,12 @@ from functools import cached_property
 from typing import Any, cast
 
 from django.contrib.auth import get_user_model
-from django.db.models import Q, QuerySet
-from django.utils.translation import gettext, ngettext
+from django.db.models import Count, Exists, Q, QuerySet
+from django.utils.translation import ngettext
 
 from approvals.conf import conf
 from approvals.drifts import Now, read_subject_now
-from approvals.models import Candidate, Review, Vote
+from approvals.models import Candidate, Comment, Review, Vote
 from approvals.policies import (
     Ballot,
     Decided,
@@ -37,20 +37,24 @@ from approvals.principals import (
     GROUP,
     USER,
     describe_principals,
+    list_active,
     list_principals,
     list_users,
     load_user,
     name_user,
 )
-from approvals.querysets import is_within_absence, list_absences
+from approvals.viewers import Viewer, is_within_absence, list_absences, see_as
 from workflows import answering
 from workflows.clock import read_now
 from workflows.conf import conf as engine_conf
+from workflows.joining import join_or
 from workflows.members import list_workspaces
-from workflows.models import Workspace
+from workflows.models import LedgerEvent, Workspace
 
 #: Of those who may decide, so many are named; more are counted.
 MAX_NAMED = 5
+#: Comments, and rows of the ledger, that a look reads: whoever is refused over and over must not make a page endless.
+MAX_ROWS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,15 @@ class Case:
         self._principals: dict[Any, list[str]] = {}
         self._members: dict[Any, bool] = {}
         self._absent: dict[Any, list[Any]] = {}
+        self._viewers: dict[Any, Viewer] = {}
+        #: Comments and rows of the ledger, the newest first and not all of very many; once `loading` has read them.
+        self.said: list[Comment] | None = None
+        self.told: list[LedgerEvent] | None = None
+
+    def see_as(self, user: Any) -> Viewer:
+        """Whoever looks is asked once who they are, here and beside."""
+        viewer = see_as(user)
+        return self._viewers.setdefault(viewer.user.pk, viewer)
 
     @cached_property
     def now(self) -> datetime:
@@ -151,9 +164,7 @@ class Case:
         names = [self.read_names(self.list_asked())[one] for one in self.list_asked()]
         if (more := len(self.candidates) - len(names)) > 0:
             names.append(ngettext("%(count)d more", "%(count)d more", more) % {"count": more})
-        if len(names) < 2:
-            return "".join(names)
-        return gettext("%(first)s or %(last)s") % {"first": ", ".join(names[:-1]), "last": names[-1]}
+        return join_or(names)
 
     @cached_property
     def terms(self) -> Rules:
@@ -201,7 +212,9 @@ class Case:
     @cached_property
     def _is_claim_held(self) -> bool:
         """A claim goes with the account: nobody waits for who cannot log in any more."""
-        holder = load_user(self.review.claimed_by_id)
+        known = self.review._state.fields_cache
+        is_read = self.held is None and "claimed_by" in known  # together with the review
+        holder = known["claimed_by"] if is_read else load_user(self.review.claimed_by_id)
         return holder is not None and bool(holder.is_active)
 
     def find_vote(self, user: Any) -> Vote | None:
@@ -237,9 +250,12 @@ class Case:
     def list_absent(self, user: Any) -> list[Any]:
         """Those whom this person stands in for here, now."""
         if user.pk not in self._absent:
-            review = self.review
-            found = [one for one in list_absences(user) if is_within_absence(one, review.workspace_id, review.workflow)]
-            self._absent[user.pk] = [one.user for one in found]
+            review, viewer = self.review, self._viewers.get(user.pk)
+            for one in viewer.absent if viewer is not None else ():
+                self.see_as(one)
+            found = list_absences(user) if viewer is None else viewer.absences
+            found = [one for one in found if is_within_absence(one, review.workspace_id, review.workflow)]
+            self._absent[user.pk] = list({one.user_id: one.user for one in found}.values())
         return self._absent[user.pk]
 
     def list_answering(self, user: Any) -> list[Candidate]:
@@ -252,7 +268,10 @@ class Case:
     def _list_principals(self, user: Any) -> list[str]:
         if user.pk not in self._principals:
             kinds = {one.principal.partition(":")[0] for one in self.candidates}
-            self._principals[user.pk] = list_principals(user, kinds | ({GROUP} if self.groups else set()))
+            kinds |= {GROUP} if self.groups else set()
+            viewer = self._viewers.get(user.pk)
+            names = list_principals(user, kinds) if viewer is None else viewer.list_principals(kinds)
+            self._principals[user.pk] = names
         return self._principals[user.pk]
 
     def _list_groups(self, user: Any, asked: Iterable[Candidate]) -> frozenset[str]:
@@ -284,7 +303,9 @@ class Case:
     def is_member(self, user: Any) -> bool:
         """Whether the review's workspace is theirs."""
         if user.pk not in self._members:
-            self._members[user.pk] = any(id == self.review.workspace_id for id, _ in list_workspaces(user))
+            viewer = self._viewers.get(user.pk)
+            mine = list_workspaces(user) if viewer is None else viewer.workspaces
+            self._members[user.pk] = any(id == self.review.workspace_id for id, _ in mine)
         return self._members[user.pk]
 
     def is_barred(self, user: Any) -> bool:
@@ -310,18 +331,19 @@ class Case:
         left = [one for one in self.candidates if not (one.instead_of and _read_key(one.added_by) in done)]
         asked = self.keep_members(list_users(one.principal for one in left)).exclude(pk__in=done | self._givers)
         handed = [one for one in left if one.instead_of]
-        by_group = {name: _count_in_group(asked, key, handed) for name, key in self.groups.items()}
-        return Electorate(asked.count(), by_group)
+        names = list(self.groups)
+        parts = [_is_in_group(self.groups[name], handed) for name in names]
+        counts = {f"part_{n}": Count("pk", filter=part) for n, part in enumerate(parts)}
+        told = asked.aggregate(everybody=Count("pk"), **counts)
+        return Electorate(told["everybody"], {name: told[f"part_{n}"] for n, name in enumerate(names)})
 
     def keep_members(self, users: QuerySet[Any]) -> QuerySet[Any]:
         """Whoever can never vote must not be waited for."""
         if engine_conf.workspaces_for is not None:
             return users.filter(pk__in=[user.pk for user in users if self.is_member(user)])
-        if not Workspace.objects.exclude(pk=self.review.workspace_id).exists():
-            return users
-        return users.filter(
-            pk__in=Workspace.members.through.objects.filter(workspace_id=self.review.workspace_id).values("user_id")
-        )
+        others = Workspace.objects.exclude(pk=self.review.workspace_id)
+        members = list_active().filter(holdpoint_workspaces=self.review.workspace_id)
+        return users.filter(Q(pk__in=members.values("pk")) | ~Exists(others))
 
     def _is_final(self) -> bool:
         """Whether nobody can join: all asked by name, and no rung to come that asks more."""
@@ -340,12 +362,13 @@ class Case:
         return rows
 
 
-def _count_in_group(asked: QuerySet[Any], group: Any, handed: Iterable[Candidate]) -> int:
+def _is_in_group(group: Any, handed: Iterable[Candidate]) -> Q:
     """Its members, and those to whom one of them handed a share on."""
-    if not (givers := {_read_key(one.added_by): _read_key(one.principal) for one in handed}):
-        return asked.filter(groups=group).count()
-    found = get_user_model()._default_manager.filter(pk__in=list(givers), groups=group).values_list("pk", flat=True)
-    return asked.filter(Q(groups=group) | Q(pk__in=[givers[str(key)] for key in found])).distinct().count()
+    members = list_active().filter(groups=group)
+    if givers := {_read_key(one.added_by): _read_key(one.principal) for one in handed}:
+        found = get_user_model()._default_manager.filter(pk__in=list(givers), groups=group).values_list("pk", flat=True)
+        return Q(pk__in=members.values("pk")) | Q(pk__in=[givers[str(key)] for key in found])
+    return Q(pk__in=members.values("pk"))
 
 
 def _read_key(principal: str) -> str:

@@ -22,6 +22,7 @@ from approvals.policies import Outcome, PerGroup, Quorum, Veto, read_outcomes, r
 from approvals.policies.quorum import name_group
 from workflows.exceptions import InvalidCall, show
 from workflows.jsontext import check_text
+from workflows.reasons import gettext_noop
 from workflows.schema import Schema, read_schema
 from workflows.waits import Channel, name_projector
 
@@ -77,7 +78,7 @@ class Approval(Channel):
 
     name = "approval"
     owns_answers = True
-    door = "in the inbox, or by POST /v1/approvals/{id}/decide"
+    door = gettext_noop("in the inbox, or by POST /v1/approvals/{id}/decide")
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ nothing typed is lost on the way round; a form that was left alone sends no data
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from approvals.cards import Card, Choice
 from approvals.show_values import show_text
 from workflows.completion import MISSING
 from workflows.exceptions import InvalidData
+from workflows.joining import join_list
 from workflows.pages.form_read import Reading
 from workflows.pages.schema_form import SchemaForm, ShownForm
 from workflows.schema import Schema, load_schema
@@ -39,6 +40,8 @@ class Preset:
     value: str
     text: str
     chosen: bool
+    #: What a button says that decides with this reason at once.
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class Presets:
     options: tuple[Preset, ...]
     #: Whether none is chosen.
     none_chosen: bool
+    #: What was typed beside them, in the menu of the outcome's button.
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,10 @@ class ShownDecision:
     card: Card
     #: None: nothing is to be filled in.
     fields: ShownForm | None
+    #: Of the outcomes that have ready reasons.
     presets: tuple[Presets, ...]
+    #: Of the outcomes whose buttons open a menu: ready reasons, and room for another one.
+    menus: Mapping[str, Presets]
     reason: str
     reason_hint: str
     reason_error: str
@@ -100,9 +108,10 @@ class Filled:
     seen: str | None
     password: str
     typed: dict[str, list[str]]
-    #: The reason as it was typed, and which ready one was chosen for which outcome.
+    #: The reason as it was typed, which ready one was chosen for which outcome, and what was typed in its menu.
     typed_reason: str
     chosen: Mapping[str, str]
+    typed_menus: Mapping[str, str] = field(default_factory=dict)
     #: What could not be read, by field; decide nothing while there is any.
     errors: dict[str, list[str]] = field(default_factory=dict)
     reading: Reading | None = None
@@ -129,14 +138,13 @@ class DecisionForm:
         if self.fields is not None:
             typed = self.fields.begin() if filled is None else filled.typed
             shown = self.fields.show(typed, filled.errors if filled else None, focus=focus)
-        chosen = filled.chosen if filled else {}
+        menus = {one.name: self._show_presets(one, filled) for one in self.card.outcomes}
         return ShownDecision(
             prefix=self.prefix,
             card=self.card,
             fields=shown,
-            presets=tuple(
-                self._show_presets(one, chosen.get(one.name, "")) for one in self.card.outcomes if one.presets
-            ),
+            presets=tuple(menus[one.name] for one in self.card.outcomes if one.presets),
+            menus={one.name: menus[one.name] for one in self.card.outcomes if self._has_menu(one)},
             reason=filled.typed_reason if filled else "",
             reason_hint=self._tell_when_needed(),
             reason_error=reason_error,
@@ -147,13 +155,17 @@ class DecisionForm:
 
     def read(self, posted: QueryDict) -> Filled:
         """What came back."""
-        outcome = posted.get("outcome", "")[:_MAX_WORD]
+        # A button of a menu decides with a ready reason: "reject:1".
+        outcome, _, ready = posted.get("outcome", "")[:_MAX_WORD].partition(":")
         chosen = {one.name: posted.get(f"preset-{one.name}", "") for one in self.card.outcomes}
+        if ready:
+            chosen[outcome] = ready
+        typed_menus = {one.name: posted.get(f"reason-{one.name}", "") for one in self.card.outcomes}
         typed_reason = posted.get("reason", "")
         version = posted.get("version", "")
         filled = Filled(
             outcome=outcome,
-            reason=self._join_reason(outcome, chosen, typed_reason),
+            reason=self._join_reason(outcome, chosen, (typed_menus.get(outcome, ""), typed_reason)),
             data=None,
             version=int(version) if version.isascii() and version.isdecimal() and len(version) < 10 else 0,
             seen=posted.get("seen", "")[:_MAX_WORD] or None,
@@ -161,6 +173,7 @@ class DecisionForm:
             typed={},
             typed_reason=typed_reason,
             chosen=chosen,
+            typed_menus=typed_menus,
         )
         if self.fields is not None:
             self._read_fields(filled, self.fields, posted)
@@ -189,20 +202,26 @@ class DecisionForm:
         last = self.card.outcomes[-1]
         return len(self.card.outcomes) > 1 and outcome == last.name and last.tone != "positive"
 
-    def _join_reason(self, outcome: str, chosen: Mapping[str, str], typed: str) -> str:
+    def _join_reason(self, outcome: str, chosen: Mapping[str, str], typed: Iterable[str]) -> str:
         presets = next((one.presets for one in self.card.outcomes if one.name == outcome), ())
         number = chosen.get(outcome, "")
         ready = presets[int(number)] if number in map(str, range(len(presets))) else ""
-        return "\n".join(part for part in (ready, typed.strip()) if part)
+        return "\n".join(part for part in (ready, *(one.strip() for one in typed)) if part)
 
-    def _show_presets(self, outcome: Choice, chosen: str) -> Presets:
+    def _has_menu(self, outcome: Choice) -> bool:
+        """Whether its button asks why. What is of high risk is answered in the form, where there is more room."""
+        return self.card.risk != "high" and (bool(outcome.presets) or outcome.requires_reason)
+
+    def _show_presets(self, outcome: Choice, filled: Filled | None) -> Presets:
         name, id = f"preset-{outcome.name}", f"{self.prefix}-preset-{outcome.name}"
+        chosen = filled.chosen.get(outcome.name, "") if filled else ""
         options = tuple(
-            Preset(f"{id}-{number}", str(number), text, chosen == str(number))
+            Preset(f"{id}-{number}", str(number), text, chosen == str(number), f"{outcome.name}:{number}")
             for number, text in enumerate(outcome.presets)
         )
         legend = gettext("%(outcome)s because") % {"outcome": outcome.label}
-        return Presets(name, id, legend, options, not any(one.chosen for one in options))
+        reason = filled.typed_menus.get(outcome.name, "") if filled else ""
+        return Presets(name, id, legend, options, not any(one.chosen for one in options), reason)
 
     def _tell_when_needed(self) -> str:
         needing = [one.label for one in self.card.outcomes if one.requires_reason]
@@ -210,7 +229,7 @@ class DecisionForm:
             return gettext("Optional. Whoever may see this request reads it.")
         if len(needing) == len(self.card.outcomes):
             return gettext("Needed for every answer. Whoever may see this request reads it.")
-        quoted = ", ".join(gettext("“%(label)s”") % {"label": show_text(label)} for label in needing)
+        quoted = join_list(gettext("“%(label)s”") % {"label": show_text(label)} for label in needing)
         return gettext("Needed for %(outcomes)s. Whoever may see this request reads it.") % {"outcomes": quoted}
 
 

@@ -37,6 +37,7 @@ from approvals.show_fields import (
 from approvals.show_money import show_money
 from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, Shown, show_text, show_texts
 from approvals.subjects import snapshot, snapshot_again, write_keys
+from workflows.joining import join_list
 
 #: The convention of two fields that are one amount: `price` and `price_currency`.
 CURRENCY = "_currency"
@@ -83,20 +84,21 @@ def compare(
     >>> [(diff.label, diff.before.text, diff.after.text) for diff in compare(invoice, {"amount": "99.50"})]
     [('Amount', '€1,240.00', '€99.50')]
     """
-    known = type(before) if isinstance(before, models.Model) else _find_model(model)
-    fields, new = _read_change(known, change)
-    pairs = _find_money(known, money or {})
-    old: Mapping[str, Any]
-    if isinstance(before, models.Model):
-        partners = [name for pair in pairs.items() if not fields.keys().isdisjoint(pair) for name in pair]
-        old = snapshot(before, dict.fromkeys((*(name for name, one in fields.items() if one), *partners)))
-    else:
-        # As the snapshot would be taken today: a field may have other decimal places by now.
-        old = {
-            **before,
-            **{name: _read(known, one, name, before[name]) for name, one in fields.items() if name in before},
-        }
-    return tuple(_Comparison(known, fields, old, new, pairs, Related(user)).tell())
+    return tuple(_prepare(before, change, model=model, money=money, related=Related(user)).tell())
+
+
+def compare_each(
+    requests: Iterable[tuple[str, Mapping[str, Any], Mapping[str, Any]]], *, user: Any = None
+) -> list[tuple[FieldDiff, ...]]:
+    """The same of many requests, each as (model, snapshot, change): a related model is still asked once, for all.
+
+    >>> [[diff.label for diff in diffs] for diffs in compare_each([("shop.invoice", shown, {"amount": "99.50"})])]
+    [['Amount']]
+    """
+    related = Related(user)
+    made = [_prepare(before, change, model=model or None, related=related) for model, before, change in requests]
+    related.fetch(key for one in made for key in one.list_keys())
+    return [tuple(one.tell()) for one in made]
 
 
 def find_drift(
@@ -136,7 +138,7 @@ class _Comparison:
     told: set[str] = field(default_factory=set)
 
     def tell(self) -> Iterator[FieldDiff]:
-        self.related.fetch(self._list_keys())
+        self.related.fetch(self.list_keys())
         for name, one in self.fields.items():
             if name not in self.told and self._differs(name):
                 yield from self._tell_money(name) or self._tell_field(name, one)
@@ -144,7 +146,8 @@ class _Comparison:
     def _differs(self, name: str) -> bool:
         return not same_json(self.old.get(name), self.new[name])
 
-    def _list_keys(self) -> Iterator[tuple[AnyField, Any]]:
+    def list_keys(self) -> Iterator[tuple[AnyField, Any]]:
+        """What its relations point to."""
         for name, one in self.fields.items():
             if isinstance(one, models.ManyToManyField) and self._differs(name):
                 for keys in _split_keys(self.old.get(name), self.new[name]):
@@ -199,8 +202,32 @@ class _Comparison:
                 texts.append(count_more(len(keys) - MAX_ITEMS))
                 parts.append(Part("…", Shown(texts[-1])))
             missing = any(row.missing for row in named)
-            sides.append(Shown(show_text(", ".join(texts), MAX_BLOCK), missing=missing) if texts else EMPTY)
+            sides.append(Shown(show_text(join_list(texts), MAX_BLOCK), missing=missing) if texts else EMPTY)
         return make(*sides, "relations", tuple(parts))
+
+
+def _prepare(
+    before: models.Model | Mapping[str, Any],
+    change: Mapping[str, Any],
+    *,
+    model: type[models.Model] | str | None,
+    related: Related,
+    money: Mapping[str, str] | None = None,
+) -> _Comparison:
+    known = type(before) if isinstance(before, models.Model) else _find_model(model)
+    fields, new = _read_change(known, change)
+    pairs = _find_money(known, money or {})
+    old: Mapping[str, Any]
+    if isinstance(before, models.Model):
+        partners = [name for pair in pairs.items() if not fields.keys().isdisjoint(pair) for name in pair]
+        old = snapshot(before, dict.fromkeys((*(name for name, one in fields.items() if one), *partners)))
+    else:
+        # As the snapshot would be taken today: a field may have other decimal places by now.
+        old = {
+            **before,
+            **{name: _read(known, one, name, before[name]) for name, one in fields.items() if name in before},
+        }
+    return _Comparison(known, fields, old, new, pairs, related)
 
 
 def _tell_value(make: _Make, one: AnyField, old: Any, new: Any) -> FieldDiff:

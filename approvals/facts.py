@@ -21,6 +21,7 @@ from approvals.plain_values import is_secret_name
 from approvals.show_fields import count_more, label_field, show_loose
 from approvals.show_money import show_money
 from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, Shown, show_moment, show_text
+from workflows.joining import join_clauses, join_label, join_list
 
 #: Rows that are shown, items of a list in one row, and how deep one looks.
 MAX_FACTS = 60
@@ -89,14 +90,16 @@ def _show_evidence(one: Mapping[str, Any]) -> dict[str, Any]:
         return {**shown, "text": show_text(urlsplit(url).netloc if url else one.get("url", ""), MAX_NAME)}
     if isinstance(value, dict | list) and value:
         facts = list_facts(value)
-        told = "; ".join(f"{fact.label}: {fact.value.text}" if fact.label else fact.value.text for fact in facts)
+        told = join_clauses(
+            join_label(fact.label, fact.value.text) if fact.label else fact.value.text for fact in facts
+        )
         return {**shown, "text": show_text(told, MAX_BLOCK)}
     return {**shown, "text": _show_scalar(value).text}
 
 
 def _walk(value: Any, path: tuple[str, ...]) -> Iterator[Fact]:
     if isinstance(value, dict) and value and len(path) < MAX_DEPTH:
-        units = _find_units(value)
+        units = find_units(value)
         for key, inner in value.items():
             if key in units.values():
                 continue
@@ -124,7 +127,7 @@ def _show_scalar(value: Any) -> Shown:
             return EMPTY
         told = [_show_scalar(item).text for item in value[:MAX_ITEMS]]
         more = [count_more(len(value) - MAX_ITEMS)] if len(value) > MAX_ITEMS else []
-        return Shown(show_text(", ".join([*told, *more]), MAX_BLOCK))
+        return Shown(show_text(join_list([*told, *more]), MAX_BLOCK))
     if isinstance(value, str) and value:
         return _show_string(value)
     return EMPTY if value in ({}, "", None) else show_loose(value)
@@ -145,8 +148,12 @@ def _show_string(value: str) -> Shown:
     return Shown(show_text(value, MAX_BLOCK, lines=True), url=link)
 
 
-def _find_units(value: Mapping[str, Any]) -> dict[str, str]:
-    """Which key is the currency of which amount: `price` and `price_currency`, or `amount` and `currency`."""
+def find_units(value: Mapping[str, Any]) -> dict[str, str]:
+    """Which key is the currency of which amount: `price` and `price_currency`, or `amount` and `currency`.
+
+    >>> find_units({"amount": "40.00", "currency": "EUR", "n": 2})
+    {'amount': 'currency'}
+    """
     found = {}
     for key, inner in value.items():
         unit = f"{key}_currency" if f"{key}_currency" in value else "currency" if key == "amount" else ""

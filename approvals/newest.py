@@ -12,14 +12,13 @@ from functools import lru_cache
 from typing import Any
 
 from django.apps import apps
-from django.contrib.postgres.expressions import ArraySubquery
 from django.db import models, router
 from django.db.models import Exists, OuterRef, QuerySet, Value
-from django.db.models.functions import JSONObject
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext
 
 from approvals.cases import Case
+from approvals.loading import gather, make_rows
 from approvals.models import Candidate, Review, Vote
 from approvals.show_values import MAX_BLOCK, show_text
 from approvals.status import Status, describe_status, find_status
@@ -76,9 +75,14 @@ def find_newest(obj: models.Model, user: Any = None, *, visible: QuerySet[Review
         subject_using="" if using == router.db_for_write(model) else using,
     )
     seen = Value(False) if visible is None else Exists(visible.using(alias).filter(pk=OuterRef("pk")))
+
+    def mine(model: Any) -> QuerySet[Any]:
+        beside: QuerySet[Any] = model.objects.filter(review_id=OuterRef("pk")).order_by("pk")
+        return beside
+
     found: Any = (
         rows.select_related("interaction")
-        .annotate(read_at=Now(), may_see=seen, asked=_gather(Candidate, _ASKED), cast=_gather(Vote, _CAST))
+        .annotate(read_at=Now(), may_see=seen, asked=gather(mine(Candidate), _ASKED), cast=gather(mine(Vote), _CAST))
         .order_by("-interaction")
         .first()
     )
@@ -89,17 +93,11 @@ _ASKED = ("principal", "instead_of", "added_by")
 _CAST = ("user_id", "on_behalf_of_id", "outcome", "standing", "groups")
 
 
-def _gather(model: Any, fields: tuple[str, ...]) -> ArraySubquery:
-    """Rows of the review as JSON, within its own statement."""
-    rows = model.objects.filter(review_id=OuterRef("pk")).order_by("pk")
-    return ArraySubquery(rows.values(told=JSONObject(**{name: name for name in fields})))
-
-
 def _tell(found: Any, user: Any) -> Newest | None:
     case = Case(found)
     case.now = found.read_at
-    case.candidates = [Candidate(review=found, **one) for one in found.asked]
-    case.all_votes = [Vote(review=found, **one) for one in found.cast]
+    case.candidates = make_rows(Candidate, found.asked, found._state.db)
+    case.all_votes = make_rows(Vote, found.cast, found._state.db)
     status = find_status(case)
     if not found.may_see:
         return _tell_stranger(status)

@@ -72,7 +72,7 @@ def open_review(approval: Approval, interaction: Interaction) -> Review:
             step=interaction.unit.step,
             on_decision=approval.on_decision,
             calendar=approval.ladder.calendar,
-            outcomes=dump_outcomes(approval.outcomes),
+            outcomes=[_leave_out_blanks(one) for one in dump_outcomes(approval.outcomes)],
             quorum={"rule": dump_quorum(approval.quorum), "groups": _pick_groups(approval, groups)},
             rungs=_name_rungs(dump_rungs(rungs), groups) or None,
             evidence=approval.evidence or None,
@@ -91,6 +91,11 @@ def list_asked(approval: Approval) -> list[str]:
     ['group:3']
     """
     return _list_asked(approval, find_groups([*approval.groups, *_list_rung_groups(approval)]))
+
+
+def _leave_out_blanks(outcome: dict[str, Any]) -> dict[str, Any]:
+    """A label or reasons that nobody wrote need not be kept a million times."""
+    return {name: value for name, value in outcome.items() if value not in ("", [])}
 
 
 def _list_rung_groups(approval: Approval) -> list[str]:

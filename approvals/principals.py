@@ -8,15 +8,17 @@ matter, so joining or leaving a group counts at once; and both agree: whoever is
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from copy import copy
 from typing import Any, TypeVar
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission
+from django.contrib.postgres.expressions import ArraySubquery
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import router
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, TextField, Value
+from django.db.models.functions import Cast, Concat
 from django.utils.translation import gettext
 
 from approvals.exceptions import InvalidApproval
@@ -84,15 +86,45 @@ def load_user(key: Any) -> Any | None:
 
 
 def list_principals(user: Any, kinds: Container[str] = KINDS) -> list[str]:
-    """The names that a user answers to now; none for who may not log in. Each kind costs a query or two."""
+    """The names that a user answers to now; none for who may not log in.
+
+    Groups and rules cost one statement together, permissions those of Django's backends.
+    """
+    return name_all(user, kinds, read_memberships(user, kinds))
+
+
+def read_memberships(user: Any, kinds: Container[str] = KINDS, **beside: Any) -> dict[str, Any]:
+    """The keys of a user's groups, under "groups", and the rules that name them, under "rules": in one statement.
+
+    `beside` are expressions about the account to be read in the same one, under their names.
+    """
+    if user is None or user.pk is None or not user.is_active:
+        return {}
+    asked = dict(beside)
+    if GROUP in kinds and has_groups():
+        mine = list_active().filter(pk=OuterRef("pk"), groups__isnull=False).order_by("groups")
+        asked["groups"] = ArraySubquery(mine.values("groups"))
+    rules = _ask_rules() if RULE in kinds else {}
+    asked |= {f"rule_{name}": found for name, found in rules.items()}
+    if not asked:
+        return {}
+    # Under names of ours: those of a project's user model, such as `groups`, are taken.
+    ours = {f"read_{name}": expression for name, expression in asked.items()}
+    row = list_active().filter(pk=user.pk).values(**ours).first() or {}
+    told = {name: row.get(f"read_{name}") for name in asked}
+    return {**told, "rules": [name for name in rules if told[f"rule_{name}"]]}
+
+
+def name_all(user: Any, kinds: Container[str], memberships: Mapping[str, Any]) -> list[str]:
+    """The names of these kinds that a user answers to, given what `read_memberships` has read."""
     if user is None or user.pk is None or not user.is_active:
         return []
     names = [name_user(user)]
-    if GROUP in kinds and has_groups():
-        names += [f"{GROUP}:{pk}" for pk in user.groups.order_by("pk").values_list("pk", flat=True)]
+    if GROUP in kinds:
+        names += [f"{GROUP}:{pk}" for pk in memberships.get("groups") or ()]
     if PERMISSION in kinds and hasattr(user, "get_all_permissions"):
         names += [f"{PERMISSION}:{one}" for one in sorted(user.get_all_permissions())]
-    return names + ([f"{RULE}:{name}" for name in _list_rules_of(user)] if RULE in kinds else [])
+    return names + ([f"{RULE}:{name}" for name in memberships.get("rules", ())] if RULE in kinds else [])
 
 
 def forget_permissions(user: Any) -> Any:
@@ -128,32 +160,22 @@ def list_users(principals: Iterable[str]) -> QuerySet[Any]:
 
 
 def describe_principals(principals: Iterable[str]) -> list[str]:
-    """What people call them, in the order given: names of users and groups in one query each.
+    """What people call them, in the order given: users in one query, groups and permissions in another.
 
     >>> describe_principals(["user:1", "group:2"])
     ['Ann Archer', 'Finance']
     """
     split = [principal.partition(":")[::2] for principal in principals]
-    users = {str(one.pk): name_person(one) for one in _fetch(get_user_model(), USER, split)}
-    groups = {str(one.pk): one.name for one in _fetch(Group, GROUP, split)} if has_groups() else {}
-    permissions = (
-        {
-            f"{app}.{code}": name
-            for app, code, name in Permission.objects.filter(
-                codename__in=[value.partition(".")[2] for kind, value in split if kind == PERMISSION]
-            ).values_list("content_type__app_label", "codename", "name")
-        }
-        if any(kind == PERMISSION for kind, _ in split)
-        else {}
-    )
+    users = {str(one.pk): name_person(one) for one in _fetch_users(split)}
+    named = _read_names(split)
     told = []
     for kind, value in split:
         if kind == USER:
             told.append(users.get(value) or gettext("a former user"))
         elif kind == GROUP:
-            told.append(groups.get(value) or gettext("a former group"))
+            told.append(named.get((GROUP, value)) or gettext("a former group"))
         elif kind == PERMISSION:
-            told.append(gettext("whoever: %(permission)s") % {"permission": permissions.get(value, value)})
+            told.append(gettext("whoever: %(permission)s") % {"permission": named.get((PERMISSION, value), value)})
         else:
             told.append(value.replace("_", " "))
     return told
@@ -181,18 +203,15 @@ def has_permissions() -> bool:
     return hasattr(get_user_model(), "get_all_permissions")
 
 
-def _list_rules_of(user: Any) -> list[str]:
-    """The rules that name a user, asked all at once. One that fails names nobody, and the others' work goes on."""
+def _ask_rules() -> dict[str, Any]:
+    """For each rule whether it names a user. One that fails names nobody, and the others' work goes on."""
     asked = {}
     for name in sorted(_rules):
         try:
-            asked[f"rule_{name}"] = _names(_ask_rule(name), OuterRef("pk"))
+            asked[name] = _names(_ask_rule(name), OuterRef("pk"))
         except Exception:
             logger.exception("the rule %r of @candidates failed: it names nobody now", name)
-    if not asked:
-        return []
-    found = list_active().filter(pk=user.pk).annotate(**asked).values(*asked).first() or {}
-    return [name for name in sorted(_rules) if found.get(f"rule_{name}")]
+    return asked
 
 
 def _ask_rule(name: str) -> QuerySet[Any]:
@@ -210,9 +229,29 @@ def _names(users: QuerySet[Any], key: Any) -> Any:
     return Exists(users.order_by().filter(pk=key))
 
 
-def _fetch(model: Any, kind: str, split: Iterable[tuple[str, str]]) -> Iterable[Any]:
-    keys = [value for one, value in split if one == kind and is_key(model, value)]
-    return model._default_manager.filter(pk__in=keys) if keys else ()
+def _fetch_users(split: Iterable[tuple[str, str]]) -> Iterable[Any]:
+    keys = _list_keys(get_user_model(), USER, split)
+    return get_user_model()._default_manager.filter(pk__in=keys) if keys else ()
+
+
+def _read_names(split: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """(kind, key or permission) -> what groups and permissions are called, in one statement."""
+    parts: list[QuerySet[Any, Any]] = []
+    if has_groups() and (keys := _list_keys(Group, GROUP, split)):
+        rows = Group.objects.filter(pk__in=keys).order_by()
+        parts.append(rows.values_list(Value(GROUP), Cast("pk", TextField()), F("name")))
+    if codes := [value.partition(".")[2] for kind, value in split if kind == PERMISSION]:
+        code = Concat("content_type__app_label", Value("."), "codename", output_field=TextField())
+        held = Permission.objects.filter(codename__in=codes).order_by()
+        parts.append(held.values_list(Value(PERMISSION), code, F("name")))
+    if not parts:
+        return {}
+    found = parts[0].union(*parts[1:], all=True) if len(parts) > 1 else parts[0]
+    return {(kind, key): name for kind, key, name in found}
+
+
+def _list_keys(model: Any, wanted: str, split: Iterable[tuple[str, str]]) -> list[str]:
+    return [value for kind, value in split if kind == wanted and is_key(model, value)]
 
 
 def is_key(model: Any, value: str) -> bool:

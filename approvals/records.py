@@ -8,7 +8,7 @@ not know.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -16,9 +16,29 @@ from django.db import models
 from django.db.models import F, QuerySet
 
 from approvals.models import Candidate, Comment, Notice, Review, Snooze, Vote
-from workflows import answering
+from workflows import answering, store
 
 Row = TypeVar("Row", bound=models.Model)
+
+#: Who stopped looking long ago is forgotten on the way.
+_LOOK = """
+    WITH gone AS (
+      DELETE FROM holdpoint_presence WHERE id IN (
+        SELECT id FROM holdpoint_presence WHERE seen_at < holdpoint_now() - interval '1 hour'
+        ORDER BY id LIMIT 100 FOR UPDATE SKIP LOCKED
+      )
+    ), own AS (
+      INSERT INTO holdpoint_presence (review_id, user_id, seen_at)
+      VALUES (%(review)s::uuid, %(user)s, holdpoint_now())
+      ON CONFLICT (review_id, user_id) DO UPDATE SET seen_at = excluded.seen_at
+    )
+    (
+      SELECT user_id, NULL::timestamptz FROM holdpoint_presence WHERE review_id = %(review)s::uuid
+        AND user_id <> %(user)s AND seen_at > holdpoint_now() - %(lasts)s::interval ORDER BY id LIMIT 5
+    ) UNION ALL
+    SELECT user_id, until FROM holdpoint_snooze WHERE review_id = %(review)s::uuid AND user_id = %(user)s
+      AND until > holdpoint_now()
+"""
 
 
 def rows(model: type[Row]) -> QuerySet[Row]:
@@ -123,6 +143,13 @@ def set_snooze(review: Review, user: Any, until: datetime) -> None:
 def clear_snooze(review: Review, user: Any) -> int:
     """Take it up again."""
     return rows(Snooze).filter(review=review, user=user).delete()[0]
+
+
+def set_presence(review: UUID, user: Any, lasts: timedelta) -> tuple[list[Any], datetime | None]:
+    """Somebody looks at it, from now on for so long. The keys of others who do, and until when it was put aside."""
+    found = store.fetch(answering.reach(), _LOOK, {"review": review, "user": user.pk, "lasts": lasts})
+    until = next((until for _, until in found if until is not None), None)
+    return [key for key, until in found if until is None], until
 
 
 def lock_review(id: UUID) -> Review | None:

@@ -34,11 +34,12 @@ class Related:
 
     def __init__(self, user: Any = None) -> None:
         self._user = user
-        self._rows: dict[Target, dict[Any, models.Model]] = {}
+        #: None: it is known that there is no such row.
+        self._rows: dict[Target, dict[Any, models.Model | None]] = {}
         self._links: dict[type[models.Model], bool] = {}
 
     def fetch(self, keys: Iterable[tuple[AnyField, Any]]) -> None:
-        """Read the rows of these (relation, key) pairs; what cannot be a key is left out."""
+        """Read the rows of these (relation, key) pairs; what cannot be a key is left out, and nothing is read twice."""
         wanted: dict[Target, set[Any]] = defaultdict(set)
         for field, key in keys:
             target = find_target(field)
@@ -46,9 +47,12 @@ class Related:
             if value is not None:
                 wanted[target].add(value)
         for target, values in wanted.items():
+            known = self._rows.setdefault(target, {})
+            if not (unread := values - known.keys()):
+                continue
             rows = target.model._base_manager.using(router.db_for_read(target.model))
             by = "pk" if target.field.primary_key else target.field.attname
-            self._rows[target] = rows.in_bulk(values, field_name=by)
+            known.update({**dict.fromkeys(unread), **rows.in_bulk(unread, field_name=by)})
 
     def show(self, field: AnyField, key: Any) -> Shown:
         """The row behind a key as its model names it, with a link; or that it is gone."""

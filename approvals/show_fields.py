@@ -32,6 +32,7 @@ from approvals.show_values import (
     show_texts,
     show_yes_no,
 )
+from workflows.joining import join_list
 
 #: Items of a list, and rows of a relation to many, that are named; more are counted.
 MAX_ITEMS = 20
@@ -143,7 +144,7 @@ def _show_list(base: AnyField | None, plain: list[Any]) -> Shown:
     told = [item.text for item in shown]
     if len(plain) > MAX_ITEMS:
         told.append(count_more(len(plain) - MAX_ITEMS))
-    return Shown(show_text(", ".join(told), MAX_BLOCK))
+    return Shown(show_text(join_list(told), MAX_BLOCK))
 
 
 def _show_file(field: models.FileField, name: str) -> Shown:

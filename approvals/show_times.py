@@ -87,6 +87,27 @@ def show_due(at: datetime, now: datetime) -> str:
     return gettext("overdue by %(time)s") % {"time": timesince(at, now, depth=2)}
 
 
+def show_soon(at: datetime, now: datetime) -> str:
+    """When something is due, in as little room as a list has.
+
+    >>> show_soon(now, now + timedelta(hours=15)), show_soon(now + timedelta(minutes=1), now)
+    ('15 hours overdue', '16:01')
+    """
+    if at < now:
+        if now - at < MINUTE:
+            return gettext("due now")
+        return gettext("%(time)s overdue") % {"time": timesince(at, now, depth=1)}
+    local, days = _place(at, now)
+    if days == 0:
+        return _show_time(local)
+    if days == -1:
+        return gettext("Tomorrow")
+    if local.year == timezone.localtime(now).year:
+        return date_format(local, pgettext("a day in a list, in the letters of Django’s date filter", "D j M"))
+    form = pgettext("a day of another year in a list, in the letters of Django’s date filter", "j M Y")
+    return date_format(local, form)
+
+
 def show_length(since: datetime, now: datetime) -> str:
     """How long something lasts by now.
 

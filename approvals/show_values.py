@@ -16,7 +16,9 @@ from decimal import Decimal
 from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 from django.utils.formats import date_format, number_format, time_format
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 #: Characters of a value in one line, of a name, and of a text with lines.
 MAX_TEXT = 300
@@ -104,7 +106,7 @@ def show_texts(before: str, after: str, limit: int = MAX_TEXT) -> tuple[str, str
 
 def show_yes_no(value: bool | None) -> str:
     """A truth value; not knowing is one of three."""
-    return _("Unknown") if value is None else _("Yes") if value else _("No")
+    return pgettext("neither yes nor no", "Unknown") if value is None else _("Yes") if value else _("No")
 
 
 def show_number(value: int | float | Decimal) -> str:
@@ -204,3 +206,12 @@ def _blur(text: str) -> str:
 def _exact(text: str) -> str:
     """The text as `str` itself: a subclass may claim to be safe for a page."""
     return "".join((text,))
+
+
+def name_kind(workflow: str) -> str:
+    """A workflow's name as words, without the app that it is of.
+
+    >>> name_kind("shop.late_refund")
+    'Late refund'
+    """
+    return capfirst(show_text(workflow.rpartition(".")[2], MAX_NAME).replace("_", " ").replace("-", " ").strip())

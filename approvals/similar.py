@@ -50,7 +50,7 @@ def list_similar(case: Case, user: Any | None) -> tuple[Similar, ...]:
     seen = (
         same.exclude(pk=review.pk)
         .exclude(outcome__in=("", "withdrawn"))
-        .visible_to(user, workspace=review.workspace_id)
+        .visible_to(case.see_as(user), workspace=review.workspace_id)
     )
     found = seen.order_by("-decided_at", "-pk")[:MOST]
     return tuple(map(_show, found.values_list("pk", "title", "outcome", "outcomes", "decided_at")))

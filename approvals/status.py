@@ -20,6 +20,7 @@ from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import PERMISSION, name_user
 from approvals.show_times import show_since, show_when
 from approvals.show_values import MAX_NAME, show_text
+from workflows.joining import join_clauses
 from workflows.lifecycle import InteractionStatus
 
 Status = Literal["open", "grace", "decided", "closed"]
@@ -115,8 +116,7 @@ def tell_outcome(case: Case, name: str) -> str:
         "withdraw": gettext("withdrawn"),
         "withdrawn": gettext("withdrawn"),
     }
-    outcome = _find_outcome(case, name)
-    return known[name] if name in known and not outcome.written else quote_outcome(case, name)
+    return known[name] if name in known and not is_written(case, name) else quote_outcome(case, name)
 
 
 def quote_outcome(case: Case, name: str) -> str:
@@ -126,6 +126,15 @@ def quote_outcome(case: Case, name: str) -> str:
     '“Approve”'
     """
     return gettext("“%(label)s”") % {"label": show_text(_find_outcome(case, name).label, MAX_NAME)}
+
+
+def is_written(case: Case, name: str) -> bool:
+    """Whether an outcome has a label of its author's: no other word of ours would do.
+
+    >>> is_written(case, "approve")
+    False
+    """
+    return bool(_find_outcome(case, name).written)
 
 
 def is_user(user: Any, key: Any) -> bool:
@@ -166,7 +175,8 @@ def _tell_open(case: Case, user: Any) -> str:
         told = gettext("Waiting for a decision %(since)s") % {"since": since}
     progress = measure_progress(case)
     if case.votes or any(one.needed > 1 for one in progress):
-        told = gettext("%(told)s, %(progress)s") % {"told": told, "progress": "; ".join(one.text for one in progress)}
+        votes = join_clauses(one.text for one in progress)
+        told = gettext("%(told)s, %(progress)s") % {"told": told, "progress": votes}
     return told
 
 

@@ -31,25 +31,22 @@ from workflows import store
 #: sorts a stream as a whole where that is cheaper for all of them, and a page of 50 costs a million.
 EVERYTHING = 1_000_000_000
 
-#: The names under which something waits. LIMIT keeps it from being planned as one join, which would read the table.
-_ASKED = """
-    SELECT p.principal, p.workspace FROM unnest(%(principals)s::text[], %(workspaces)s::bigint[])
+#: The names under which something waits, and what people have handed on of what asks a group. LIMIT keeps the first
+#: part from being planned as one join, which would read the table.
+_LOOK = """
+    SELECT p.principal, p.workspace, NULL::uuid FROM unnest(%(principals)s::text[], %(workspaces)s::bigint[])
       AS p(principal, workspace)
     CROSS JOIN LATERAL (
       SELECT 1 FROM holdpoint_candidate c
       WHERE c.principal = p.principal AND c.workspace_id = p.workspace AND c.open LIMIT 1
     ) found
+    UNION ALL
+    SELECT added_by, NULL, review_id FROM holdpoint_candidate
+    WHERE open AND instead_of <> '' AND added_by = ANY(%(names)s::text[])
 """
 
 #: Names stand in the statement itself: a plan that is kept for whatever name is one for few rows.
 _STREAM = "SELECT due_at, review_id FROM holdpoint_candidate c WHERE principal = {} AND workspace_id = {} AND open"
-
-
-#: What people have handed on of what asks a group.
-_HANDED_ON = """
-    SELECT added_by, review_id FROM holdpoint_candidate
-    WHERE open AND instead_of <> '' AND added_by = ANY(%(names)s::text[])
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +59,27 @@ class Stream:
     params: tuple[Any, ...] = ()
 
 
-def list_asked(alias: str, pairs: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Those of the (principal, workspace) pairs that anything waits for."""
+def look_around(
+    alias: str, pairs: Iterable[tuple[str, int]], names: Iterable[str]
+) -> tuple[set[tuple[str, int]], dict[str, list[UUID]]]:
+    """Those of the (principal, workspace) pairs that anything waits for; and the reviews of which the people of these
+    names have given their share to somebody."""
     wanted = list(dict.fromkeys(pairs))
+    asked: set[tuple[str, int]] = set()
+    handed_on: dict[str, list[UUID]] = {}
     if not wanted:
-        return set()
-    params = {"principals": [one for one, _ in wanted], "workspaces": [one for _, one in wanted]}
-    return {(principal, workspace) for principal, workspace in store.fetch(connections[alias], _ASKED, params)}
-
-
-def list_handed_on(alias: str, names: Iterable[str]) -> dict[str, list[UUID]]:
-    """The reviews of which these people have given their share to somebody."""
-    found: dict[str, list[UUID]] = {}
-    for name, review in store.fetch(connections[alias], _HANDED_ON, {"names": list(names)}):
-        found.setdefault(name, []).append(review)
-    return found
+        return asked, handed_on
+    params = {
+        "principals": [one for one, _ in wanted],
+        "workspaces": [one for _, one in wanted],
+        "names": list(names),
+    }
+    for name, workspace, review in store.fetch(connections[alias], _LOOK, params):
+        if review is None:
+            asked.add((name, workspace))
+        else:
+            handed_on.setdefault(name, []).append(review)
+    return asked, handed_on
 
 
 def read_streams(rows: QuerySet[Any], streams: Sequence[Stream]) -> Any:

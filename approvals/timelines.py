@@ -1,7 +1,8 @@
 """What happened to a review, in words: votes, what was said, and what was done, the newest first.
 
-Lives here: merging and wording. Must not live here: a query for each entry. Invariants owned: three statements, however
-long it is; what was taken back stays there; what people wrote is text of theirs and never part of a sentence of ours.
+Lives here: merging and wording. Must not live here: a query. Invariants owned: one statement, and those that name
+people, however long it is; what was taken back stays there; what people wrote is text of theirs and never part of a
+sentence of ours.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from datetime import datetime
 from typing import Any
 
 from django.utils.dateparse import parse_datetime
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, ngettext, pgettext
 
-from approvals.cases import Case
+from approvals.cases import MAX_ROWS, Case
 from approvals.ladder import Action, describe_action
+from approvals.loading import fill
 from approvals.models import Comment, Vote
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import name_user
@@ -23,15 +25,12 @@ from approvals.refusals import tell_refusal
 from approvals.settling import TIME
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.status import find_closed_at, find_status, quote_outcome, tell_outcome
-from workflows import answering
+from approvals.status import find_closed_at, find_status, is_written, quote_outcome
+from workflows.joining import join_list
 from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import LedgerEvent
 
-#: Entries that are shown; whoever is refused over and over must not make a page endless.
-MAX_ENTRIES = 200
-#: What a ledger row tells beside votes and comments, which have rows of their own.
-_KINDS = (Event.HANDLED, Event.RESCHEDULED, Event.REFUSED)
+MAX_ENTRIES = MAX_ROWS
 _TOLD_ELSEWHERE = ("commented", "asked", "answered", "grace", "undo")
 
 
@@ -62,30 +61,26 @@ class History:
     """The rows of a timeline, read but not yet worded."""
 
     comments: tuple[Comment, ...]
-    events: tuple[Mapping[str, Any], ...]
+    events: tuple[LedgerEvent, ...]
     #: How many more there are at least.
     has_more: bool = False
 
     def list_principals(self) -> list[str]:
         """Everybody whom these rows name."""
-        named = [one.actor for one in self.comments]
+        named: list[Any] = [one.actor for one in self.comments]
         for event in self.events:
-            to = event["data"].get("to")
-            named += [event["actor"], *(to if isinstance(to, list) else [to]), event["data"].get("of")]
+            data = event.data or {}
+            to = data.get("to")
+            named += [event.actor, *(to if isinstance(to, list) else [to]), data.get("of")]
         return [one for one in dict.fromkeys(named) if _is_principal(one)]
 
 
 def read_history(case: Case) -> History:
-    """What was said and done, in two statements."""
-    alias = answering.reach().alias
-    review = case.review
-    comments = list(Comment.objects.using(alias).filter(review_id=review.pk).order_by("-pk")[: MAX_ENTRIES + 1])
-    events = LedgerEvent.objects.using(alias).filter(
-        instance_id=review.instance_id, kind__in=_KINDS, data__interaction=str(review.pk)
-    )
-    told = list(events.order_by("-seq").values("at", "kind", "actor", "data")[: MAX_ENTRIES + 1])
-    has_more = len(comments) > MAX_ENTRIES or len(told) > MAX_ENTRIES
-    return History(tuple(comments[:MAX_ENTRIES]), tuple(told[:MAX_ENTRIES]), has_more)
+    """What was said and done, read with all else that a card shows."""
+    fill(case)
+    comments, events = case.said or [], case.told or []
+    has_more = len(comments) > MAX_ENTRIES or len(events) > MAX_ENTRIES
+    return History(tuple(comments[:MAX_ENTRIES]), tuple(events[:MAX_ENTRIES]), has_more)
 
 
 def list_entries(
@@ -143,10 +138,17 @@ class _Teller:
         return given["what"]
 
     def _tell_outcome(self, name: str) -> str:
-        told = tell_outcome(self.case, name)
-        if name == "request_changes" and told != quote_outcome(self.case, name):
-            return gettext("asked for changes")
-        return gettext("answered %(outcome)s") % {"outcome": told} if told.startswith("“") else told
+        deeds = {
+            "approve": pgettext("what somebody did", "approved"),
+            "edit_and_approve": pgettext("what somebody did", "edited and approved"),
+            "reject": pgettext("what somebody did", "rejected"),
+            "request_changes": gettext("asked for changes"),
+            "withdraw": gettext("withdrew it"),
+            "withdrawn": gettext("withdrew it"),
+        }
+        if name in deeds and not is_written(self.case, name):
+            return deeds[name]
+        return gettext("answered %(outcome)s") % {"outcome": quote_outcome(self.case, name)}
 
     def _tell_reversal(self, vote: Vote) -> str:
         given = {"outcome": quote_outcome(self.case, vote.outcome)}
@@ -155,19 +157,22 @@ class _Teller:
         return gettext("%(outcome)s could not be carried out, so it waits again") % given
 
     def tell_comment(self, comment: Comment) -> Entry:
-        what = {"question": gettext("asked"), "answer": gettext("answered")}.get(comment.kind, gettext("commented"))
+        what = {
+            "question": pgettext("what somebody did", "asked"),
+            "answer": pgettext("what somebody did", "answered"),
+        }.get(comment.kind, gettext("commented"))
         return self._make(comment.at, comment.actor, what, comment.text, comment.kind)
 
-    def tell_event(self, event: Mapping[str, Any]) -> Entry | None:
-        data, actor = event["data"], event["actor"]
+    def tell_event(self, event: LedgerEvent) -> Entry | None:
+        data, actor = event.data or {}, event.actor
         door, deed = str(data.get("door", "")), str(data.get("what", ""))
-        if event["kind"] is Event.REFUSED:
+        if event.kind is Event.REFUSED:
             what = tell_refusal(self.case, data)
-            return self._make(event["at"], actor, what, "", "refused", door=door)
+            return self._make(event.at, actor, what, "", "refused", door=door)
         if deed in _TOLD_ELSEWHERE:
             return None
         kind = "time" if actor == TIME else "handled"
-        return self._make(event["at"], actor, self._tell_deed(deed, data), data.get("reason"), kind, door=door)
+        return self._make(event.at, actor, self._tell_deed(deed, data), data.get("reason"), kind, door=door)
 
     def _tell_deed(self, deed: str, data: Mapping[str, Any]) -> str:
         to = data.get("to")
@@ -254,7 +259,7 @@ class _Teller:
         return show_text(self.names.get(actor) or actor, MAX_NAME)
 
     def _list_names(self, principals: Iterable[Any]) -> str:
-        return ", ".join(self._call(one) for one in principals if isinstance(one, str) and one)
+        return join_list(self._call(one) for one in principals if isinstance(one, str) and one)
 
     def _is_viewer(self, actor: str) -> bool:
         return getattr(self.user, "pk", None) is not None and actor == name_user(self.user)

@@ -73,7 +73,7 @@ def prepare(server: BenchServer, options: argparse.Namespace) -> Plan:
     url = server.create_database(MAIN)
     raw_url = server.create_database(RAW)
     start_django(url)
-    if not options.only or "scale" in options.only:
+    if not options.only or {"scale", "inbox"} & set(options.only):
         for population in ("small", "large", "huge"):
             server.create_database(f"{MAIN}_{population}", template=MAIN)
     dbos, dbos_missing = find_peer(options, "DBOS", None, lambda: dbos_peer.install_dbos(server.create_database(DBOS)))

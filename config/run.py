@@ -14,6 +14,7 @@ import time
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+from config.environment import FALSE
 from config.lifeline import tie_to_parent
 from config.postgres import PostgresError, Server, start
 from config.supervisor import Child, Supervisor, python, say
@@ -91,11 +92,28 @@ class Site:
         except (URLError, OSError) as error:
             return str(error)
 
+    @property
+    def shows_demo(self) -> bool:
+        """Whether the demo is made: never without DEBUG, because everybody knows its passwords."""
+        return all(self.environment.get(name, "1").strip().lower() not in FALSE for name in ("DEBUG", "DEMO"))
+
+    def list_commands(self) -> list[tuple[str, ...]]:
+        """What has to be done before anything is served."""
+        migrate = ("migrate", "--verbosity", "0")
+        return [migrate, ("demo",)] if self.shows_demo else [migrate]
+
+    def tell_demo(self) -> list[str]:
+        if not self.shows_demo:
+            return ["Without the demo; .venv/bin/python manage.py createsuperuser  makes a login."]
+        return [
+            "One click logs in as Maya, or somebody else of the demo; samir, with the password demo, may use /admin/."
+        ]
+
     def announce(self) -> None:
         for line in (
             "",
             f"Holdpoint is ready:  {self.address}/",
-            "Log in as demo with the password demo (a superuser, for this machine only).",
+            *self.tell_demo(),
             f"The API is told at {self.address}/v1/docs; .venv/bin/python manage.py api_key create me  makes a key.",
             "Ctrl-C stops everything; the data stay for the next run.",
             "",
@@ -131,7 +149,7 @@ def main() -> int:
     site = Site(port)
     try:
         site.start_database()
-        for command in (("migrate", "--verbosity", "0"), ("demo",)):
+        for command in site.list_commands():
             if supervisor.stopping:
                 break
             if not supervisor.run_once(site.describe_command(command[0], *command)) and not supervisor.stopping:

@@ -90,7 +90,8 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         # In this repository all templates stand in one folder; the wheel packs them beside their apps.
-        "DIRS": [BASE_DIR / "templates"],
+        # The demo adds a link of its own to the inbox, as a project would.
+        "DIRS": [BASE_DIR / "examples" / "templates", BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -162,8 +163,9 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
-LOGIN_URL = "admin:login"
-LOGIN_REDIRECT_URL = "/"
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "login"
 # A developer's mails are files that can be opened; a real site says which server sends them.
 if DEBUG:
     EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
@@ -171,6 +173,16 @@ if DEBUG:
 DEFAULT_FROM_EMAIL = read_text("FROM_EMAIL", default=f"holdpoint@{urlsplit(BASE_URL).hostname}")
 
 LANGUAGE_CODE = "en"
+# What our pages speak; Django's own list has a hundred.
+LANGUAGES = [
+    ("en", "English"),
+    ("es", "Spanish"),
+    ("fr", "French"),
+    ("de", "German"),
+    ("ja", "Japanese"),
+    ("zh-hans", "Simplified Chinese"),
+    ("ko", "Korean"),
+]
 TIME_ZONE = "UTC"
 USE_I18N = True
 USE_TZ = True

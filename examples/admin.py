@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from examples.models import Article, Contract, Invoice, Supplier
+from examples.models import Access, Article, Contract, Invoice, Paper, Service, Supplier
 
-for model in (Article, Contract, Invoice, Supplier):
+for model in (Access, Article, Contract, Invoice, Paper, Service, Supplier):
     admin.site.register(model)

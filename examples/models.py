@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.contrib.staticfiles.storage import staticfiles_storage
+from django.core.files.storage import Storage
 from django.db import models
 
 
@@ -36,6 +38,8 @@ class Supplier(models.Model):
     country = models.CharField(max_length=50)
     rating = models.CharField(max_length=10, blank=True)
     payment_days = models.PositiveIntegerField("days until payment", default=30)
+    bank = models.CharField("bank", max_length=50, blank=True)
+    account = models.CharField("bank account", max_length=40, blank=True)
     status = models.CharField(max_length=10, choices=Status, default=Status.CANDIDATE)
 
     def __str__(self) -> str:
@@ -65,3 +69,51 @@ class Contract(models.Model):
 
     def __str__(self) -> str:
         return f"{self.title}, {self.party}"
+
+
+class Service(models.Model):
+    """Something that runs on our servers, as it runs there now."""
+
+    name = models.CharField(max_length=50, unique=True)
+    version = models.CharField(max_length=20)
+    replicas = models.PositiveIntegerField(default=2)
+    released_on = models.DateField("released on", null=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Access(models.Model):
+    """What somebody may do in one of our systems, and until when."""
+
+    class Level(models.TextChoices):
+        NONE = "none", "None"
+        READ = "read", "Read"
+        WRITE = "write", "Read and write"
+
+    person = models.CharField(max_length=100)
+    system = models.CharField(max_length=50)
+    level = models.CharField(max_length=10, choices=Level, default=Level.NONE)
+    areas = models.CharField(max_length=200, blank=True)
+    until = models.DateField(null=True)
+
+    class Meta:
+        verbose_name_plural = "access"
+
+    def __str__(self) -> str:
+        return f"{self.system} for {self.person}"
+
+
+def choose_storage() -> Storage:
+    """Papers are static files here: they are really served, and nobody uploads any."""
+    return staticfiles_storage
+
+
+class Paper(models.Model):
+    """A file that people should look at before they decide."""
+
+    label = models.CharField(max_length=100)
+    file = models.FileField(storage=choose_storage, unique=True)
+
+    def __str__(self) -> str:
+        return self.label

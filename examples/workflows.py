@@ -21,6 +21,7 @@ from examples import (  # noqa: F401  # which registers theirs
     releases,
     suppliers,
 )
+from examples.demo import processes  # noqa: F401
 from workflows import Await, Done, Machine, Next, Stop, Workflow, step
 
 

@@ -172,8 +172,11 @@ def test_a_form_that_is_sent_again_makes_no_second_key(operator: Client) -> None
         ({"reach": "some"}, "Tick at least one, or choose “All workflows”."),
         ({"workflows": ["adminkeys.asks"]}, "The key would open all workflows"),
         ({"reach": "some", "workflows": ["Elsewhere"]}, "Elsewhere is not one of the available choices"),
-        ({"rate": "fast"}, "such as &quot;600/m&quot;"),
-        ({"expires_at_0": "2001-01-01", "expires_at_1": "00:00"}, "expires_at is in the past"),
+        ({"rate": "fast"}, "This is no rate: write a number per s, m, h or d, such as 600/m."),
+        (
+            {"expires_at_0": "2001-01-01", "expires_at_1": "00:00"},
+            "This lies in the past: to end a key now, revoke it.",
+        ),
         ({"expires_at_0": "someday", "expires_at_1": "00:00"}, "Enter a valid date"),
         ({"workspace": 99999}, "not one of the available choices"),
     ],
@@ -471,7 +474,7 @@ def test_a_key_for_ever_and_a_day_can_be_rotated(operator: Client) -> None:
 @pytest.mark.parametrize(
     ("form", "told"),
     [
-        ({"grace": "later"}, "not a usable duration"),
+        ({"grace": "later"}, "This is no length of time: write it as 30m, 24h or 7d."),
         ({"grace": ""}, "required"),
         ({"grace": "1h", "expires_at_0": "2001-01-01", "expires_at_1": "00:00"}, "in the past"),
     ],

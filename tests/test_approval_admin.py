@@ -265,9 +265,9 @@ def test_the_list_costs_the_same_for_fifty_rows_as_for_one(operator: Client, ann
     drain()
     claim(Review.objects.order_by("pk").first(), actor=ann)
     assert count_queries(operator, LIST) == cost
-    # session, user, workspaces, names of workflows, workspaces to choose, count, rows, those asked, users, groups,
+    # session, user, workspaces, names of workflows, workspaces to choose, count, rows, those asked, users, groups with
     # permissions
-    assert cost == 11
+    assert cost == 10
     assert len(read_rows(operator.get(LIST).text)) == 49
 
 
@@ -458,7 +458,7 @@ def test_the_page_costs_the_same_for_many_votes_candidates_comments_and_messages
         make_delivery(many, user)
     # The card's statements, and those of: session, user, review, comments, messages, names of all who are asked.
     costs = [count_queries(operator, page_of(one)) for one in (few, many)]
-    assert costs == [18, 18]
+    assert costs == [12, 12]
 
 
 def test_a_review_whose_object_is_gone_still_has_a_page(operator: Client, ann: User, order: Any) -> None:

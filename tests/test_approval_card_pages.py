@@ -237,6 +237,40 @@ def test_a_ready_reason_and_one_of_ones_own(form: DecisionForm) -> None:
     assert form.read(post(outcome="approve", **{"preset-reject": "1"})).reason == ""
 
 
+def test_a_button_decides_with_a_ready_reason_at_once(form: DecisionForm) -> None:
+    filled = form.read(post(outcome="reject:1"))
+    assert (filled.outcome, filled.reason) == ("reject", "No receipt")
+    # What was typed in its menu, and in the form, is said too.
+    filled = form.read(post(outcome="reject:0", reason="Below", **{"reason-reject": " Above "}))
+    assert filled.reason == "Not covered\nAbove\nBelow"
+    assert form.read(post(outcome="reject", **{"reason-reject": "Alone"})).reason == "Alone"
+    assert form.read(post(outcome="approve", **{"reason-reject": "Not this"})).reason == ""
+    for forged in ("9", "-1", "x", "٣", "1:1"):
+        filled = form.read(post(outcome=f"reject:{forged}"))
+        assert (filled.outcome, filled.reason) == ("reject", "")
+
+
+def test_where_there_is_a_menu_it_has_what_was_chosen_and_typed(form: DecisionForm, people: People) -> None:
+    filled = form.read(post(outcome="reject:1", **{"reason-reject": "Because of …"}))
+    shown = form.show(filled)
+    assert [(name, menu.reason) for name, menu in shown.menus.items()] == [("reject", "Because of …")]
+    page = Page(render_part("bar", card=form.card, form=shown, full=True))
+    buttons = {one["value"]: one for one in page.find("button", name="outcome")}
+    assert list(buttons) == ["approve", "reject:0", "reject:1", "reject"]
+    assert "aria-current" in buttons["reject:1"]
+    assert "aria-current" not in buttons["reject:0"]
+    assert "Because of …" in page.words
+    # The ready reasons stand once on a page: in the menu, or in the form.
+    assert not Page(render_part("form", form=shown, card=form.card, full=True)).find("input", name="preset-reject")
+    high = DecisionForm(build(ask(groups=["Finance"], risk="high", outcomes=form_outcomes()), people.ann)).show()
+    assert not high.menus
+    assert Page(render_part("form", form=high, card=high.card, full=True)).find("input", name="preset-reject")
+
+
+def form_outcomes() -> Any:
+    return ("approve", Outcome("reject", requires_reason=True, presets=("Not covered", "No receipt")))
+
+
 def test_saying_no_takes_no_form_and_saying_yes_does(form: DecisionForm) -> None:
     refused = form.read(post(outcome="reject", data__how=""))
     assert (refused.data, refused.errors) == (None, {})

@@ -593,4 +593,4 @@ def test_pruning_leaves_nothing_of_a_review(ann: User, ben: User) -> None:
 def test_one_decision_costs_a_known_number_of_statements(ann: User, ben: User) -> None:
     review = ask(assignees=["ann", "ben"])
     sent = count_statements(lambda: decide(review, "approve", actor=ann))
-    assert len(sent) == 15, "\n".join(sql[:200] for sql in sent)
+    assert len(sent) == 14, "\n".join(sql[:200] for sql in sent)

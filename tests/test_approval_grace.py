@@ -577,7 +577,7 @@ def test_carrying_out_commits_business_change_completion_and_resume_together(ann
 def test_beginning_and_carrying_out_cost_a_known_number_of_statements(ann: User) -> None:
     review = ask(assignees=["ann"])
     sent = count_statements(lambda: begin(review, actor=ann))
-    assert len(sent) == 15, "\n".join(sql[:200] for sql in sent)
+    assert len(sent) == 14, "\n".join(sql[:200] for sql in sent)
     _skew(connection, 9)
     sent = count_statements(lambda: carry_out(review.pk))
     assert len(sent) == 11, "\n".join(sql[:200] for sql in sent)

@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -37,15 +38,20 @@ BY_DUE = (
 )
 #: Of any node of a plan: so many rows at most. A page has 50, and each of 300 names gives at least one.
 MOST_ROWS = 1_500
+#: A badge counts so far, and then says "1,000+".
+MOST_COUNTED = 1_000
+#: Where PostgreSQL takes a list for so short that it is as quick to read it as a whole.
+MOST_ROWS_OF_A_BADGE = 50_000
 
 PEOPLE = {
     "all": "may decide nearly all of it, as a member of one group",
     "five": "is asked five times",
     "none": "is asked nothing",
-    "names": "has 300 permissions, each of which is asked somewhere",
+    "names": "has 300 permissions, ten of which are asked",
+    "worst": "has 300 permissions, each of which is asked",
     "late": "is asked a thousandth, all of which is due after everything else",
     "both": "is in the group, and a member of two workspaces",
-    "root": "has every permission there is, in two workspaces",
+    "root": "has every permission there is, 310 of which are asked, in two workspaces",
     "away": "stands in for who may decide nearly all",
 }
 
@@ -57,9 +63,12 @@ def fill(pending: int) -> None:
     finance, _ = Group.objects.get_or_create(name="finance")
     people = {name: User.objects.get_or_create(username=name, is_superuser=name == "root")[0] for name in PEOPLE}
     kind = ContentType.objects.get_for_model(User)
-    held = [Permission(content_type=kind, codename=f"large.{n}", name=f"large {n}") for n in range(300)]
-    Permission.objects.bulk_create(held, ignore_conflicts=True)
-    people["names"].user_permissions.set(Permission.objects.filter(codename__startswith="large."))
+    held = [f"{name}.{n}" for name in ("names", "worst") for n in range(300)]
+    Permission.objects.bulk_create(
+        [Permission(content_type=kind, codename=one, name=one) for one in held], ignore_conflicts=True
+    )
+    for name in ("names", "worst"):
+        people[name].user_permissions.set(Permission.objects.filter(codename__startswith=f"{name}."))
     for name in ("all", "both"):
         people[name].groups.set([finance])
     first.members.set(people.values())
@@ -86,7 +95,8 @@ def fill(pending: int) -> None:
             CROSS JOIN LATERAL (
               SELECT 'group:{finance.pk}' AS principal WHERE n % 50 <> 0
               UNION ALL SELECT 'user:' || 1000000 + n % {pending // 5 + 1}
-              UNION ALL SELECT 'permission:auth.large.' || n / 3 % 300 WHERE n % 3 = 0
+              UNION ALL SELECT 'permission:auth.worst.' || n / 3 % 300 WHERE n % 3 = 0
+              UNION ALL SELECT 'permission:auth.names.' || n / 3 % 10 WHERE n % 3 = 1
               UNION ALL SELECT 'user:{people["five"].pk}' WHERE n <= {pending} AND n % {pending // 5} = 3
               UNION ALL SELECT 'user:{people["late"].pk}' WHERE n <= {pending} AND r.due_at IS NULL AND n % 1000 = 1
             ) c
@@ -95,7 +105,8 @@ def fill(pending: int) -> None:
             INSERT INTO holdpoint_vote (id, review_id, instance_id, at, user_id, standing, automated, override, step,
               outcome, reason, actor, door, digest, groups)
             SELECT gen_random_uuid(), id, instance_id, now(), CASE WHEN subject_pk::int % 100 = 0
-              THEN {people["all"].pk} ELSE 1000000 END, true, false, false, 'ask', 'approve', '', '', 'page', '', '{{}}'
+              THEN {people["all"].pk} ELSE 1000000 + subject_pk::int % 997 END, true, false, false, 'ask', 'approve',
+              '', '', 'page', '', '{{}}'
             FROM holdpoint_review WHERE subject_pk::int % 10 = 0
         """)
 
@@ -125,25 +136,27 @@ CALLS: dict[str, Callable[[str], Callable[[], object]]] = {
     "middle page, back": _page(True, 0),
     "middle page of what is never due": _page(False, 1),
     "middle page of what is never due, back": _page(True, 1),
-    "badge": lambda name: lambda: list_for(name)[:100].count(),
+    "badge": lambda name: lambda: list_for(name)[:MOST_COUNTED].count(),
     "is one of mine": lambda name: lambda: list_for(name).filter(pk="c4ca4238-a0b9-2382-0dcc-509a6f75849b").exists(),
 }
-MODES = ["custom", "generic"]
+MODES = ["custom", "generic", "custom, nothing analyzed", "generic, nothing analyzed"]
 
 
 def explain(sql: str, params: Any, *, generic: bool) -> str:
     """What PostgreSQL did, with the values known when it planned, or without, as a kept statement ends up."""
     raw: Any = psycopg.ClientCursor(connection.connection)
     options = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF)"
-    values = list(params.values()) if isinstance(params, dict) else list(params or ())
+    names = re.findall(r"%\((\w+)\)s", sql) if isinstance(params, dict) else ()
+    values = [params[one] for one in names] if isinstance(params, dict) else list(params or ())
     if isinstance(params, dict):
         sql = re.sub(r"%\(\w+\)s", "%s", sql)
     if not generic:
         raw.execute(f"{options} {sql}", values)
         return "\n".join(row[0] for row in raw.fetchall())
-    numbers = iter(range(1, len(values) + 1))
+    # A type stands with what has none of its own without its value.
+    numbered = iter(f"${n}{'::interval' if isinstance(one, timedelta) else ''}" for n, one in enumerate(values, 1))
     raw.execute("SET LOCAL plan_cache_mode = force_generic_plan")
-    raw.execute("PREPARE planned AS " + re.sub("%s", lambda _: f"${next(numbers)}", sql).replace("%%", "%"))
+    raw.execute("PREPARE planned AS " + re.sub("%s", lambda _: next(numbered), sql).replace("%%", "%"))
     given = f"({', '.join(['%s'] * len(values))})" if values else ""
     raw.execute(f"{options} EXECUTE planned{given}", values)
     plan = "\n".join(row[0] for row in raw.fetchall())
@@ -190,8 +203,8 @@ def test_a_page_and_a_badge_cost_what_they_show(plans: Any, name: str, call: str
     for plan in plans[name, call, mode]:
         assert not re.search(r"Seq Scan on holdpoint_(review|candidate|vote)\b", plan), plan
         rows = [float(many) * int(loops) for many, loops in re.findall(r"actual rows=([\d.]+) loops=(\d+)", plan)]
-        removed = [int(many) for many in re.findall(r"Rows Removed by \w+: (\d+)", plan)]
-        assert max(rows + removed) <= MOST_ROWS, plan
+        removed = [float(many) for many in re.findall(r"Rows Removed by \w+: (\d+)", plan)]
+        assert max(rows + removed) <= (MOST_ROWS_OF_A_BADGE if call == "badge" else MOST_ROWS), plan
 
 
 def test_somebody_is_asked_in_each_of_these_ways(plans: Any) -> None:
@@ -205,15 +218,18 @@ def test_somebody_is_asked_in_each_of_these_ways(plans: Any) -> None:
 
 @pytest.mark.skipif(PENDING < 1_000_000, reason="PENDING=1000000 measures")
 def test_report_of_times_beside_those_at_a_thousand(django_db_setup: None, django_db_blocker: Any) -> None:
-    """For people to read, with -s: milliseconds at the median and at 95 %, and how many times as long as at 1,000."""
+    """For people to read, with -s: milliseconds at the median and at 95 %, and how many times as long as at 1,000.
+
+    On a busy machine only the last figure tells something: it is that of the quickest tenth.
+    """
     times: dict[int, dict[tuple[str, str], list[float]]] = {}
     for pending in (1_000, PENDING):
         with filled(django_db_blocker, pending, analyzed=True):
             times[pending] = {(name, call): _measure(make(name)) for name in PEOPLE for call, make in CALLS.items()}
     for key, found in times[PENDING].items():
-        few = statistics.median(times[1_000][key])
-        p50, p95 = statistics.median(found), statistics.quantiles(found, n=20)[-1]
-        print(f"{key[0]:6} {key[1]:40} p50 {p50:6.1f} ms  p95 {p95:6.1f} ms  {p50 / few:.2f} x that at 1,000")
+        cuts, few = (statistics.quantiles(one, n=20) for one in (found, times[1_000][key]))
+        ratios = f"{cuts[9] / few[9]:.2f} x that at 1,000, at best {cuts[1] / few[1]:.2f} x"
+        print(f"{key[0]:6} {key[1]:40} p50 {cuts[9]:6.1f} ms  p95 {cuts[18]:6.1f} ms  {ratios}")
 
 
 def _measure(call: Callable[[], object], times: int = 40) -> list[float]:

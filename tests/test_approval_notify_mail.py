@@ -198,8 +198,8 @@ def test_each_reads_in_their_own_language_and_time_zone(settings: Any) -> None:
     html = {one.to[0]: find_html(one) for one in mail.outbox}
     body = {one.to[0]: one.body for one in mail.outbox}
     assert '<html lang="de"' in html["ann@example.org"]
-    assert "16 Juli 2031" in body["ann@example.org"]
-    assert "05:30 (JST)" in body["ann@example.org"]
+    assert "16. Juli 2031" in body["ann@example.org"]
+    assert "05:30 Uhr (JST)" in body["ann@example.org"]
     assert '<html lang="fr"' in html["ben@example.org"]
     assert "16:30 (EDT)" in body["ben@example.org"]
     assert '<html lang="en"' in html["cid@example.org"]

@@ -51,13 +51,13 @@ def counted(most: int) -> Iterator[list[int]]:
 
 
 def test_a_list_costs_the_same_however_many_rows_it_has(ann: User) -> None:
-    """The session and the user; who she is (workspaces, groups, permissions); for whom she stands in, what was handed
-    on, under which of her names something waits; then both parts of the page, and the names of people."""
+    """The session and the user; who she is (workspaces, of the call and of the list; groups, rules and absences;
+    permissions, two); under which of her names something waits; then both parts of the page, and people's names."""
     api, seen = login(ann), []
     for rows in (4, 12):
         ask_many(rows)
         api.get("/v1/approvals")
-        with counted(13) as told:
+        with counted(11) as told:
             shown = api.get("/v1/approvals").json()["results"]
         seen += told
     assert len(set(seen)) == 1
@@ -86,7 +86,7 @@ def test_one_of_them_costs_the_same_however_much_was_said(ann: User) -> None:
                 actions.comment(review, "?", actor=one)
             if times == 1:
                 decide(review, "approve", actor=one)
-        with counted(28) as told:
+        with counted(12) as told:
             timeline = api.get(path).json()["timeline"]
         seen += told
     assert len(set(seen)) == 1
@@ -98,9 +98,9 @@ def test_a_decision_costs_so_much_and_two_more_with_a_key(ann: User) -> None:
     api = login(ann)
     api.get("/v1/approvals")
     first, second = (f"/v1/approvals/{review.pk}/decide" for review in reviews)
-    with counted(20) as plain:
+    with counted(19) as plain:
         assert api.post(first, {"outcome": "approve"}).status_code == 200
-    with counted(22) as keyed:
+    with counted(21) as keyed:
         assert api.post(second, {"outcome": "approve"}, {"Idempotency-Key": "k"}).status_code == 200
     assert keyed == [plain[0] + 2]
     with statements(5, wrapping=2):  # the session, the user, the workspaces; it was told, and what

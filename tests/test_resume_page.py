@@ -733,7 +733,8 @@ def test_static_files_may_come_from_elsewhere(settings):
 
 
 @pytest.mark.parametrize(("language", "direction"), [("de", "ltr"), ("ar", "rtl"), ("ja", "ltr")])
-def test_the_page_speaks_the_readers_language_and_direction(language, direction):
+def test_the_page_speaks_the_readers_language_and_direction(settings, language, direction):
+    settings.LANGUAGES = [*settings.LANGUAGES, ("ar", "Arabic")]
     park()
     answer = Client().get(url(), headers={"Accept": BROWSER, "Accept-Language": language})
     check(answer, 200)

@@ -9,12 +9,11 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 
 import workflows
 from tests.test_workflows_command import Parcel, run  # noqa: F401 (a fixture)
-from workflows import Await, Done, Workflow, event, registry, step
+from workflows import Await, Done, Workflow, event, step
 from workflows.lifecycle import Status
 from workflows.management.paper import show_count, show_moment
 from workflows.models import Instance
@@ -167,30 +166,3 @@ def test_times_carry_their_zone(run: Run, settings: Any):  # noqa: F811
 
 def test_one_is_no_plural():
     assert [show_count(n, "tree") for n in (0, 1, 2)] == ["0 trees", "1 tree", "2 trees"]
-
-
-# --- demo ---------------------------------------------------------------------------------------------
-
-
-def demo() -> str:
-    out = StringIO()
-    call_command("demo", stdout=out, stderr=out, no_color=True)
-    return out.getvalue()
-
-
-def test_demo_where_there_is_nothing_to_show_says_so_and_makes_no_login(settings: Any, monkeypatch: pytest.MonkeyPatch):
-    settings.DEBUG = True
-    mine = [one for one in registry.list_definitions() if not one.name.startswith("demo.")]
-    monkeypatch.setattr("workflows.management.commands.demo.list_definitions", lambda: mine)
-    with pytest.raises(CommandError, match=r"demo\.ship\) belong to the example site in Holdpoint's own repository"):
-        demo()
-    assert not get_user_model().objects.filter(username="demo").exists()
-
-
-def test_demo_makes_the_login_and_the_instances_once(settings: Any):
-    settings.DEBUG = True
-    assert demo() == demo() == "Log in as demo with the password demo.\n"
-    assert get_user_model().objects.filter(username="demo").count() == 1
-    assert Instance.objects.filter(workflow__startswith="demo.").count() == 4
-    drain()
-    assert Instance.objects.get(workflow="demo.discount").status == "awaiting"  # those whom it asks are there

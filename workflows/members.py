@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
+from django.db.models import Exists, OuterRef
 
 from workflows.conf import conf
 from workflows.models import Workspace
@@ -22,8 +23,11 @@ def list_workspaces(user: Any) -> list[tuple[int, str]]:
     if (asked := conf.workspaces_for) is not None:
         slugs = [str(getattr(one, "slug", one)) for one in _as_list(asked(user))]
         return list(rows.filter(slug__in=slugs).values_list("id", "slug"))
-    only = list(rows.values_list("id", "slug")[:2])
-    return only if len(only) == 1 else list(rows.filter(members=user.pk).values_list("id", "slug"))
+    # In one statement: every page of a person begins with it.
+    others = Workspace.objects.exclude(pk=OuterRef("pk"))
+    named = rows.order_by().values_list("id", "slug")
+    only = named.filter(~Exists(others))
+    return list(only.union(named.filter(members=user.pk)).order_by("slug"))
 
 
 def _as_list(answer: Iterable[Any] | None) -> list[Any]:

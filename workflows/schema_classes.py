@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from workflows.exceptions import InvalidData, InvalidSchema, WorkflowError, show
 from workflows.jsontext import dump_value
-from workflows.schema_words import TOO_LARGE, Errors, bound_errors
+from workflows.schema_words import REQUIRED, TOO_LARGE, UNEXPECTED, Errors, bound_errors
 
 logger = logging.getLogger("workflows.schema")
 
@@ -162,9 +162,9 @@ def _make_generator() -> Any:
 def _read_pydantic_errors(error: Any, data: Any) -> Errors:
     errors: Errors = {}
     for found in error.errors(include_url=False, include_context=False, include_input=False):
-        reason = {"missing": "is required", "extra_forbidden": "is not expected"}.get(found["type"], found["msg"])
+        reason = {"missing": REQUIRED, "extra_forbidden": UNEXPECTED}.get(found["type"], found["msg"])
         for prefix in ("Value error, ", "Assertion failed, "):
-            reason = reason.removeprefix(prefix)
+            reason = reason.removeprefix(prefix) if reason.startswith(prefix) else reason
         place = _find_place(found["loc"], data, missing=found["type"] == "missing")
         errors.setdefault(place, []).append(reason)
     return bound_errors(errors)

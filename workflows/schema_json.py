@@ -16,7 +16,7 @@ from typing import Any
 
 from workflows.exceptions import InvalidCall, InvalidData, InvalidSchema, show
 from workflows.jsontext import dump_value
-from workflows.schema_words import MAX_ERRORS, TOO_LARGE, Errors, add_reason, collect_error, join_place
+from workflows.schema_words import MAX_ERRORS, MORE, TOO_LARGE, Errors, add_reason, collect_error, join_place
 
 #: Keywords whose subschemas look at the same value again.
 _SAME_VALUE_ONE = ("not", "if", "then", "else")
@@ -212,7 +212,7 @@ def check_json(validator: Any, data: Any) -> None:
     try:
         for number, error in enumerate(validator.iter_errors(data)):
             if number == MAX_ERRORS:
-                add_reason(errors, "", f"more is wrong than the first {MAX_ERRORS} problems listed here")
+                add_reason(errors, "", MORE)
                 break
             collect_error(error, errors)
     except (RecursionError, OverflowError):

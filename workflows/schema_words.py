@@ -11,6 +11,9 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from workflows.reasons import Either, Reason
+from workflows.reasons import gettext_noop as _
+
 if TYPE_CHECKING:
     from jsonschema import ValidationError
 
@@ -22,16 +25,19 @@ MAX_ERRORS = 1000
 _MOST_NAMES = 20
 _LONGEST_TEXT = 10_000
 
-TOO_LARGE = "holds something too large to be checked"
+REQUIRED = Reason(_("is required"))
+UNEXPECTED = Reason(_("is not expected"))
+TOO_LARGE = Reason(_("holds something too large to be checked"))
+MORE = Reason(_("more is wrong than the first %(n)s problems listed here"), {"n": str(MAX_ERRORS)})
 
 _TYPE_WORDS = {
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
+    "string": Reason(_("text")),
+    "integer": Reason(_("a whole number")),
+    "number": Reason(_("a number")),
+    "boolean": Reason(_("true or false")),
+    "array": Reason(_("a list")),
+    "object": Reason(_("an object")),
+    "null": Reason("null"),
 }
 
 
@@ -41,24 +47,27 @@ def collect_error(error: ValidationError, errors: Errors) -> None:
     rule, value, given = _read_rule(error)
     schema_path = list(error.absolute_schema_path)
     if len(schema_path) > 1 and schema_path[-2] == "propertyNames":
-        add_reason(errors, join_place([*place, given]), f"is not allowed as a name: {_explain(error)}")
+        told = Reason(_("is not allowed as a name: %(why)s"), {"why": _explain(error)})
+        add_reason(errors, join_place([*place, given]), told)
     elif rule == "required" and isinstance(value, list):
         for name in value:
             if name not in given:
-                add_reason(errors, join_place([*place, name]), "is required")
+                add_reason(errors, join_place([*place, name]), REQUIRED)
     elif rule in ("dependentRequired", "dependencies") and isinstance(value, dict) and not error.context:
         for name, needed in value.items():
             for other in [needed] if isinstance(needed, str) else needed if isinstance(needed, list) else ():
                 if name in given and other not in given:
-                    add_reason(errors, join_place([*place, other]), f"is required together with {name}")
+                    told = Reason(_("is required together with %(name)s"), {"name": str(name)})
+                    add_reason(errors, join_place([*place, other]), told)
     elif rule in ("additionalProperties", "unevaluatedProperties") and isinstance(given, dict):
         names = _find_unexpected(error)
         for name in names[:_MOST_NAMES]:
-            add_reason(errors, join_place([*place, name]), "is not expected")
+            add_reason(errors, join_place([*place, name]), UNEXPECTED)
         if len(names) > _MOST_NAMES:
-            add_reason(errors, join_place(place), f"has {len(names) - _MOST_NAMES} more names that are not expected")
+            told = Reason(_("has %(n)s more names that are not expected"), {"n": str(len(names) - _MOST_NAMES)})
+            add_reason(errors, join_place(place), told)
         elif not names:
-            add_reason(errors, join_place(place), "has names that are not expected")
+            add_reason(errors, join_place(place), Reason(_("has names that are not expected")))
     elif rule in ("anyOf", "oneOf") and error.context:
         _collect_choice(error, errors)
     else:
@@ -93,7 +102,7 @@ def _collect_choice(error: ValidationError, errors: Errors) -> None:
     of_type = {key: _find_type_mismatch(inner, place) for key, inner in branches.items()}
     if all(of_type.values()):
         words = dict.fromkeys(word for expected in of_type.values() for word in expected)
-        add_reason(errors, join_place(place), f"must be {_join(words)}")
+        add_reason(errors, join_place(place), Reason(_("must be %(what)s"), {"what": Either(words)}))
         return
     likely = [inner for key, inner in branches.items() if not of_type[key]]
     if len(likely) > 1:
@@ -104,9 +113,10 @@ def _collect_choice(error: ValidationError, errors: Errors) -> None:
             collect_error(inner, errors)
     elif all(len(inner) == 1 and list(inner[0].absolute_path) == place for inner in likely):
         words = dict.fromkeys(_explain(inner[0]) for inner in likely)
-        add_reason(errors, join_place(place), " or ".join(words))
+        add_reason(errors, join_place(place), Either(words))
     else:
-        add_reason(errors, join_place(place), f"fits none of the {len(branches)} forms that are allowed")
+        told = Reason(_("fits none of the %(n)s forms that are allowed"), {"n": str(len(branches))})
+        add_reason(errors, join_place(place), told)
 
 
 def _find_type_mismatch(branch: list[ValidationError], place: list[Any]) -> list[str]:
@@ -120,55 +130,54 @@ def _name_types(value: Any) -> list[str]:
     return [_TYPE_WORDS.get(name, str(name)) for name in ([value] if isinstance(value, str) else value)]
 
 
-def _explain(error: ValidationError) -> str:
-    rule, value, _ = _read_rule(error)
+def _explain(error: ValidationError) -> Reason:
+    rule, value, _given = _read_rule(error)
     match rule:
         case "type":
-            return f"must be {_join(_name_types(value))}"
+            return Reason(_("must be %(what)s"), {"what": Either(_name_types(value))})
         case "enum" if isinstance(value, list):
-            return f"must be one of {_join(map(_quote, value))}" if len(value) <= 20 else "is none of the choices"
+            if len(value) > 20:
+                return Reason(_("is none of the choices"))
+            return Reason(_("must be one of %(choices)s"), {"choices": Either(map(_quote, value))})
         case "const":
-            return f"must be {_quote(value)}"
+            return Reason(_("must be %(what)s"), {"what": _quote(value)})
         case "required":
-            return "is required"
+            return REQUIRED
         case "format":
-            return f"is not a valid {value}"
+            return Reason(_("is not a valid %(format)s"), {"format": str(value)})
         case "pattern":
-            return f"does not match the pattern {value}"
+            return Reason(_("does not match the pattern %(pattern)s"), {"pattern": str(value)})
         case "minLength" if value == 1:
-            return "must not be empty"
+            return Reason(_("must not be empty"))
         case "oneOf":
-            return "fits several of the forms that are allowed, and must fit exactly one"
+            return Reason(_("fits several of the forms that are allowed, and must fit exactly one"))
     if rule is None or rule in ("not", "disallow", "properties"):
-        return "is not allowed"
+        return Reason(_("is not allowed"))
     told = _LIMITS.get(rule)
-    return told.format(_quote(value)) if told else f"breaks the rule {rule} {_quote(value)}"
+    if told is None:
+        return Reason(_("breaks the rule %(rule)s"), {"rule": f"{rule} {_quote(value)}"})
+    return Reason(told, {"limit": _quote(value)} if "%" in told else None)
 
 
 _LIMITS = {
-    "minimum": "must be at least {}",
-    "maximum": "must be at most {}",
-    "exclusiveMinimum": "must be more than {}",
-    "exclusiveMaximum": "must be less than {}",
-    "multipleOf": "must be a multiple of {}",
-    "minLength": "must have at least {} characters",
-    "maxLength": "must have at most {} characters",
-    "minItems": "must have at least {} items",
-    "maxItems": "must have at most {} items",
-    "uniqueItems": "must not hold the same item twice",
-    "minProperties": "must have at least {} properties",
-    "maxProperties": "must have at most {} properties",
-    "contains": "holds no item of the kind that it must hold",
+    "minimum": _("must be at least %(limit)s"),
+    "maximum": _("must be at most %(limit)s"),
+    "exclusiveMinimum": _("must be more than %(limit)s"),
+    "exclusiveMaximum": _("must be less than %(limit)s"),
+    "multipleOf": _("must be a multiple of %(limit)s"),
+    "minLength": _("must have at least %(limit)s characters"),
+    "maxLength": _("must have at most %(limit)s characters"),
+    "minItems": _("must have at least %(limit)s items"),
+    "maxItems": _("must have at most %(limit)s items"),
+    "uniqueItems": _("must not hold the same item twice"),
+    "minProperties": _("must have at least %(limit)s properties"),
+    "maxProperties": _("must have at most %(limit)s properties"),
+    "contains": _("holds no item of the kind that it must hold"),
 }
 
 
 def _quote(value: Any) -> str:
     return f"{json.dumps(value, ensure_ascii=False):.80}"
-
-
-def _join(words: Iterable[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} or {last}" if first else last
 
 
 def join_place(path: Iterable[Any]) -> str:
@@ -186,5 +195,5 @@ def bound_errors(errors: Errors) -> Errors:
     if len(errors) <= MAX_ERRORS:
         return errors
     bounded = dict(list(errors.items())[:MAX_ERRORS])
-    add_reason(bounded, "", f"more is wrong than the first {MAX_ERRORS} problems listed here")
+    add_reason(bounded, "", MORE)
     return bounded

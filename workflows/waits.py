@@ -17,6 +17,7 @@ from uuid import UUID
 from workflows.exceptions import InvalidCall, InvalidSignalId, show
 from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.lifecycle import Cardinality, InteractionStatus
+from workflows.reasons import gettext_noop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,8 +83,8 @@ class Channel:
     name: ClassVar[str]
     #: Whether the channel alone takes the answer.
     owns_answers: ClassVar[bool] = False
-    #: Where an answer is given, for the message to those who try elsewhere.
-    door: ClassVar[str] = "through its channel"
+    #: Where an answer is given, for the message to those who try elsewhere: in English, marked with `gettext_noop`.
+    door: ClassVar[str] = gettext_noop("through its channel")
 
     request: Any = None
     schema: Any = None

@@ -27,10 +27,10 @@ from django.utils.translation import gettext_lazy as _
 from approvals.actions import explain
 from approvals.admin.deeds import DECIDE, DEEDS, EXTEND, OVERRIDE, REASSIGN, RELEASE, WITHDRAW, Deed
 from approvals.admin.listing import give_names
-from approvals.admin.refusals import tell_refusal
 from approvals.admin.showing import link_review, show_risk, show_standing, show_title
 from approvals.exceptions import ApprovalError
 from approvals.models import Review
+from approvals.refused import tell_refusal
 from workflows.admin.base import ReadOnlyAdmin
 from workflows.exceptions import WorkflowError
 

@@ -20,7 +20,6 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 
 from approvals.admin.acting import ReviewActions
 from approvals.admin.deeds import DECIDE, DOOR, OVERRIDE, Deed, tell_recorded
-from approvals.admin.refusals import tell_refusal
 from approvals.cards import Card, build_card
 from approvals.conf import conf
 from approvals.decision_form import DecisionForm, Filled
@@ -29,6 +28,7 @@ from approvals.doors import Door
 from approvals.exceptions import ApprovalError, NotAllowed, ReasonRequired
 from approvals.models import Review
 from approvals.passwords import TooManyTries, check_password
+from approvals.refused import tell_refusal
 from workflows.exceptions import InvalidData, WorkflowError
 
 

@@ -15,11 +15,11 @@ from django.utils.translation import gettext_lazy as _
 
 from approvals.actions import extend, reassign, release, withdraw
 from approvals.admin.forms import DeedForm, ExtendForm, OutcomeForm, OverrideForm, ReassignForm
-from approvals.admin.refusals import label_outcome
 from approvals.decisions import decide
 from approvals.doors import Door
 from approvals.models import Review
 from approvals.policies import load_outcomes
+from approvals.refused import label_outcome
 
 DOOR = "admin"
 

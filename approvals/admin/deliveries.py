@@ -15,19 +15,19 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from approvals.admin.acting import LIMIT, check_ids
 from approvals.admin.deeds import DOOR
 from approvals.admin.listing import RuledFilter
 from approvals.admin.page import show_delivery_status
-from approvals.admin.refusals import tell_refusal
 from approvals.admin.related_rows import OfReviewAdmin
 from approvals.admin.spoken import show_block_of
 from approvals.exceptions import ApprovalError
 from approvals.models import Delivery
 from approvals.notify.resending import PERMISSION, resend
+from approvals.refused import tell_refusal
 from approvals.show_values import show_text as reveal
 from workflows.admin.listing import SAMPLE, chosen
 from workflows.admin.markup import NOTHING, dump_json, show_moment, show_relative, show_text
@@ -39,7 +39,12 @@ class StatusFilter(RuledFilter):
 
     title = _("status")
     parameter_name = "status"
-    words = {"waiting": _("Waiting"), "sent": _("Sent"), "failed": _("Failed"), "dropped": _("Dropped")}
+    words = {
+        "waiting": pgettext_lazy("a notice", "Waiting"),
+        "sent": pgettext_lazy("a notice", "Sent"),
+        "failed": pgettext_lazy("a notice", "Failed"),
+        "dropped": pgettext_lazy("a notice", "Dropped"),
+    }
     rules = {name: Q(status=name) for name in words}
 
 

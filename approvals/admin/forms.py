@@ -23,6 +23,7 @@ from approvals.actions import MAX_TEXT
 from approvals.models import Review
 from approvals.policies import load_outcomes
 from approvals.principals import has_groups, name_person
+from workflows.joining import join_list
 from workflows.models import Workspace
 
 #: A field that points to users: the admin's search asks a field whom it may look for.
@@ -135,7 +136,7 @@ class UsernamesField(forms.CharField):
         model = get_user_model()
         found = {user.get_username(): user for user in model._default_manager.filter(**{_by_name(model): names})}
         if missing := [name for name in names if name not in found]:
-            raise ValidationError(gettext("There is no user %(names)s.") % {"names": ", ".join(missing)})
+            raise ValidationError(gettext("There is no user %(names)s.") % {"names": join_list(missing)})
         return [found[name] for name in names]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from approvals.admin.deeds import DEEDS, RELEASE, Deed
 from approvals.admin.showing import locate_page
@@ -20,6 +21,7 @@ from approvals.models import Comment, Delivery, Review, Vote
 from approvals.show_values import show_text as reveal
 from workflows.admin.history import read_page
 from workflows.admin.markup import NOTHING, show_badge, show_moment, show_text
+from workflows.joining import join_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ def show_vote(vote: Vote, case: Case, undone: dict[Any, Vote]) -> dict[str, Any]
         "who": show_text(reveal(case.name(vote.user_id) or vote.actor), 60),
         "outcome": show_text(reveal(label), 60),
         "state": state,
-        "marks": show_text(", ".join(marks), 120),
+        "marks": show_text(join_list(marks), 120),
         "door": show_text(vote.door, 20),
         "reason": show_text(reveal(vote.reason, 2_000), 400) if vote.reason else NOTHING,
     }
@@ -148,10 +150,10 @@ def show_delivery(sent: Delivery, names: Any) -> dict[str, Any]:
 def show_delivery_status(sent: Delivery) -> Any:
     """How a message stands, as a badge."""
     words = {
-        "waiting": (_("waiting"), "wait"),
-        "sent": (_("sent"), "good"),
-        "failed": (_("failed"), "bad"),
-        "dropped": (_("dropped"), "quiet"),
+        "waiting": (pgettext("a notice", "waiting"), "wait"),
+        "sent": (pgettext("a notice", "sent"), "good"),
+        "failed": (pgettext("a notice", "failed"), "bad"),
+        "dropped": (pgettext("a notice", "dropped"), "quiet"),
     }
     word, tone = words.get(sent.status, (sent.status, "quiet"))
     return show_badge(word, tone)

@@ -5,11 +5,8 @@ Invariant owned: nobody is picked from a list of all users where they can be sea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from zoneinfo import available_timezones
+from typing import Any
 
-from django import forms
-from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.db.models import ForeignKey, Q
@@ -17,23 +14,16 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from approvals.admin.listing import RuledFilter
 from approvals.models import Absence, Preference
+from approvals.people_forms import AbsenceForm, PreferenceForm
 from approvals.principals import name_person
 from approvals.show_values import show_text as reveal
-from workflows import registry
 from workflows.admin.base import StyledAdmin
 from workflows.admin.markup import show_badge, show_moment, show_names, show_text
 from workflows.clock import Now
-
-if TYPE_CHECKING:
-    _AbsenceForm = forms.ModelForm[Absence]
-    _PreferenceForm = forms.ModelForm[Preference]
-else:
-    _AbsenceForm = _PreferenceForm = forms.ModelForm
 
 #: Moments of an absence: not yet, now, over.
 _BEGUN, _OVER = Q(since__lte=Now()), Q(until__lte=Now())
@@ -70,34 +60,6 @@ class RunningFilter(RuledFilter):
     parameter_name = "when"
     words = {"now": _("Now"), "coming": _("To come"), "over": _("Over")}
     rules = {"now": _BEGUN & ~_OVER, "coming": ~_BEGUN, "over": _OVER}
-
-
-class AbsenceForm(_AbsenceForm):
-    """Workflows are ticked; no tick means all of them, as its help says."""
-
-    class Meta:
-        model = Absence
-        fields = ("user", "substitute", "since", "until", "workspace", "workflows", "note")
-
-    workflows = forms.MultipleChoiceField(
-        label=_("Only these workflows"),
-        required=False,
-        help_text=_("Nothing ticked: all of them."),
-        widget=forms.CheckboxSelectMultiple(attrs={"class": "hp-choices hp-long"}),
-    )
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        chosen = set(self.instance.workflows or ())
-        known = {definition.name for definition in registry.list_definitions()}
-        elsewhere = [(name, gettext("%(name)s (not known here)") % {"name": name}) for name in chosen - known]
-        field = self.fields.get("workflows")
-        if isinstance(field, forms.MultipleChoiceField):  # not where this person may only look
-            field.choices = sorted([*((name, name) for name in known), *elsewhere])
-
-    def clean_workflows(self) -> list[str] | None:
-        """None is all of them."""
-        return self.cleaned_data["workflows"] or None
 
 
 @admin.register(Absence)
@@ -152,29 +114,6 @@ class AbsenceAdmin(PeopleAdmin):
         if row.workflows is None:
             return format_html('<span class="hp-quiet">{}</span>', _("all"))
         return show_names(row.workflows)
-
-
-class PreferenceForm(_PreferenceForm):
-    """Languages and time zones that there are."""
-
-    class Meta:
-        model = Preference
-        fields = ("user", "language", "time_zone", "email", "shortcuts")
-
-    language = forms.ChoiceField(label=_("Language"), required=False)
-    time_zone = forms.ChoiceField(label=_("Time zone"), required=False)
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._offer("language", list(settings.LANGUAGES), self.instance.language)
-        self._offer("time_zone", [(name, name) for name in sorted(available_timezones())], self.instance.time_zone)
-
-    def _offer(self, name: str, choices: list[tuple[Any, Any]], kept: str) -> None:
-        field = self.fields.get(name)
-        if isinstance(field, forms.ChoiceField):
-            known = {value for value, _label in choices}
-            more = [(kept, kept)] if kept and kept not in known else []
-            field.choices = [("", gettext("As the site has it")), *choices, *more]
 
 
 @admin.register(Preference)

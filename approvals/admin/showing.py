@@ -14,11 +14,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
-from approvals.admin.refusals import label_outcome
 from approvals.models import Review
 from approvals.policies import load_outcomes
 from approvals.policies.outcomes import WITHDRAWN
+from approvals.refused import label_outcome
 from approvals.show_values import show_text as reveal
 from workflows.admin.markup import NOTHING, show_badge, show_relative, show_text, to_local
 from workflows.lifecycle import InteractionStatus
@@ -40,7 +41,7 @@ def show_standing(review: Review, status: InteractionStatus, now: datetime) -> S
         tone = next((one.tone for one in load_outcomes(review.outcomes) if one.name == review.outcome), "neutral")
         return show_badge(_label(review), _TONES[tone])
     if status is InteractionStatus.EXPIRED:
-        return show_badge(_("expired"), "quiet")
+        return show_badge(pgettext("a request", "expired"), "quiet")
     return show_badge(_("cancelled"), "quiet")
 
 

@@ -12,13 +12,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from approvals.admin.listing import RuledFilter
-from approvals.admin.refusals import label_outcome
 from approvals.admin.related_rows import OfReviewAdmin
 from approvals.models import Comment, Vote
 from approvals.models.votes import COMMENTS
 from approvals.policies import load_outcomes
+from approvals.refused import label_outcome
 from approvals.show_values import show_text as reveal
 from workflows.admin.markup import NOTHING, VALUE, dump_json, show_badge, show_moment, show_text
+from workflows.joining import join_list
 
 #: How a vote came.
 DOORS = ("page", "api", "link", "admin", "mcp", "python", "time")
@@ -116,7 +117,7 @@ class VoteAdmin(OfReviewAdmin):
         else:
             badge = show_badge(_("does not count any more"), "bad")
         marks = [word for word, given in ((_("override"), vote.override), (_("by a program"), vote.automated)) if given]
-        return format_html('{} <span class="hp-quiet">{}</span>', badge, ", ".join(marks))
+        return format_html('{} <span class="hp-quiet">{}</span>', badge, join_list(marks))
 
     @admin.display(description=gettext_lazy("review"))
     def of_review(self, vote: Vote) -> SafeString:
@@ -132,7 +133,7 @@ class VoteAdmin(OfReviewAdmin):
 
     @admin.display(description=gettext_lazy("groups in which it counts"))
     def counted_in(self, vote: Vote) -> SafeString:
-        return show_text(", ".join(vote.groups or ()), 200)
+        return show_text(join_list(vote.groups or ()), 200)
 
     @admin.display(description=gettext_lazy("data"))
     def data_json(self, vote: Vote) -> SafeString:

@@ -14,6 +14,7 @@ from django.urls import URLPattern, re_path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from approvals.admin.deciding import DecidingAdmin
 from approvals.admin.showing import locate_page
@@ -78,7 +79,7 @@ class StoredAdmin(DecidingAdmin):
     def shown_calendar(self, review: Review) -> SafeString:
         return show_text(review.calendar)
 
-    @admin.display(description=_("asked"))
+    @admin.display(description=pgettext_lazy("a request", "asked"))
     def asked_exactly(self, review: Review) -> SafeString:
         return show_moment(review.created_at)
 

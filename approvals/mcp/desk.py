@@ -13,10 +13,10 @@ from typing import Any
 from django.contrib.auth import get_user_model
 
 from approvals.cards import build_card
-from approvals.cases import Case
 from approvals.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import UnknownReview
+from approvals.loading import load_case
 from approvals.models import Review
 from approvals.rest.rows import name_people, read_rows, show_card, show_listed
 from approvals.settling import read_id
@@ -55,12 +55,10 @@ class Desk:
     def get(self, id: str) -> dict[str, Any]:
         """All of one review, as the person would see it."""
         user = self._find_user()
-        rows = Review.objects.visible_to(user, workspace=self.workspace).select_related("interaction__workspace")
-        review = rows.filter(pk=read_id(id)).first()
-        if review is None:
+        case = load_case(read_id(id), user, workspace=self.workspace)
+        if case is None:
             raise UnknownReview(id)
-        case = Case(review)
-        return show_card(build_card(review, user, case=case), review, case)
+        return show_card(build_card(case.review, user, case=case), case.review, case)
 
     def decide(self, id: str, outcome: str, version: int, reason: str = "", data: Any = None) -> dict[str, Any]:
         """Record the person's decision; what became of it."""

@@ -9,6 +9,8 @@ from approvals.models.notices import Delivery as Delivery
 from approvals.models.notices import Notice as Notice
 from approvals.models.people import Absence as Absence
 from approvals.models.people import Preference as Preference
+from approvals.models.people import Presence as Presence
+from approvals.models.people import SavedView as SavedView
 from approvals.models.people import Snooze as Snooze
 from approvals.models.reviews import RISKS as RISKS
 from approvals.models.reviews import Candidate as Candidate

@@ -5,9 +5,11 @@ Invariant owned: none of this changes a review; it is looked at when a list is r
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
@@ -15,6 +17,10 @@ from django.utils.translation import gettext_lazy as _
 from approvals.models.reviews import Review
 from workflows.fields import TextListField
 from workflows.models import EngineModel, ReadQuerySet, Workspace
+
+#: What every time zone can still tell.
+_FIRST, _LAST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+_WITHIN = (MinValueValidator(_FIRST), MaxValueValidator(_LAST))
 
 
 class Absence(models.Model):
@@ -39,8 +45,8 @@ class Absence(models.Model):
     workflows = TextListField(
         _("workflows"), null=True, blank=True, help_text=_("Names of workflows; left empty: all of them.")
     )
-    since = models.DateTimeField(_("from"))
-    until = models.DateTimeField(_("until"), null=True, blank=True)
+    since = models.DateTimeField(_("from"), validators=_WITHIN)
+    until = models.DateTimeField(_("until"), null=True, blank=True, validators=_WITHIN)
     note = models.CharField(_("note"), max_length=200, blank=True)
 
     class Meta:
@@ -53,6 +59,11 @@ class Absence(models.Model):
                 condition=~Q(user=F("substitute")),
                 name="holdpoint_absence_other",
                 violation_error_message=_("Nobody can stand in for themselves."),
+            ),
+            models.CheckConstraint(
+                condition=Q(since__gte=_FIRST, since__lte=_LAST) & (Q(until__isnull=True) | Q(until__lte=_LAST)),
+                name="holdpoint_absence_within",
+                violation_error_message=_("An absence lies between the years 1970 and 9000."),
             ),
             models.CheckConstraint(
                 condition=Q(until__isnull=True) | Q(until__gt=F("since")),
@@ -119,6 +130,54 @@ class Snooze(EngineModel):
         verbose_name = _("snooze")
         verbose_name_plural = _("snoozes")
         constraints: ClassVar = [models.UniqueConstraint(fields=["review", "user"], name="holdpoint_snooze_once")]
+
+    def __str__(self) -> str:
+        return f"{self.review_id}"
+
+
+class SavedView(models.Model):
+    """A list that somebody comes back to: the filters of its address, under a name."""
+
+    id = models.BigAutoField(primary_key=True)
+    user: models.ForeignKey[Any, Any] = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="holdpoint_views", verbose_name=_("user")
+    )
+    name = models.CharField(_("name"), max_length=60)
+    #: The address's query, as `Filters.write` writes it.
+    query = models.CharField(_("filters"), max_length=1000, blank=True)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+
+    class Meta:
+        db_table = "holdpoint_saved_view"
+        ordering: ClassVar = ["name", "pk"]
+        default_permissions: ClassVar = ()
+        verbose_name = _("saved view")
+        verbose_name_plural = _("saved views")
+        constraints: ClassVar = [models.UniqueConstraint(fields=["user", "name"], name="holdpoint_saved_view_once")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Presence(EngineModel):
+    """Somebody has a review open; it is over when it is not renewed."""
+
+    id = models.BigAutoField(primary_key=True)
+    review = models.ForeignKey(Review, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="looking")
+    user: models.ForeignKey[Any, Any] = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_index=False, verbose_name=_("user")
+    )
+    seen_at = models.DateTimeField(_("seen at"))
+
+    objects: ClassVar[Any] = ReadQuerySet.as_manager()
+
+    class Meta(EngineModel.Meta):
+        db_table = "holdpoint_presence"
+        default_permissions: ClassVar = ()
+        verbose_name = _("presence")
+        verbose_name_plural = _("presences")
+        constraints: ClassVar = [models.UniqueConstraint(fields=["review", "user"], name="holdpoint_presence_once")]
+        indexes: ClassVar = [models.Index(fields=["seen_at"], name="holdpoint_presence_seen")]
 
     def __str__(self) -> str:
         return f"{self.review_id}"

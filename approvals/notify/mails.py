@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from django.core.mail import EmailMultiAlternatives
 from django.template.loader import render_to_string
-from django.utils.translation import get_language, get_language_bidi, gettext
+from django.utils.translation import get_language, get_language_bidi, gettext, pgettext
 
 from approvals.cards import Card
 from approvals.conf import conf
@@ -80,7 +80,7 @@ def write_mail(
         "is_over": card.status in ("decided", "closed"),
         "due": tell_due(card.due_at, card.now),
         "zone": name_zone(card.now),
-        "then": card.what_then.rstrip("."),
+        "then": card.what_then,
         "diff": card.diff[:MAX_ROWS],
         "facts": card.facts[:MAX_ROWS],
         "evidence": [one | {"url": _complete(one["url"])} for one in card.evidence[:MAX_ROWS]],
@@ -167,7 +167,7 @@ def _list_buttons(occasion: Occasion, card: Card, review: Review, reader: Reader
 
 
 def _list_looks(occasion: Occasion, link: str) -> list[Button]:
-    label = gettext("Answer") if occasion.kind == "question" else gettext("Look at it")
+    label = pgettext("a button", "Answer") if occasion.kind == "question" else gettext("Look at it")
     return [Button(label, link, is_main=True)]
 
 

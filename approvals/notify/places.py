@@ -27,6 +27,7 @@ from approvals.notify.failures import SendFailed, hide_secrets
 from approvals.notify.records import read_data
 from approvals.show_times import name_zone, show_at
 from approvals.show_values import show_text
+from workflows.joining import end_sentence
 
 #: What each notice is called in our events.
 TYPES = {
@@ -91,7 +92,7 @@ def write_chat(delivery: Delivery, card: Card, *, thread: str = "", outcome: str
     """
     is_over = delivery.kind in ("decided", "closed")
     heading = _head_chat(delivery.kind, card, outcome)
-    told = [f"{card.told}." if is_over else card.told]
+    told = [end_sentence(card.told) if is_over else card.told]
     if is_over and card.answer is not None and card.answer.reason:
         told.append(gettext("“%(reason)s”") % {"reason": card.answer.reason})
     if not is_over and card.requester:

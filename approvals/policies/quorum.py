@@ -15,6 +15,7 @@ from django.utils.translation import gettext, ngettext
 
 from approvals.exceptions import InvalidApproval
 from approvals.policies.outcomes import Outcome
+from workflows.joining import join_and, join_or
 
 _HOW = 'write a number of equal votes such as 2, "50%", "all", {"finance": 1, "legal": "all"}, or Veto(2)'
 _PERCENT = re.compile(r"([1-9]\d?|100) ?%")
@@ -209,11 +210,11 @@ def describe_quorum(rule: Quorum, outcomes: Sequence[Outcome] = ()) -> str:
     if isinstance(rule, Veto):
         labels = {outcome.name: outcome.label for outcome in outcomes}
         chosen = [gettext("“%(label)s”") % {"label": labels.get(name) or Outcome(name).label} for name in rule.outcomes]
-        veto = gettext("One %(outcomes)s decides at once.") % {"outcomes": _join_or(chosen)}
+        veto = gettext("One %(outcomes)s decides at once.") % {"outcomes": join_or(chosen)}
         return f"{describe_quorum(rule.rule)} {veto}"
     if isinstance(rule, PerGroup):
         parts = [_describe_group(name, inner) for name, inner in rule.rules]
-        return gettext("Equal answers decide: %(groups)s.") % {"groups": _join_and(parts)}
+        return gettext("Equal answers decide: %(groups)s.") % {"groups": join_and(parts)}
     if isinstance(rule, Count):
         return ngettext("One answer decides.", "%(votes)d equal answers decide.", rule.votes) % {"votes": rule.votes}
     if isinstance(rule, Percent):
@@ -227,15 +228,3 @@ def _describe_group(name: str, rule: Plain) -> str:
     if isinstance(rule, Percent):
         return gettext("%(share)d%% from %(group)s") % {"share": rule.share, "group": name}
     return gettext("all from %(group)s") % {"group": name}
-
-
-def _join_and(parts: Sequence[str]) -> str:
-    if len(parts) == 1:
-        return parts[0]
-    return gettext("%(first)s and %(last)s") % {"first": ", ".join(parts[:-1]), "last": parts[-1]}
-
-
-def _join_or(parts: Sequence[str]) -> str:
-    if len(parts) == 1:
-        return parts[0]
-    return gettext("%(first)s or %(last)s") % {"first": ", ".join(parts[:-1]), "last": parts[-1]}

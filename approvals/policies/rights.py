@@ -15,6 +15,7 @@ from django.utils.translation import gettext
 
 from approvals.exceptions import AlreadyDecided, NotAllowed, ReasonRequired, Stale, UnknownOutcome
 from approvals.policies.outcomes import Outcome, find_outcome
+from workflows.joining import join_list
 
 Risk = Literal["low", "medium", "high"]
 
@@ -204,7 +205,7 @@ def _find_person_obstacles(rules: Rules, facts: Facts) -> Iterator[Obstacle]:
 def _find_attempt_obstacles(rules: Rules, facts: Facts, attempt: Attempt) -> Iterator[Obstacle]:
     outcome = next((one for one in rules.outcomes if one.name == attempt.outcome), None)
     if outcome is None:
-        labels = ", ".join(one.label for one in rules.outcomes)
+        labels = join_list(one.label for one in rules.outcomes)
         told = gettext("“%(outcome)s” is no answer to this. Choose one of: %(labels)s.")
         yield Obstacle("unknown_outcome", told % {"outcome": attempt.outcome, "labels": labels})
     if not attempt.is_current:

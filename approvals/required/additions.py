@@ -18,6 +18,7 @@ from approvals.related import Related
 from approvals.show_fields import label_field, show_value
 from approvals.show_values import show_text
 from approvals.subjects import MAX_REASON, InvalidChange, find_field, write_keys
+from workflows.joining import join_list
 
 
 def read_addition(obj: models.Model, cleaned: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def describe_addition(model: type[models.Model], plain: Mapping[str, Any]) -> di
     told: dict[str, str] = {}
     for name, field in fields.items():
         if isinstance(field, models.ForeignKey | models.ManyToManyField):
-            shown = ", ".join(related.show(field, key).text for key in _list_keys(plain[name]))
+            shown = join_list(related.show(field, key).text for key in _list_keys(plain[name]))
         elif plain[name] in (None, "", [], {}):
             continue
         elif isinstance(field, models.JSONField):

@@ -38,6 +38,7 @@ from approvals.show_fields import label_field
 from approvals.show_values import show_text
 from approvals.subjects import InvalidChange, find_alias, find_field, name_object
 from workflows.exceptions import WorkflowError
+from workflows.joining import join_list
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -97,7 +98,7 @@ class ApprovalRequiredMixin(ApprovalOptions, _ModelAdmin):
         elif change is None:
             told = gettext("Delete %(kind)s “%(name)s”") % names
         else:
-            labels = ", ".join(label_field(name, find_field(self.model, name)) for name in change)
+            labels = join_list(label_field(name, find_field(self.model, name)) for name in change)
             told = gettext("Change %(kind)s “%(name)s”: %(fields)s") % {**names, "fields": labels}
         return show_text(told)
 
@@ -308,7 +309,7 @@ class ApprovalRequiredMixin(ApprovalOptions, _ModelAdmin):
             return gettext("Saving proposes: it is added once somebody else approves it.")
         if self.approval_fields is None:
             return gettext("Saving proposes: the change is made once somebody else approves it.")
-        labels = ", ".join(label_field(name, find_field(self.model, name)) for name in self.approval_fields)
+        labels = join_list(label_field(name, find_field(self.model, name)) for name in self.approval_fields)
         told = gettext("Saving a change of these proposes it, with all else that was changed: %(fields)s.")
         return told % {"fields": labels}
 

@@ -21,6 +21,7 @@ from approvals.plain_values import AnyField, to_plain
 from approvals.required.additions import read_addition
 from approvals.required.stored import Stored, find_differences, is_key, keep_stored, read_stored
 from approvals.subjects import InvalidChange, find_alias, find_field, is_state
+from workflows.joining import join_label
 
 
 class ProposingForm:
@@ -57,7 +58,7 @@ class ProposingForm:
             for name, reasons in refused.errors.items():
                 shown = name if name in form.fields else None
                 for reason in reasons:
-                    form.add_error(shown, reason if shown or not name else f"{name}: {reason}")
+                    form.add_error(shown, reason if shown or not name else join_label(name, reason))
 
     def needs_approval(self) -> bool:
         """Whether something would be saved that takes an approval; then all of it does."""

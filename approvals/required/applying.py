@@ -26,6 +26,7 @@ from approvals.required.proposals import load_kept_subject
 from approvals.required.sealing import unseal
 from approvals.show_fields import label_field
 from approvals.subjects import InvalidChange, find_field, load_subject
+from workflows.joining import join_list
 from workflows.models import Instance
 
 
@@ -83,7 +84,7 @@ def _word(asked: dict[str, Any], answer: Answer, do: str) -> str:
         model = apps.get_model(asked["model"])
         labels = [label_field(name, find_field(model, name)) for name in asked["values"]]
         told = gettext("Changed %(fields)s; approved by %(who)s.")
-        return told % {"fields": ", ".join(labels), "who": who}
+        return told % {"fields": join_list(labels), "who": who}
     told = gettext("Added; approved by %(who)s.") if do == "add" else gettext("Deleted; approved by %(who)s.")
     return told % {"who": who}
 
@@ -94,4 +95,4 @@ def _name_deciders(answer: Answer) -> str:
     keys = [actor.partition(":")[2] for actor in actors if actor.startswith("user:")]
     people = {str(user.pk): user for user in get_user_model()._default_manager.filter(pk__in=keys)} if keys else {}
     names = [name_person(people[key]) if key in people else gettext("a former user") for key in keys]
-    return ", ".join(names) or gettext("nobody in time, as agreed")
+    return join_list(names) or gettext("nobody in time, as agreed")

@@ -24,6 +24,7 @@ from approvals.principals import USER, describe_principals, list_users
 from approvals.required.proposals import Proposal
 from approvals.show_fields import label_field
 from approvals.subjects import find_field
+from workflows.joining import join_list, join_or
 
 #: Proposals whose difference is shown; the others are named.
 SHOWN = 3
@@ -81,7 +82,7 @@ def tell_conflicts(made: Proposal, before: Iterable[Proposal], model: type[model
             yield told % {"who": who}
             continue
         shared = [name for name in one.values if made.do == "delete" or name in made.values]
-        labels = ", ".join(label_field(name, find_field(model, name)) for name in shared)
+        labels = join_list(label_field(name, find_field(model, name)) for name in shared)
         told = gettext(
             "%(who)s has proposed a change of %(fields)s as well. Once either is approved, whoever decides the other "
             "one is shown what has changed."
@@ -118,9 +119,7 @@ def _join(one: Proposal, names: Mapping[str, str]) -> str:
     told = [names[name] for name in one.asked]
     if len(told) > SHOWN:
         told[SHOWN:] = [gettext("others")]
-    if len(told) == 1:
-        return told[0]
-    return gettext("%(first)s or %(last)s") % {"first": ", ".join(told[:-1]), "last": told[-1]}
+    return join_or(told)
 
 
 def _compare(one: Proposal, obj: models.Model | None, user: Any) -> tuple[FieldDiff, ...]:

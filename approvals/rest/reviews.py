@@ -12,8 +12,8 @@ from rest_framework.request import Request
 
 from approvals import decisions
 from approvals.cards import build_card
-from approvals.cases import Case
 from approvals.exceptions import AlreadyDecided, Stale, UnknownOutcome
+from approvals.loading import load_case, read_case
 from approvals.models import Review
 from approvals.rest.bodies import DecideBody, DecisionOut
 from approvals.rest.endpoint import DOOR, PEOPLE_ONLY, REFUSED, ReviewEndpoint
@@ -42,14 +42,15 @@ class OneReview(ReviewEndpoint):
     )
     def get(self, request: Request, id: str) -> HttpResponse:
         """As it is for the caller."""
-        rows = self.list_visible().select_related("interaction__workspace")
-        review = rows.filter(pk=read_id(id)).first()
-        if review is None:
+        user = self.caller.user
+        if user is None:
+            case = read_case(self.list_visible(), read_id(id))
+        else:
+            case = load_case(read_id(id), user, workspace=self.caller.workspace)
+        if case is None:
             raise refuse_unknown()
-        case, user = Case(review), self.caller.user
-        told = show_card(
-            build_card(review, user, case=case), review, case, for_program=PEOPLE_ONLY if user is None else ""
-        )
+        review, for_program = case.review, PEOPLE_ONLY if user is None else ""
+        told = show_card(build_card(review, user, case=case), review, case, for_program=for_program)
         return answer_json(Answer(told).write())
 
 

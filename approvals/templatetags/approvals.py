@@ -9,17 +9,25 @@ Invariant owned: nothing here is marked as safe, so templates escape all of it.
 
 from __future__ import annotations
 
+import mimetypes
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from django import template
+from django.conf import settings
 from django.db.models import Model
+from django.http import QueryDict
 from django.utils import timezone
 from django.utils.translation import gettext
 
 from approvals import show_times
+from approvals.cards import Card
 from approvals.newest import find_newest, find_visible
+from approvals.show_values import name_kind
 from approvals.status import Progress
+from workflows.joining import end_sentence, join_label, join_list
 
 register = template.Library()
 
@@ -27,6 +35,8 @@ register = template.Library()
 MAX_DOTS = 9
 #: Where what a page has asked once is kept while it is rendered.
 _VISIBLE = "approvals: visible"
+#: What a browser shows as a picture, and runs nothing of.
+_PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 
 
 @register.inclusion_tag("approvals/parts/status.html", takes_context=True)
@@ -124,6 +134,110 @@ def gauge(progress: Progress) -> dict[str, Any] | None:
 def quote_label(label: Any) -> str:
     """A label in the quotes of the language."""
     return gettext("“%(label)s”") % {"label": label}
+
+
+@register.filter
+def sentence(words: Any) -> str:
+    """Words that are a sentence, with the end that the language gives it."""
+    return end_sentence(words)
+
+
+@register.filter
+def listed(items: Any) -> str:
+    """Short things in a row, in the punctuation of the language."""
+    return join_list(items)
+
+
+@register.filter
+def label(name: Any, value: Any) -> str:
+    """A thing after its name: "Amount: €1,240.00"."""
+    return join_label(name, value)
+
+
+@register.filter
+def get(mapping: Any, key: str) -> Any:
+    """What stands under a key; nothing where there is nothing."""
+    return mapping.get(key) if mapping else None
+
+
+@register.filter
+def first_word(name: Any) -> str:
+    """What somebody is called for short.
+
+    >>> first_word("Ann Archer")
+    'Ann'
+    """
+    return str(name).split()[0] if str(name).split() else ""
+
+
+@register.filter
+def pairs(query: Any, without: str = "") -> list[tuple[str, str]]:
+    """The names and values of an address's query, but for some names.
+
+    >>> pairs("view=risk&q=acme", "q after")
+    [('view', 'risk')]
+    """
+    left_out = without.split()
+    given = QueryDict(str(query or ""))
+    return [(name, value) for name, values in given.lists() for value in values if name not in left_out]
+
+
+@register.filter
+def hotkey(card: Card, outcome: str) -> str:
+    """The single key of an outcome: `a` for the first that says yes, `r` for the first that says no; no key decides
+    anything of high risk."""
+    return "" if card.risk == "high" else _find_main(card).get(outcome, "")
+
+
+@register.filter
+def is_spare(card: Card, outcome: str) -> bool:
+    """Whether an outcome's button goes into "more" where there is no room for all."""
+    main = _find_main(card)
+    return len(card.outcomes) > max(2, len(main)) and outcome not in main and outcome != card.outcomes[0].name
+
+
+@register.filter
+def has_spare(card: Card) -> bool:
+    """Whether there is any such button."""
+    return any(is_spare(card, one.name) for one in card.outcomes)
+
+
+@register.filter
+def preview(evidence: Mapping[str, Any]) -> str:
+    """What can be looked at right on the page: an "image" or a "pdf" that this site serves itself; else nothing.
+
+    >>> preview({"url": "/media/scan.png"}), preview({"url": "https://elsewhere.example/scan.png"})
+    ('image', '')
+    """
+    url = str(evidence.get("url") or "")
+    ours = [one for one in (settings.MEDIA_URL, settings.STATIC_URL) if one and one != "/"]
+    if not (url.startswith("/") and not url.startswith("//")) and not any(url.startswith(one) for one in ours):
+        return ""
+    kind = mimetypes.guess_type(urlsplit(url).path)[0] or ""
+    return "image" if kind in _PICTURES else "pdf" if kind == "application/pdf" else ""
+
+
+@register.filter
+def kind(workflow: Any) -> str:
+    """A workflow's name as words.
+
+    >>> kind("shop.refund_small")
+    'Refund small'
+    """
+    return name_kind(str(workflow))
+
+
+@register.filter
+def is_yes(evidence: Mapping[str, Any]) -> bool:
+    """Whether it is a fact that just holds: then a tick says more than "Yes"."""
+    return evidence.get("kind") == "fact" and evidence.get("text") == gettext("Yes")
+
+
+def _find_main(card: Card) -> dict[str, str]:
+    """The first outcome that says yes, and the first that says no, with their keys."""
+    yes = next((one.name for one in card.outcomes if one.tone == "positive"), None)
+    no = next((one.name for one in card.outcomes if one.tone == "negative"), None)
+    return {name: key for name, key in ((yes, "a"), (no, "r")) if name is not None}
 
 
 def _find_user(context: Any) -> Any:

@@ -1,5 +1,1 @@
 """The reviewer's pages. Views read and render; every answer goes through one door for decisions."""
-
-from approvals.views.inbox import InboxView
-
-__all__ = ["InboxView"]

@@ -1,44 +1,235 @@
-"""The inbox: what waits for the person who asks, as a plain list; and a request's own address.
+"""`/approvals/`: the rail, the list and the place for a request beside it; and what changes while they are open.
 
-Invariants owned: the list is `Review.objects.for_user`; looking changes nothing; of what is not theirs to see nobody is
-told that it is there.
+Invariants owned: badge, list and detail are of one queryset; looking changes nothing but who is seen to be looking;
+what left the list while somebody had it on the screen is told them, and never just gone.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
-from django.contrib.auth.mixins import LoginRequiredMixin
-from django.http import Http404, HttpRequest, HttpResponseRedirect
+from django.db.models import Count, Q
+from django.http import HttpResponse, HttpResponseNotAllowed, QueryDict
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
-from django.views.generic import TemplateView
+from django.utils.translation import gettext, ngettext
 
-from approvals.links import make_link_token
-from approvals.models import Review
+from approvals.inbox.filters import Filters, read_filters
+from approvals.inbox.lists import ROWS, WINDOW, Found, Lists
+from approvals.inbox.menus import list_menus
+from approvals.inbox.presence import look
+from approvals.inbox.rail import Rail, read_rail, tell_count, title_list
+from approvals.inbox.rows import Row, Section, complete, make_sections, read_rows
+from approvals.models import Preference, Review
+from approvals.views.one_page import write_said
+from approvals.views.reader import Opened, for_people, go_back, set_theme
+from workflows.joining import end_sentence, join_label
+from workflows.pages.posted import read_posted
 
-#: Rows of the list; more are counted.
-ROWS = 100
+#: What is younger may be new to a page that asks every few seconds.
+RECENT = timedelta(minutes=1)
+#: Of what has changed, so many are told by their names.
+MOST_TOLD = 3
+#: Of the rows that a browser says it shows.
+MAX_SHOWN = 3 * ROWS
 
 
-class InboxView(LoginRequiredMixin, TemplateView):
-    """What waits for whoever is logged in, the first of it."""
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A list as its templates show it."""
 
-    template_name = "approvals/inbox.html"
+    title: str
+    #: How many there are, as it is told.
+    count: str
+    sections: tuple[Section, ...]
+    rows: tuple[Row, ...]
+    next_url: str
+    note: str
+    is_narrowed: bool
+    #: Changes when anything of it does.
+    stamp: str
+    announcement: str = ""
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """The rows, each with its page."""
-        found = list(Review.objects.for_user(self.request.user)[: ROWS + 1])
-        return super().get_context_data(rows=found[:ROWS], has_more=len(found) > ROWS, **kwargs)
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show, here or further on."""
+        return not self.rows and not self.next_url
 
 
-@never_cache
-@require_safe
-@login_required
-def review(request: HttpRequest, id: UUID) -> HttpResponseRedirect:
-    """To this person's own page of it."""
-    found = Review.objects.visible_to(request.user).filter(pk=id).first()
-    if found is None:
-        raise Http404
-    return HttpResponseRedirect(reverse("approvals:link", args=[make_link_token(found, request.user)]))
+@for_people
+def inbox(page: Opened) -> HttpResponse:
+    """The whole of it."""
+    if page.request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(["GET", "HEAD"])
+    filters, lists = read_filters(page.request.GET), Lists(page.viewer, page.desk.now)
+    rail = read_rail(lists, filters, page.desk.saved)
+    shown = make_page(lists, filters, rail)
+    context = {"filters": filters, "rail": rail, "rows": shown, "menus": list_menus(filters, shown.rows, rail.groups)}
+    return page.answer("approvals/inbox.html", {**context, "query": filters.write()})
+
+
+@for_people
+def live(page: Opened) -> HttpResponse:
+    """What has changed since: asked every few seconds by the page that is open."""
+    if page.request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(["GET", "HEAD"])
+    given = page.request.GET
+    filters, lists = read_filters(given), Lists(page.viewer, page.desk.now)
+    rail = read_rail(lists, filters, page.desk.saved)
+    shown = make_page(lists, filters, rail, keep=_read_ids(given.get("shown", "")))
+    opened = next(iter(_read_ids(given.get("open", ""))), None)
+    beside = _look_beside(page, opened)
+    stamp = f"{shown.stamp}-{_hash(beside)}"
+    if stamp == given.get("stamp"):
+        return HttpResponse(status=204)
+    context = {"filters": filters, "rail": rail, "rows": replace(shown, stamp=stamp), "opened": beside}
+    return page.answer("approvals/parts/live.html", {**context, "query": filters.write()})
+
+
+@for_people
+def theme(page: Opened) -> HttpResponse:
+    """Light, dark, or as the system has it."""
+    form = _read_form(page)
+    return go_back(page) if form is None else set_theme(page, form.get("theme", ""))
+
+
+@for_people
+def keys(page: Opened) -> HttpResponse:
+    """Whether single keys do something."""
+    if (form := _read_form(page)) is not None:
+        is_on = form.get("shortcuts") == "on"
+        Preference._default_manager.update_or_create(user=page.user, defaults={"shortcuts": is_on})
+    return go_back(page)
+
+
+def make_page(lists: Lists, filters: Filters, rail: Rail, *, keep: Sequence[UUID] | None = None) -> Page:
+    """One page of a list; with `keep`, also those that were on the screen and have left it."""
+    found = lists.find(filters, partial(complete, lists))
+    gone = _find_gone(lists, found, keep or ())
+    rows = read_rows(lists, [*found.ids, *gone], filters, found.read)
+    if gone:
+        rows = _put_in_place(rows, keep or (), gone)
+    here = reverse("approvals:inbox")
+    current = rail.current
+    if filters.is_narrowed or current is None:
+        count = "" if found.count is None else tell_count(found.count, is_cut=found.is_cut)
+    else:
+        count = current.count
+    return Page(
+        title=title_list(filters, rail),
+        count=count,
+        sections=make_sections(rows, lists, filters),
+        rows=rows,
+        next_url=f"{here}?{_write_next(filters, found)}" if found.next else "",
+        note=_note(found),
+        is_narrowed=filters.is_narrowed,
+        stamp=_hash([rail, rows, found.next]),
+        announcement="" if keep is None else _announce(rows, gone, _find_new(lists, rows, keep), count),
+    )
+
+
+def _write_next(filters: Filters, found: Found) -> str:
+    # What is in no other order than by due date goes on by due date.
+    return filters.write(after=found.next, sort="" if found.is_unsorted else filters.sort)
+
+
+def _note(found: Found) -> str:
+    if found.is_unsorted:
+        told = gettext("More than %(n)s wait here: too many to be put into another order. Narrow the list first.")
+        return told % {"n": WINDOW}
+    if found.is_cut:
+        told = gettext("The %(n)s that are due first were looked through. Go on to look through the next ones.")
+        return told % {"n": WINDOW}
+    return ""
+
+
+def _find_gone(lists: Lists, found: Found, keep: Sequence[UUID]) -> list[UUID]:
+    """Of what was on the screen, what is no longer in the list; as far as this person may still know of it."""
+    left = [id for id in keep if id not in found.ids]
+    if not left:
+        return []
+    rows = Review.objects.visible_to(lists.viewer).filter(pk__in=left)
+    is_over = ~Q(open=True, effective_at__isnull=True)
+    is_anothers = Q(claimed_by__isnull=False) & ~Q(claimed_by=lists.user.pk)
+    seen = set(rows.filter(is_over | is_anothers).values_list("pk", flat=True))
+    return [id for id in left if id in seen]
+
+
+def _put_in_place(rows: Iterable[Row], keep: Sequence[UUID], gone: Sequence[UUID]) -> tuple[Row, ...]:
+    """What has left the list stays where it was on the screen: behind the row that it stood behind."""
+    before = {id: number for number, id in enumerate(keep)}
+    placed: list[Row] = [row for row in rows if row.id not in gone]
+    for row in sorted((one for one in rows if one.id in gone), key=lambda one: before[one.id]):
+        earlier = [n for n, one in enumerate(placed) if before.get(one.id, len(before)) < before[row.id]]
+        placed.insert(earlier[-1] + 1 if earlier else 0, row)
+    return tuple(placed)
+
+
+def _find_new(lists: Lists, rows: Iterable[Row], keep: Sequence[UUID]) -> list[Row]:
+    """What has come since the page last asked; a row that only moved up is no news."""
+    fresh = lists.now - RECENT
+    return [row for row in rows if row.status == "open" and row.id not in keep and row.created_at > fresh]
+
+
+def _announce(rows: Iterable[Row], gone: Sequence[UUID], new: Sequence[Row], count: str) -> str:
+    told = [end_sentence(join_label(row.title, _tell_gone(row))) for row in rows if row.id in gone][:MOST_TOLD]
+    if len(new) > MOST_TOLD:
+        told.append(ngettext("%(n)s new request.", "%(n)s new requests.", len(new)) % {"n": len(new)})
+    else:
+        told += [end_sentence(join_label(gettext("New"), row.title)) for row in new]
+    if told and count.isdigit():
+        n = int(count)
+        told.append(ngettext("%(n)s waits for you.", "%(n)s wait for you.", n) % {"n": n})
+    return " ".join(told)
+
+
+def _tell_gone(row: Row) -> str:
+    return row.told or gettext("%(who)s has claimed it") % {"who": row.claimed_by}
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is open beside the list."""
+
+    id: str = ""
+    version: int = 0
+    #: Changes with claims and comments, which leave the version as it is.
+    said: str = ""
+    status: str = ""
+    looking: tuple[str, ...] = ()
+
+
+def _look_beside(page: Opened, id: UUID | None) -> Beside:
+    if id is None:
+        return Beside()
+    rows = Review.objects.visible_to(page.viewer).filter(pk=id).annotate(comments_made=Count("comments"))
+    if (found := rows.first()) is None:
+        return Beside(str(id), status="gone")
+    status = "open" if found.open and found.effective_at is None else "grace" if found.open else "over"
+    said = write_said(found.claimed_by_id, found.comments_made)
+    return Beside(str(id), found.version, said, status, look(id, page.user).others if found.open else ())
+
+
+def _read_ids(text: str) -> list[UUID]:
+    found = []
+    for one in text.split(",")[:MAX_SHOWN]:
+        try:
+            found.append(UUID(one))
+        except ValueError:
+            continue
+    return list(dict.fromkeys(found))
+
+
+def _read_form(page: Opened) -> QueryDict | None:
+    """A small form; None for one that is not ours, which does nothing."""
+    posted = read_posted(page.request) if page.request.method == "POST" else None
+    return posted.data if posted is not None and posted.trusted else None
+
+
+def _hash(value: Any) -> str:
+    return sha256(repr(value).encode()).hexdigest()[:16]

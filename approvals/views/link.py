@@ -1,6 +1,6 @@
 """`/approvals/link/{token}/`: one person's page of one review, without any sign-in.
 
-Lives here: methods, headers and failures. Must not live here: what is done (`link_deeds`) and shown (`link_page`).
+Lives here: methods, headers and failures. Must not live here: what is done (`deeds`) and shown (`link_page`).
 Invariants owned: GET and HEAD change nothing, whoever asks (a mail scanner, a prefetcher, a browser that runs
 scripts); only a form of ours that was posted does; the person is the link's, whoever is logged in; no log line of ours
 or Django's holds the address; what is no link of ours is told the same 404, byte for byte.
@@ -19,16 +19,15 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from approvals.exceptions import UnknownReview
 from approvals.links import read_link
 from approvals.notify.failures import describe_error, describe_place
-from approvals.views.link_deeds import take_deed
+from approvals.views.deeds import take_deed
 from approvals.views.link_page import (
     answer_no_link,
     answer_refused,
     answer_trouble,
     find_refusal,
     make_visit,
-    show_visit,
-    speaking_to_visitor,
 )
+from approvals.views.visit import speaking_to
 from workflows.exceptions import InvalidToken
 from workflows.pages.posted import FormRefused
 from workflows.rest.machines import open_to_machines
@@ -58,10 +57,10 @@ def _answer(request: HttpRequest, token: str) -> HttpResponse:
         return answer_refused(405, headers={"Allow": ", ".join(METHODS)})
     try:
         visit = make_visit(request, read_link(token))
-        with speaking_to_visitor(visit):
+        with speaking_to(visit.reader):
             if (refusal := find_refusal(visit)) is not None:
                 return refusal
-            return take_deed(visit) if request.method == "POST" else show_visit(visit)
+            return take_deed(visit) if request.method == "POST" else visit.show()
     except (InvalidToken, UnknownReview):
         return answer_no_link()
     except FormRefused as refused:

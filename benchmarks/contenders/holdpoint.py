@@ -25,6 +25,10 @@ from workflows.host import Host
 TABLES = tuple(
     f"holdpoint_{name}" for name in ("instance", "signal", "ledger", "unit", "interaction", "checkpoint", "event_wait")
 )
+#: What an approval has beside its question; these tables are empty where nobody is asked.
+REVIEWS = tuple(
+    f"holdpoint_{name}" for name in ("review", "candidate", "vote", "comment", "notice", "delivery", "snooze")
+)
 BATCH = 500
 PATIENCE = 120
 
@@ -42,13 +46,13 @@ class Holdpoint:
         """Empty the tables."""
         with connections[self.alias].cursor() as cursor:
             cursor.execute("SET session_replication_role = replica")  # the ledger guards itself by triggers
-            cursor.execute(f"TRUNCATE {', '.join(TABLES)}")
+            cursor.execute(f"TRUNCATE {', '.join((*TABLES, *REVIEWS))}")
             cursor.execute("SET session_replication_role = origin")
 
     def vacuum(self) -> None:
         """Do what autovacuum would have done by now."""
         with connections[self.alias].cursor() as cursor:
-            cursor.execute(f"VACUUM ANALYZE {', '.join(TABLES)}")
+            cursor.execute(f"VACUUM ANALYZE {', '.join((*TABLES, *REVIEWS))}")
 
     def park(self, count: int, *, workflow: Any = Wait, keyed: bool = False, vacuum_every: int = 0) -> list[UUID]:
         """Start instances and run each to its wait; with a vacuum now and then, as a living system has."""

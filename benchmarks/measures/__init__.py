@@ -24,12 +24,15 @@ NAMES = (
     "replay",
     "http",
     "size",
+    "approval_size",
     "scale",
+    "inbox",
 )
 _HOMES = {
     "deliver": "deliver", "bulk_deliver": "deliver", "one_by_one": "end_to_end", "bulk": "end_to_end",
     "drain": "drain", "idle": "idle", "qcluster": "idle", "replay": "replay",
     "http": "http", "size": "size", "scale": "scale",
+    "approval_size": "inbox_size", "inbox": "inbox",
 }  # fmt: skip
 
 

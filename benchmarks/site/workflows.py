@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from approvals import Approval
 from workflows import Await, Done, Next, Workflow, durable, step
 
 SIGNAL = "go"
@@ -46,6 +47,26 @@ class Chain(Workflow):
     def hop(self, ctx: Any) -> Next | Done:
         left = ctx.state["left"] - 1
         return Next("hop", {"left": left}) if left else Done()
+
+
+class Ask(Workflow):
+    """Ask a group, as a real request would: who asked, until when, and what it is about in a few words."""
+
+    @step
+    def ask(self, ctx: Any) -> Await:
+        asked = Approval(
+            "Refund €1,240.00 to Acme GmbH",
+            why="Above the limit of €500.00",
+            groups=["finance"],
+            requester="requester",
+            due="2d",
+            request=ctx.input,
+        )
+        return Await(asked, then="end", timeout="30d")
+
+    @step
+    def end(self, ctx: Any) -> Done:
+        return Done()
 
 
 @durable

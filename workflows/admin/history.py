@@ -19,6 +19,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from workflows.admin.actors import find_actors, show_actor
 from workflows.admin.markup import (
@@ -144,7 +145,7 @@ def show_checkpoint(instance: Instance, saved: Any, site: str) -> dict[str, Any]
     value = show_json(saved.excerpt, locate_value(instance, f"checkpoint-{saved.position}", site))
     if saved.excerpt is None and saved.child_id is not None:
         url = reverse("admin:holdpoint_instance_change", args=[saved.child_id], current_app=site)
-        value = format_html('{} <a href="{}">{}</a>', _("child"), url, show_id(saved.child_id))
+        value = format_html(_("child {id}"), id=format_html('<a href="{}">{}</a>', url, show_id(saved.child_id)))
     elif saved.excerpt is None and saved.unit_id is not None:
         value = format_html('<span class="hp-quiet">{}</span>', _("see its question"))
     return {
@@ -152,13 +153,13 @@ def show_checkpoint(instance: Instance, saved: Any, site: str) -> dict[str, Any]
         "id": show_text(saved.name),
         "saved": show_moment(saved.saved_at),
         "deadline": show_moment(saved.deadline),
-        "state": _("failed")
+        "state": pgettext("a checkpoint", "failed")
         if saved.failed
-        else _("expired")
+        else pgettext("a checkpoint", "expired")
         if saved.expired
-        else _("saved")
+        else pgettext("a checkpoint", "saved")
         if saved.settled
-        else _("open"),
+        else pgettext("a checkpoint", "open"),
         "value": value,
     }
 
@@ -168,19 +169,24 @@ def show_subject(event: Any) -> SafeString:
     told = event.details or {}
     channel = show_text(told.get("channel"), 40)
     if event.kind == Event.SIGNALLED and told.get("event") and (event.name or "").startswith(EVENT):
-        return format_html('<span title="{}">{} {}</span>', event.name, _("event"), show_text(told["event"]))
+        named = format_html(_("event {name}"), name=show_text(told["event"]))
+        return format_html('<span title="{}">{}</span>', event.name, named)
     if event.kind == Event.ASKED and told.get("signal_id"):
-        return format_html("{} {} {}", show_text(told["signal_id"]), _("through channel"), channel)
+        question = show_text(told["signal_id"])
+        return format_html(_("{question} through channel {channel}"), question=question, channel=channel)
     if event.kind == Event.ANSWERED and told.get("channel"):
-        door = format_html(", {} {}", _("at"), show_text(told["door"], 40)) if told.get("door") else ""
-        return format_html("{} {}{}", _("through channel"), channel, door)
+        if not told.get("door"):
+            return format_html(_("through channel {channel}"), channel=channel)
+        door = show_text(told["door"], 40)
+        return format_html(_("through channel {channel}, at {door}"), channel=channel, door=door)
     if event.kind in (Event.VOTED, Event.REVERSED, Event.HANDLED, Event.RESCHEDULED):
         parts = [show_text(told[part], 100) for part in ("outcome", "what", "reason") if told.get(part)]
         return format_html_join(": ", "{}", ((part,) for part in parts)) if parts else NOTHING
     if event.kind == Event.REFUSED:
         return show_text(told.get("reason")) if told.get("reason") else format_html("{}", _("came too late"))
     if event.kind == Event.REDACTED and told.get("seq"):
-        return format_html("{} {}: {}", _("of row"), told["seq"], show_text(told.get("reason")))
+        reason = show_text(told.get("reason"))
+        return format_html(_("of row {number}: {reason}"), number=told["seq"], reason=reason)
     return show_text(event.name) if event.name else NOTHING
 
 

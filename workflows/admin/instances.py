@@ -40,6 +40,7 @@ from workflows.admin.markup import (
 )
 from workflows.admin.waits import show_awaited
 from workflows.fields import INHERITED
+from workflows.joining import join_list
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.scope import DEFAULT_WORKSPACE
@@ -162,7 +163,7 @@ class InstanceAdmin(OperatorActions):
             told.append(gettext("attempt %(number)d") % {"number": instance.attempt})
         if instance.runs > 1 and not instance.ended:
             told.append(gettext("run %(number)d") % {"number": instance.runs})
-        return ", ".join(told)
+        return join_list(told)
 
     # --- the page of one ----------------------------------------------------------------------------
 

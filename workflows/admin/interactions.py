@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from workflows.admin.actors import find_actors, show_actor
 from workflows.admin.base import ReadOnlyAdmin
@@ -167,7 +168,7 @@ class InteractionAdmin(ReadOnlyAdmin):
         detail = show_text(row.instance.key, 40) if row.instance.key else show_id(row.instance_id)
         return format_html('<a href="{}">{} {}</a>', url, name, detail)
 
-    @admin.display(description=_("asked"))
+    @admin.display(description=pgettext_lazy("a question", "asked"))
     def asked(self, row: Interaction) -> SafeString:
         return show_relative(row.created_at, timezone.now())
 
@@ -189,7 +190,7 @@ class InteractionAdmin(ReadOnlyAdmin):
     def deadline_exactly(self, row: Interaction) -> SafeString:
         return show_moment(row.deadline)
 
-    @admin.display(description=_("asked"))
+    @admin.display(description=pgettext_lazy("a question", "asked"))
     def asked_exactly(self, row: Interaction) -> SafeString:
         return show_moment(row.created_at)
 

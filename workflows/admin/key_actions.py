@@ -21,7 +21,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, ngettext, pgettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_variables
 
@@ -214,7 +214,7 @@ def show_state(row: ApiKey) -> str:
     if row.expires_at is None:
         return show_badge(_("usable"), "good")
     if row.expires_at <= now:
-        return show_badge(_("expired"), "quiet")
+        return show_badge(pgettext("an API key", "expired"), "quiet")
     badge, end = show_badge(_("usable"), "good"), show_relative(row.expires_at, now)
     return format_html('{} <span class="hp-quiet">{} {}</span>', badge, _("ends"), end)
 

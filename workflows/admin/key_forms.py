@@ -1,6 +1,7 @@
 """What is asked about a key: what it may do, and how long an old one stays beside a new one.
 
-Invariant owned: whatever leaves a form has passed the checks of `workflows.keys`, whose words a refusal repeats.
+Invariant owned: whatever leaves a form has passed the checks of `workflows.keys`; what these refuse is told in the
+language of the page, because their own words are for programmers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from django import forms
 from django.contrib.admin.widgets import AdminSplitDateTime, AdminTextInputWidget
 from django.core.exceptions import ValidationError
 from django.utils import timezone
-from django.utils.translation import gettext
+from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from workflows import registry
@@ -49,7 +50,8 @@ class KeyForm(_ModelForm):
         fields = ("name", "workspace", "scopes", "workflows", "expires_at", "rate")
 
     scopes = forms.MultipleChoiceField(
-        label=_("May"),
+        # The word alone is a month to Django, whose catalogue ours is laid over.
+        label=pgettext_lazy("what an API key is allowed", "May"),
         choices=[(scope, SCOPE_WORDS[scope]) for scope in SCOPES],
         widget=forms.CheckboxSelectMultiple(attrs={"class": "hp-choices"}),
         error_messages={"required": _("Tick at least one: a key that may do nothing opens nothing.")},
@@ -93,12 +95,13 @@ class KeyForm(_ModelForm):
         return field
 
     def clean_rate(self) -> str:
-        return repeat_refusal(check_rate, self.cleaned_data["rate"].strip())
+        told = gettext("This is no rate: write a number per s, m, h or d, such as 600/m.")
+        return repeat_check(check_rate, self.cleaned_data["rate"].strip(), told)
 
     def clean_expires_at(self) -> datetime | None:
         """A moment to come; one that has passed may stand where it stood."""
         moment: datetime | None = self.cleaned_data["expires_at"]
-        return moment if "expires_at" not in self.changed_data else repeat_refusal(check_expiry, moment)
+        return moment if "expires_at" not in self.changed_data else _check_end(moment)
 
     def clean(self) -> dict[str, Any]:
         """Ticks and the choice above them agree: neither may quietly give more than was meant."""
@@ -137,11 +140,12 @@ class RotateForm(forms.Form):
 
     def clean_grace(self) -> str:
         grace: str = self.cleaned_data["grace"]
-        repeat_refusal(parse_delay, grace)
+        told = gettext("This is no length of time: write it as 30m, 24h or 7d.")
+        repeat_check(parse_delay, grace, told)
         return grace
 
     def clean_expires_at(self) -> datetime | None:
-        return repeat_refusal(check_expiry, self.cleaned_data["expires_at"])
+        return _check_end(self.cleaned_data["expires_at"])
 
 
 def propose_expiry(row: ApiKey) -> datetime | None:
@@ -154,9 +158,13 @@ def propose_expiry(row: ApiKey) -> datetime | None:
         return row.expires_at
 
 
-def repeat_refusal(check: Callable[[Any], Read], value: object) -> Read:
+def repeat_check(check: Callable[[Any], Read], value: object, told: str) -> Read:
     """A check of the engine's as one of a form."""
     try:
         return check(value)
     except InvalidCall as error:
-        raise ValidationError(str(error)) from error
+        raise ValidationError(told) from error
+
+
+def _check_end(moment: datetime | None) -> datetime | None:
+    return repeat_check(check_expiry, moment, gettext("This lies in the past: to end a key now, revoke it."))

@@ -12,9 +12,9 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_variables
 
@@ -24,6 +24,7 @@ from workflows.admin.key_forms import KeyForm
 from workflows.admin.listing import WorkspaceFilter
 from workflows.admin.markup import show_moment, show_text
 from workflows.exceptions import InvalidCall
+from workflows.joining import join_html, join_list
 from workflows.keys import SCOPES, change_key, create_key, forget_keys
 from workflows.models import ApiKey, Workspace
 from workflows.scope import DEFAULT_WORKSPACE
@@ -120,11 +121,11 @@ class ApiKeyAdmin(KeyActions):
     def title(self, row: ApiKey) -> SafeString:
         return show_text(row.name, 40)
 
-    @admin.display(description=_("may"))
+    @admin.display(description=pgettext_lazy("what an API key is allowed", "may"))
     def shown_scopes(self, row: ApiKey) -> SafeString:
         words = [gettext("everything")] if len(row.scopes) == len(SCOPES) else row.scopes
         limit = "" if row.workflows is None else format_html(' <span class="hp-quiet">{}</span>', _("(some workflows)"))
-        return format_html("{}{}", ", ".join(words), limit)
+        return format_html("{}{}", join_list(words), limit)
 
     @admin.display(description=_("last used"), ordering=F("last_used_at").desc(nulls_last=True))
     def used(self, row: ApiKey) -> str:
@@ -140,7 +141,7 @@ class ApiKeyAdmin(KeyActions):
     def shown_workflows(self, row: ApiKey) -> SafeString:
         if row.workflows is None:
             return format_html("{}", _("all workflows"))
-        return format_html_join(", ", "{}", ((show_text(name),) for name in row.workflows))
+        return join_html(show_text(name) for name in row.workflows)
 
     @admin.display(description=_("expires at"))
     def shown_expiry(self, row: ApiKey) -> SafeString:

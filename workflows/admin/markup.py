@@ -16,12 +16,13 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpResponse
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince, timeuntil
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext_lazy
 
+from workflows.joining import join_html
 from workflows.lifecycle import Event, InteractionStatus, Status
 from workflows.models import Instance
 
@@ -65,9 +66,9 @@ EVENTS: Mapping[Event, Any] = {
     Event.ADVANCED: gettext_lazy("advanced"),
     Event.PARKED: gettext_lazy("parked"),
     Event.RETRIED: gettext_lazy("step asked to run again"),
-    Event.DONE: gettext_lazy("done"),
-    Event.FAILED: gettext_lazy("failed"),
-    Event.CANCELLED: gettext_lazy("cancelled"),
+    Event.DONE: pgettext_lazy("what happened", "done"),
+    Event.FAILED: pgettext_lazy("what happened", "failed"),
+    Event.CANCELLED: pgettext_lazy("what happened", "cancelled"),
     Event.SPAWNED: gettext_lazy("children started"),
     Event.RUN_FAILED: gettext_lazy("run ended with an error"),
     Event.PUT_BACK: gettext_lazy("put back"),
@@ -120,7 +121,7 @@ def show_names(names: list[str] | None, limit: int = 3) -> SafeString:
     """The first few names, and how many more there are."""
     if not names:
         return NOTHING
-    shown = format_html_join(", ", "{}", ((show_text(name, 30),) for name in names[:limit]))
+    shown = join_html(show_text(name, 30) for name in names[:limit])
     return shown if len(names) <= limit else format_html("{} +{}", shown, len(names) - limit)
 
 

@@ -16,11 +16,12 @@ from uuid import UUID
 from django.db.models import F, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Left
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from workflows.admin.markup import show_moment, show_names, show_text
+from workflows.joining import join_html
 from workflows.models import EventWait, Interaction
 from workflows.waits import EVENT, UNIT
 
@@ -73,8 +74,8 @@ def show_awaited(
     if not full:
         return wait.brief
     if until is not None:
-        return format_html("{}, {} {}", wait.full, _("until"), show_moment(until))
-    return format_html("{}, {}", wait.full, _("without a deadline"))
+        return format_html(_("{wait}, until {moment}"), wait=wait.full, moment=show_moment(until))
+    return format_html(_("{wait}, without a deadline"), wait=wait.full)
 
 
 def show_name(name: str | None, waits: Mapping[str, Wait]) -> SafeString:
@@ -94,7 +95,7 @@ def show_holder(row: Any) -> SafeString:
     if row.group is None:
         return show_text(row.assignee)
     group = format_html('<span class="hp-quiet">{}</span> {}', _("group"), show_text(row.group))
-    return group if row.assignee is None else format_html("{}, {}", show_text(row.assignee), group)
+    return group if row.assignee is None else join_html([show_text(row.assignee), group])
 
 
 def read_title(title: str | None, schema_type: str | None) -> str:
@@ -131,25 +132,28 @@ def _with_title(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 def _tell_question(row: dict[str, Any]) -> Wait:
     signal_id = show_text(row["signal_id"], 40)
-    brief = format_html("{} {}", _("answer to"), signal_id)
+    brief = format_html(_("answer to {question}"), question=signal_id)
     full = format_html(
-        "{} {} {} {}", _("answer to"), show_text(row["signal_id"], 200), _("through channel"), show_text(row["channel"])
+        _("answer to {question} through channel {channel}"),
+        question=show_text(row["signal_id"], 200),
+        channel=show_text(row["channel"]),
     )
     return Wait(brief, _add_schema(full, row))
 
 
 def _tell_event(row: dict[str, Any]) -> Wait:
-    brief = format_html("{} {}", _("event"), show_text(row["event"], 40))
-    full = format_html("{} {}", _("event"), show_text(row["event"], 200))
-    wanted = _show_match(row["wanted"])
-    if wanted:
-        full = format_html("{} {} {}", full, _("with"), wanted)
+    brief = format_html(_("event {name}"), name=show_text(row["event"], 40))
+    name = show_text(row["event"], 200)
+    if wanted := _show_match(row["wanted"]):
+        full = format_html(_("event {name} with {match}"), name=name, match=wanted)
+    else:
+        full = format_html(_("event {name}"), name=name)
     return Wait(brief, _add_schema(full, row))
 
 
 def _add_schema(words: SafeString, row: dict[str, Any]) -> SafeString:
     title = read_title(row["title"], row["schema_type"])
-    return format_html("{}, {} {}", words, _("as"), show_text(title)) if title else words
+    return format_html(_("{wait}, as {schema}"), wait=words, schema=show_text(title)) if title else words
 
 
 def _show_match(text: str) -> SafeString | str:
@@ -159,7 +163,7 @@ def _show_match(text: str) -> SafeString | str:
     except (ValueError, RecursionError):
         return show_text(text[:LENGTH])
     pairs = [(field, json.dumps(value, ensure_ascii=False)) for field, value in match.items()]
-    shown = format_html_join(
-        ", ", "{} = {}", ((show_text(field, 30), show_text(value, 40)) for field, value in pairs[:FIELDS])
+    shown = join_html(
+        format_html("{} = {}", show_text(field, 30), show_text(value, 40)) for field, value in pairs[:FIELDS]
     )
     return shown if len(pairs) <= FIELDS else format_html("{} +{}", shown, len(pairs) - FIELDS)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.http import HttpResponse
 from django.template.loader import render_to_string
 from django.templatetags.static import static
@@ -36,12 +37,23 @@ def answer_page(
     return response
 
 
-def write_policy() -> str:
-    """The Content-Security-Policy: nothing but our own stylesheet and pictures, and forms to ourselves."""
-    place = urlsplit(static(STYLESHEET))
-    # A project may serve its static files from elsewhere.
-    own = "'self'" if not place.netloc else f"'self' {place.scheme + '://' if place.scheme else ''}{place.netloc}"
+def write_policy(*, has_scripts: bool = False) -> str:
+    """The Content-Security-Policy: nothing but our own stylesheet and pictures, and forms to ourselves.
+
+    A page with scripts of ours may run these, ask this site for parts, and show its pictures and files.
+    """
+    own = f"'self'{_find_elsewhere(static(STYLESHEET))}"
+    more = ""
+    if has_scripts:
+        more = f"script-src {own}; connect-src 'self'; object-src 'self'; frame-src 'self'; manifest-src 'self'; "
+    shown = f"{own}{_find_elsewhere(settings.MEDIA_URL)} data:" if has_scripts else own
     return (
-        f"default-src 'none'; style-src {own}; img-src {own}; form-action 'self'; frame-ancestors 'none'; "
+        f"default-src 'none'; style-src {own}; img-src {shown}; {more}form-action 'self'; frame-ancestors 'none'; "
         "base-uri 'none'"
     )
+
+
+def _find_elsewhere(address: str) -> str:
+    """A project may serve its static files, or what people upload, from elsewhere."""
+    place = urlsplit(address)
+    return f" {place.scheme + '://' if place.scheme else ''}{place.netloc}" if place.netloc else ""

@@ -19,6 +19,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
 from workflows.completion import MISSING
+from workflows.joining import join_label
 from workflows.jsontext import MAX_DIGITS
 from workflows.pages.form_tree import (
     Checks,
@@ -36,8 +37,10 @@ from workflows.pages.form_tree import (
     join_name,
     join_step,
 )
+from workflows.reasons import make_sentence, tell_reason
 from workflows.rest.body import parse_json
 from workflows.rest.problems import RequestRefused
+from workflows.schema_words import REQUIRED
 
 #: Rows that are read; a browser sends no more than it was shown.
 MOST_ROWS_READ = 1000
@@ -72,7 +75,10 @@ class Reading:
                 continue  # what could not be read is missing now, which is no news
             texts = self.errors.setdefault(name, [])
             for reason in reasons:
-                text = make_sentence(reason) if not where else f"{where}: {reason}"
+                if reason == REQUIRED and not where:
+                    text = _("This is missing.")
+                else:
+                    text = join_label(where, tell_reason(reason)) if where else make_sentence(reason)
                 if text not in texts and len(texts) < MOST_REASONS:
                     texts.append(text)
 
@@ -83,7 +89,7 @@ class Reading:
             known, _dot, step = known.rpartition(".")
             rest = join_step(step, rest) if rest else step
         name, line = self.places.get(known, ("", ""))
-        return name, ": ".join(part for part in (line, f"{rest:.200}") if part)
+        return name, join_label(line, f"{rest:.200}") if line and rest else line or f"{rest:.200}"
 
 
 def read_form(form: Field, typed: Typed, name: str) -> Reading:
@@ -101,15 +107,6 @@ def list_rows(typed: Typed, name: str) -> list[str]:
     """The rows of a list, as numbers that stay theirs while others come and go."""
     given = dict.fromkeys(typed.get(name, ()))
     return [row for row in given if _ROW.fullmatch(row)][:MOST_ROWS_READ]
-
-
-def make_sentence(reason: str) -> str:
-    """`must be at least 5`, as it stands alone below its field."""
-    if reason == "is required":
-        return _("This is missing.")
-    if not reason or not reason[0].islower():
-        return reason
-    return reason[0].upper() + reason[1:] + ("" if reason[-1] in ".!?" else ".")
 
 
 class _Refused(Exception):
@@ -187,7 +184,7 @@ class _Reader:
             try:
                 values.append(_read_text(field.item, line))
             except _Refused as error:
-                refused.append(f"{where}: {error}")
+                refused.append(join_label(where, error))
         if refused:
             raise _Refused(" ".join(refused[:MOST_REASONS]))
         return (values, True) if values else (_leave_list(field), False)

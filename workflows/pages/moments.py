@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.timesince import timesince, timeuntil
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 #: A deadline that is nearer than this is marked.
 SOON = timedelta(hours=24)
@@ -30,7 +31,7 @@ class Moment:
 def show_moment(at: datetime, now: datetime) -> Moment:
     """A moment, with the zone that it is told in."""
     local = timezone.localtime(at) if timezone.is_aware(at) else at
-    exactly = date_format(local, "D j M Y, H:i")
+    exactly = date_format(local, pgettext("an exact moment, in the letters of Django’s date filter", "D j M Y, H:i"))
     if timezone.is_aware(local):
         exactly = f"{exactly} {local.tzname() or ''}".strip()
     return Moment(local.isoformat(), exactly, show_relative(at, now), near=at - now < SOON)

@@ -39,8 +39,15 @@ class Posted:
     trusted: bool
 
 
+def check_charset(request: HttpRequest) -> None:
+    """Our forms are UTF-8. Other codecs bring in what nothing can show, or fail when the first field is read."""
+    if str((request.content_params or {}).get("charset", "utf-8")).lower() not in ("utf-8", "utf8"):
+        raise FormRefused(400, _("Your browser sent this in a character set that is not UTF-8. Nothing was sent."))
+
+
 def read_posted(request: HttpRequest) -> Posted:
     """The fields of a form; `FormRefused` where they cannot be had."""
+    check_charset(request)
     limit = conf.max_body * _GROWTH
     try:
         told = int(request.headers.get("Content-Length", ""))

@@ -69,7 +69,7 @@ class Question:
     def door(self) -> str:
         """Where the answer is given, if not here."""
         if self.row["owned"]:
-            return find_door(self.row["channel"])
+            return _(find_door(self.row["channel"]))
         if self.row["channel"] not in DOORS[DOOR]:
             return _("through the channel “%(channel)s”") % {"channel": self.row["channel"]}
         return ""

@@ -12,9 +12,10 @@ from typing import Any
 
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext, npgettext, pgettext
 
 from workflows.completion import MISSING
+from workflows.joining import join_list
 from workflows.pages.form_tree import Checks, Choice, Code, Field, Fixed, Group, Lines, Number, Option, Rows, Text
 from workflows.pages.schema_flat import Flat, Json, flatten
 
@@ -260,17 +261,17 @@ def _tell_count(words: Json) -> tuple[str, ...]:
     least, most = _read_count(words, "minItems", 0), _read_count(words, "maxItems", 0)
     told = []
     if least:
-        told.append(ngettext("At least %(n)s.", "At least %(n)s.", least) % {"n": least})
+        told.append(npgettext("how many are to be given", "At least %(n)s.", "At least %(n)s.", least) % {"n": least})
     if most:
-        told.append(ngettext("At most %(n)s.", "At most %(n)s.", most) % {"n": most})
+        told.append(npgettext("how many are to be given", "At most %(n)s.", "At most %(n)s.", most) % {"n": most})
     return tuple(told)
 
 
 def _tell_range(words: Json) -> tuple[str, ...]:
     sentences = {
-        "minimum": _("At least %(n)s."),
+        "minimum": pgettext("a number", "At least %(n)s."),
         "exclusiveMinimum": _("More than %(n)s."),
-        "maximum": _("At most %(n)s."),
+        "maximum": pgettext("a number", "At most %(n)s."),
         "exclusiveMaximum": _("Less than %(n)s."),
         "multipleOf": _("In steps of %(n)s."),
     }
@@ -288,4 +289,4 @@ def _tell_examples(words: Json) -> tuple[str, ...]:
     shown = [_cut(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False), 80) for one in examples[:3]]
     if not shown:
         return ()
-    return (_("For example: %(examples)s.") % {"examples": ", ".join(shown)},)
+    return (_("For example: %(examples)s.") % {"examples": join_list(shown)},)

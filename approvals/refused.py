@@ -23,6 +23,7 @@ from approvals.models import Review
 from approvals.policies import Outcome, find_obstacle, load_outcomes
 from approvals.show_values import show_text
 from workflows.exceptions import InvalidData, PolicyRefused
+from workflows.joining import join_list
 
 
 def tell_refusal(error: Exception, review: Review) -> str:
@@ -41,13 +42,13 @@ def _tell(error: Exception, review: Review) -> str:
         return _tell_closed(review)
     if isinstance(error, Stale):
         told = gettext("This changed since you opened it. Look at the change, then decide.")
-        fields = ", ".join(error.difference)
+        fields = join_list(error.difference)
         return f"{told} ({fields})" if fields else told
     if isinstance(error, ReasonRequired):
         told = gettext("“%(outcome)s” needs a reason: write one, or choose one.")
         return told % {"outcome": label_outcome(error.outcome, load_outcomes(review.outcomes))}
     if isinstance(error, UnknownOutcome):
-        labels = ", ".join(one.label for one in load_outcomes(review.outcomes))
+        labels = join_list(one.label for one in load_outcomes(review.outcomes))
         told = gettext("“%(outcome)s” is no answer to this. Choose one of: %(labels)s.")
         return told % {"outcome": error.outcome, "labels": labels}
     if isinstance(error, DecisionFailed):

@@ -1,0 +1,64 @@
+"""Who has a request open at this moment.
+
+Invariant owned: it decides nothing and hides nothing; whoever stops renewing it is gone after a short while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.db.models import QuerySet
+
+from approvals import records
+from approvals.models import Presence
+from approvals.principals import name_person
+from approvals.show_values import MAX_NAME, show_text
+from workflows.clock import Now
+
+#: A page renews it every few seconds; a browser's tab in the background is slower.
+LASTS = timedelta(seconds=45)
+
+
+def looking_at(review: Any) -> QuerySet[Any]:
+    """The rows of those who look at a review now."""
+    rows: QuerySet[Any] = Presence.objects.filter(review_id=review, seen_at__gt=Now() - LASTS).order_by("pk")
+    return rows
+
+
+def list_names(keys: Iterable[Any]) -> dict[Any, str]:
+    """What people are called, by their keys; nothing is asked where there are none."""
+    wanted = set(keys)
+    users = get_user_model()._default_manager.filter(pk__in=wanted) if wanted else ()
+    return {one.pk: show_text(name_person(one), MAX_NAME) for one in users}
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is around a request that somebody has open."""
+
+    #: Who else has it open.
+    others: tuple[str, ...] = ()
+    #: Until when they have put it aside.
+    snoozed_until: datetime | None = None
+
+
+def look(review: UUID, user: Any) -> Around:
+    """Say that somebody has it open; who else has.
+
+    >>> look(review.pk, ann).others
+    ('Ben Okafor',)
+    """
+    keys, until = records.set_presence(review, user, LASTS)
+    names = list_names(keys)
+    return Around(tuple(names[key] for key in keys if key in names), until)
+
+
+def list_lookers(review: UUID, user: Any) -> tuple[str, ...]:
+    """Who else has it open, without being seen."""
+    others = looking_at(review).exclude(user_id=user.pk).select_related("user")
+    return tuple(show_text(name_person(one.user), MAX_NAME) for one in others[:5])

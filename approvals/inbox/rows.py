@@ -1,0 +1,276 @@
+"""How a list reads: rows, sections by when they are due, and requests that are alike as one.
+
+Must not live here: which reviews a list has (`lists`). Invariants owned: all that a page of rows shows is read in one
+statement, whatever stands in them; a name or title from outside is plain text with its hidden characters made visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef
+from django.urls import reverse
+from django.utils.translation import gettext, ngettext
+
+from approvals.inbox.filters import Filters
+from approvals.inbox.lists import DECIDABLE, Lists
+from approvals.inbox.presence import list_names, looking_at
+from approvals.models import Review, Vote
+from approvals.models.reviews import RISKS
+from approvals.policies import Count, Veto, load_outcomes, load_quorum
+from approvals.policies.outcomes import WITHDRAWN
+from approvals.principals import name_person
+from approvals.show_times import SOON, show_at, show_soon
+from approvals.show_values import MAX_BLOCK, MAX_NAME, name_kind, show_text
+
+#: So many are shown as one.
+ALIKE = 3
+_RANK = {name: number for number, name in enumerate(RISKS)}
+_FIELDS = (
+    "interaction",
+    "workspace_id",
+    "created_at",
+    "due_at",
+    "effective_at",
+    "decided_at",
+    "requester",
+    "claimed_by",
+    "decided_by",
+    "version",
+    "open",
+    "risk",
+    "title",
+    "why",
+    "workflow",
+    "step",
+    "subject_model",
+    "subject_label",
+    "outcome",
+    "outcomes",
+    "quorum",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One review in a list."""
+
+    id: UUID
+    url: str
+    title: str
+    #: Who asked, how far it is, what it is about.
+    meta: str
+    requester: str
+    #: The requester's username.
+    username: str
+    risk: str
+    risk_label: str
+    due_at: datetime | None
+    due: str
+    due_tone: str
+    progress: str
+    looking: tuple[str, ...]
+    status: str
+    told: str
+    tone: str
+    may_pick: bool
+    version: int
+    created_at: datetime
+    claimed_by: str
+    workflow: str
+    step: str
+    why: str
+    #: The model that it is about.
+    type: str
+    is_group: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Requests that are alike: the same step of the same workflow, for the same reason."""
+
+    key: str
+    title: str
+    meta: str
+    count: int
+    due: str
+    due_tone: str
+    risk: str
+    risk_label: str
+    rows: tuple[Row, ...]
+    bulk_url: str
+    is_group: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a list under one heading."""
+
+    heading: str
+    items: tuple[Row | Group, ...]
+
+    @property
+    def count(self) -> int:
+        """How many requests stand in it."""
+        return sum(one.count if isinstance(one, Group) else 1 for one in self.items)
+
+
+def complete(lists: Lists, rows: Any) -> Any:
+    """A queryset with all that a row shows."""
+    votes = Vote.objects.filter(review_id=OuterRef("pk"), standing=True).order_by("pk").values("outcome")
+    others = looking_at(OuterRef("pk")).exclude(user_id=lists.user.pk).values("user_id")[:5]
+    rows = rows.select_related("requester", "claimed_by", "decided_by").defer(*_list_unread())
+    return rows.annotate(given=ArraySubquery(votes), lookers=ArraySubquery(others))
+
+
+def read_rows(lists: Lists, ids: Sequence[UUID], filters: Filters, read: Iterable[Any] = ()) -> tuple[Row, ...]:
+    """The rows of these reviews, in this order; `read` are those that have been read already, `complete`."""
+    found = {one.pk: one for one in read}
+    if missing := [id for id in ids if id not in found]:
+        found |= {one.pk: one for one in complete(lists, Review.objects.filter(pk__in=missing))}
+    names = list_names(key for one in found.values() for key in one.lookers)
+    return tuple(_show(found[id], lists, filters, names) for id in ids if id in found)
+
+
+def make_sections(rows: Iterable[Row], lists: Lists, filters: Filters) -> tuple[Section, ...]:
+    """Rows under their headings."""
+    if filters.view in ("requested", "decided") or filters.sort:
+        items = tuple(rows)
+        return (Section("", items),) if items else ()
+    parts: dict[str, list[Row]] = {}
+    for row in rows:
+        parts.setdefault(_head(row.due_at, lists), []).append(row)
+    return tuple(Section(heading, _group(found, filters, heading)) for heading, found in parts.items())
+
+
+def _list_unread() -> list[str]:
+    return [one.name for one in Review._meta.concrete_fields if one.name not in _FIELDS and one.attname not in _FIELDS]
+
+
+def _show(review: Any, lists: Lists, filters: Filters, names: dict[Any, str]) -> Row:
+    status, told, tone = _tell(review, lists.now)
+    requester = show_text(name_person(review.requester), MAX_NAME)
+    progress = _measure(review)
+    subject = show_text(review.subject_label, MAX_NAME) if review.subject_label else ""
+    due, due_tone = _tell_due(review.due_at, lists) if status == "open" else ("", "plain")
+    is_anothers = review.claimed_by_id not in (None, lists.user.pk)
+    query = filters.write()
+    url = reverse("approvals:review", args=[review.pk])
+    return Row(
+        id=review.pk,
+        url=f"{url}?{query}" if query else url,
+        title=show_text(review.title, MAX_BLOCK),
+        meta=" · ".join(one for one in (requester, progress, subject) if one),
+        requester=requester,
+        username=review.requester.get_username() if review.requester else "",
+        risk=review.risk,
+        risk_label=gettext("%(risk)s risk") % {"risk": RISKS[review.risk]},
+        due_at=review.due_at,
+        due=due,
+        due_tone=due_tone,
+        progress=progress,
+        looking=tuple(names[key] for key in review.lookers if key in names),
+        status=status,
+        told=told,
+        tone=tone,
+        may_pick=status == "open" and review.risk != "high" and filters.view in DECIDABLE and not is_anothers,
+        version=review.version,
+        created_at=review.created_at,
+        claimed_by=show_text(name_person(review.claimed_by), MAX_NAME),
+        workflow=review.workflow,
+        step=review.step,
+        why=review.why,
+        type=review.subject_model,
+    )
+
+
+def _tell(review: Any, now: datetime) -> tuple[str, str, str]:
+    """How a row stands: in a word, as a sentence unless it just waits, and the tone of its outcome."""
+    if review.open and review.effective_at is None:
+        return "open", "", ""
+    if not review.outcome or review.outcome in WITHDRAWN:
+        return "closed", gettext("Withdrawn") if review.outcome else gettext("Closed without a decision"), "neutral"
+    outcome = next((one for one in load_outcomes(review.outcomes) if one.name == review.outcome), None)
+    label = show_text(outcome.label if outcome else review.outcome, MAX_NAME)
+    told = gettext("“%(outcome)s”") % {"outcome": label}
+    if review.decided_by is not None:
+        named = {"outcome": told, "who": show_text(name_person(review.decided_by), MAX_NAME)}
+        told = gettext("%(outcome)s by %(who)s") % named
+    if review.decided_at is not None:
+        told = gettext("%(told)s, %(when)s") % {"told": told, "when": show_at(review.decided_at, now)}
+    return "grace" if review.open else "decided", told, outcome.tone if outcome else "neutral"
+
+
+def _measure(review: Any) -> str:
+    """How far the votes are, where it takes more than one."""
+    quorum = load_quorum(review.quorum["rule"])
+    rule = quorum.rule if isinstance(quorum, Veto) else quorum
+    given: list[str] = review.given
+    if isinstance(rule, Count):
+        most = max((given.count(one) for one in set(given)), default=0)
+        return gettext("%(votes)s of %(needed)s") % {"votes": most, "needed": rule.votes} if rule.votes > 1 else ""
+    return ngettext("%(n)s vote", "%(n)s votes", len(given)) % {"n": len(given)} if given else ""
+
+
+def _tell_due(due_at: datetime | None, lists: Lists) -> tuple[str, str]:
+    if due_at is None:
+        return "", "plain"
+    tone = "late" if due_at < lists.now else "soon" if due_at - lists.now < SOON else "plain"
+    return show_soon(due_at, lists.now), tone
+
+
+def _head(due_at: datetime | None, lists: Lists) -> str:
+    if due_at is None:
+        return gettext("No due date")
+    if due_at < lists.now:
+        return gettext("Overdue")
+    if due_at < lists.midnight:
+        return gettext("Today")
+    if due_at < lists.midnight + timedelta(days=1):
+        return gettext("Tomorrow")
+    return gettext("This week") if due_at < lists.week else gettext("Later")
+
+
+def _group(rows: Sequence[Row], filters: Filters, heading: str) -> tuple[Row | Group, ...]:
+    """Those that are alike as one, where the first of them stands."""
+    alike: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        if row.may_pick:
+            alike.setdefault((row.workflow, row.step, row.why), []).append(row)
+    items: list[Row | Group] = []
+    for row in rows:
+        same = alike.get((row.workflow, row.step, row.why), []) if row.may_pick else []
+        if len(same) < ALIKE:
+            items.append(row)
+        elif same[0] is row:
+            items.append(_join(same, filters, heading))
+    return tuple(items)
+
+
+def _join(rows: Sequence[Row], filters: Filters, heading: str) -> Group:
+    first = rows[0]
+    kind = (heading, first.workflow, first.step, first.why)
+    riskiest = max(rows, key=lambda row: _RANK[row.risk])
+    # Those on the screen and no others: what else is alike elsewhere was not seen.
+    query = urlencode([*(("pick", str(row.id)) for row in rows), ("list", filters.write())])
+    named = {"n": len(rows), "what": name_kind(first.workflow)}
+    return Group(
+        # The same whichever of them are left, so that it stays open on the screen.
+        key=sha256(repr(kind).encode()).hexdigest()[:16],
+        title=gettext("%(n)s × %(what)s") % named,
+        meta=show_text(first.why, MAX_BLOCK) if first.why else gettext("Alike"),
+        count=len(rows),
+        due=first.due,
+        due_tone=first.due_tone,
+        risk=riskiest.risk,
+        risk_label=riskiest.risk_label,
+        rows=tuple(rows),
+        bulk_url=f"{reverse('approvals:bulk')}?{query}",
+    )

@@ -1,0 +1,126 @@
+"""One review with all that bears on it, in one statement: for pages that show all of it.
+
+Lives here: reading for a look. What is decided reads its rows one by one under its locks (`cases`). Invariants owned:
+the rows of a look are of one moment, that of `Case.now`; whoever may not see the review is given nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Model, OuterRef, Q, QuerySet, TextField
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, JSONObject
+
+from approvals.action_rules import sees
+from approvals.cases import MAX_ROWS, Case
+from approvals.models import Candidate, Comment, Review, Vote
+from approvals.viewers import Viewer, see_as
+from workflows import answering
+from workflows.clock import Now
+from workflows.lifecycle import Event
+from workflows.models import Interaction, LedgerEvent
+
+#: What a ledger row tells beside votes and comments, which have rows of their own.
+KINDS = (Event.HANDLED, Event.RESCHEDULED, Event.REFUSED)
+
+
+def load_case(id: UUID, user: Any, *, workspace: int | None = None) -> Case | None:
+    """A review that a user (or a `Viewer`) may look at; None for one that is not there, or not for them.
+
+    >>> load_case(review.pk, ann).review == review
+    True
+    """
+    viewer = see_as(user)
+    if not viewer.is_active:
+        return None
+    rows = Review.objects.using(answering.reach().alias)
+    case = read_case(rows if workspace is None else rows.filter(workspace_id=workspace), id, viewer)
+    return case if case is not None and sees(case, viewer.user) else None
+
+
+def read_case(rows: QuerySet[Review], id: UUID, viewer: Viewer | None = None) -> Case | None:
+    """One of these reviews, whoever asks: these rows have to be what they may see.
+
+    >>> read_case(Review.objects.all(), review.pk).candidates
+    [<Candidate: group:3>]
+    """
+    found: Any = (
+        rows.filter(pk=id)
+        .select_related("interaction__workspace", "interaction__unit", "claimed_by")
+        .annotate(**_gather_all())
+        .first()
+    )
+    if found is None:
+        return None
+    case = Case(found)
+    if viewer is not None:
+        case.see_as(viewer)
+    _fill(case, found)
+    return case
+
+
+def fill(case: Case) -> None:
+    """The same for a review that is at hand; what the case has read before, it keeps."""
+    if case.said is not None:
+        return
+    review = case.review
+    rows = Interaction.objects.using(answering.reach().alias).select_related("workspace", "unit")
+    found: Any = rows.annotate(**_gather_all()).get(pk=review.pk)
+    kept = review._state.fields_cache.get("interaction")
+    if kept is None or "workspace" not in kept._state.fields_cache:
+        review.interaction = found
+    _fill(case, found)
+
+
+def gather(rows: QuerySet[Any], names: Iterable[str] = ()) -> ArraySubquery:
+    """Rows as JSON within the statement of another one; `make_rows` makes rows of it again."""
+    wanted = list(names) or [one.attname for one in rows.model._meta.concrete_fields]
+    return ArraySubquery(rows.values(holdpoint_row=JSONObject(**{name: name for name in wanted})))
+
+
+def make_rows(model: type[Model], gathered: Iterable[Mapping[str, Any]], alias: str) -> list[Any]:
+    """Instances of a model, as its own query would give them."""
+    made = []
+    for row in gathered:
+        fields = [
+            one for one in model._meta.concrete_fields if one.attname in row
+        ]  # `from_db` wants them in this order
+        values = [one.to_python(row[one.attname]) for one in fields]
+        made.append(model.from_db(alias, [one.attname for one in fields], values))
+    return made
+
+
+def _gather_all() -> dict[str, Any]:
+    """What is read beside a review, or the question behind it: both have the same key, and the same instance's."""
+    here, instance = Q(review_id=OuterRef("pk")), Q(instance_id=OuterRef("instance_id"))
+    votes = Vote.objects.filter(instance, standing=True, user__isnull=False).order_by("pk")
+    comments = Comment.objects.filter(here).order_by("-pk")
+    events = LedgerEvent.objects.filter(instance, kind__in=KINDS).alias(about=KT("data__interaction")).order_by("-seq")
+    events = events.filter(about=Cast(OuterRef("pk"), TextField()))
+    return {
+        "read_at": Now(),
+        "read_candidates": gather(Candidate.objects.filter(here).order_by("pk")),
+        "read_votes": gather(Vote.objects.filter(here).order_by("at", "pk")),
+        "read_deciders": gather(votes, ["user_id", "step"]),
+        "read_comments": gather(comments[: MAX_ROWS + 1]),
+        "read_events": gather(events[: MAX_ROWS + 1], ["at", "kind", "actor", "data"]),
+    }
+
+
+def _fill(case: Case, found: Any) -> None:
+    alias, review = found._state.db, case.review
+    deciders = make_rows(Vote, found.read_deciders, alias)
+    for name, value in {
+        "candidates": make_rows(Candidate, found.read_candidates, alias),
+        "all_votes": make_rows(Vote, found.read_votes, alias),
+        "earlier_deciders": frozenset(one.user_id for one in deciders if one.step != review.step),
+    }.items():
+        case.__dict__.setdefault(name, value)
+    if case.held is None:
+        case.now = found.read_at
+    case.said = make_rows(Comment, found.read_comments, alias)
+    case.told = make_rows(LedgerEvent, found.read_events, alias)

@@ -1,0 +1,308 @@
+"""What a posted form of a request's page does: decide, undo, say something, claim, hand on, put aside, withdraw …
+
+Must not live here: a rule of its own about who may what. Invariants owned: a deed goes through the same functions as
+at every other door, with the visitor as actor; a refusal keeps what was typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.http import HttpResponse, QueryDict
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.debug import sensitive_variables
+
+from approvals import actions
+from approvals.decision_form import Filled
+from approvals.decisions import Recorded, decide
+from approvals.doors import Door
+from approvals.exceptions import (
+    AlreadyDecided,
+    DecisionFailed,
+    InvalidApproval,
+    NotAllowed,
+    ReasonRequired,
+    Stale,
+    TooSoon,
+    UnknownOutcome,
+    UnknownReview,
+)
+from approvals.grace import undo
+from approvals.handing_on import delegate
+from approvals.inbox.snoozes import find_snooze
+from approvals.passwords import TooManyTries, check_password
+from approvals.show_times import show_when
+from approvals.show_values import MAX_BLOCK, show_text
+from approvals.views.visit import Banner, Typed, Visit, has_typed, read_typed
+from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge
+from workflows.joining import end_sentence, join_clauses
+from workflows.pages.posted import read_posted
+from workflows.reasons import tell_reason
+
+#: Rules that stand against anybody at this moment, and not against this person.
+_PASSING = ("grace", "claimed", "voted")
+#: Does nothing but show the page with what was typed: how a draft comes back.
+KEEP = "keep"
+
+
+@sensitive_variables("data", "posted", "typed")
+def take_deed(visit: Visit) -> HttpResponse:
+    """Do what the form says; `FormRefused` where it cannot be read."""
+    posted = read_posted(visit.request)
+    data = posted.data
+    typed = read_typed(visit, data)
+    if not posted.trusted:
+        told = gettext(
+            "It did not come from a page of this site that is still good, or your browser keeps no cookies for this "
+            "site. What you typed is kept: check it, then send it again."
+        )
+        return visit.show(status=403, banner=Banner("warn", gettext("Nothing was sent"), told), typed=typed)
+    # A button of a menu says with its name what was chosen there: "snooze:monday".
+    name, _, choice = data.get("do", "").partition(":")
+    if name == KEEP:
+        return visit.show(typed=typed)
+    if name in visit.deeds:
+        return _do(visit, name, data, typed, choice)
+    if (pressed := visit.form.press(data)) is not None:
+        filled, focus = pressed
+        return visit.show(typed=replace(typed, filled=filled, focus=focus))
+    return _decide(visit, data, typed)
+
+
+# --- deciding ---------------------------------------------------------------------------------------------
+
+
+@sensitive_variables("data", "filled", "typed")
+def _decide(visit: Visit, data: QueryDict, typed: Typed) -> HttpResponse:
+    filled = typed.filled
+    assert filled is not None
+    if filled.errors and not visit.is_over:
+        return visit.show(status=422, typed=typed)
+    try:
+        recorded = decide(
+            visit.review,
+            filled.outcome,
+            actor=visit.user,
+            reason=filled.reason,
+            data=filled.data,
+            version=filled.version,
+            grace=visit.has_grace,
+            door=visit.make_door(typed, has_reauthenticated=_check_password(visit, filled)),
+        )
+    except TooManyTries as refused:
+        return visit.show(status=429, typed=replace(typed, password_error=str(refused)))
+    except AlreadyDecided:
+        return _show_late(visit, typed)
+    except Stale as refused:
+        return _show_stale(visit, refused, typed)
+    except NotAllowed as refused:
+        return _show_forbidden(visit, refused, typed)
+    except ReasonRequired:
+        told = gettext("Write why, or choose a reason.")
+        return visit.show(status=422, typed=replace(typed, reason_error=told))
+    except UnknownOutcome:
+        told = gettext("Use one of the buttons. What you typed is kept.")
+        return visit.show(status=422, banner=Banner("warn", gettext("Nothing was decided"), told), typed=typed)
+    except InvalidData as refused:
+        filled.place_errors(refused.errors)
+        if not filled.errors:
+            return _show_problem(
+                visit, 422, join_clauses(tell_reason(one) for texts in refused.errors.values() for one in texts), typed
+            )
+        return visit.show(status=422, typed=typed)
+    except PolicyRefused as refused:
+        return _show_problem(visit, 403, refused.reason or gettext("The rules of this site do not allow it."), typed)
+    except DecisionFailed as refused:
+        return _show_problem(visit, 409, refused.problem, typed)
+    except (TooLarge, NotSerializable) as refused:
+        return _show_problem(visit, 413 if isinstance(refused, TooLarge) else 422, str(refused), typed)
+    except InvalidCall as refused:
+        return visit.show(status=422, typed=replace(typed, reason_error=show_text(str(refused))))
+    return _finish(visit, _tell(visit, recorded), left=True)
+
+
+def _tell(visit: Visit, recorded: Recorded) -> str:
+    """What a decision did, for the line that says so."""
+    named = {
+        "title": show_text(visit.review.title, MAX_BLOCK),
+        "outcome": visit.label(recorded.vote.outcome if recorded.vote else recorded.outcome),
+    }
+    if recorded.state == "open":
+        return gettext("“%(outcome)s” noted: %(title)s. Others still have to decide.") % named
+    return gettext("“%(outcome)s”: %(title)s.") % named
+
+
+def _check_password(visit: Visit, filled: Filled) -> bool:
+    """Whether it is theirs; only where it is asked for, and something was typed."""
+    return visit.asks_password and bool(filled.password) and check_password(visit.user, filled.password)
+
+
+def _show_late(visit: Visit, typed: Typed) -> HttpResponse:
+    again = visit.look_again()
+    banner = Banner("warn", gettext("What you sent was not taken"), end_sentence(again.card.told))
+    return again.show(status=410, banner=banner, typed=typed)
+
+
+def _show_stale(visit: Visit, refused: Stale, typed: Typed) -> HttpResponse:
+    again = visit.look_again()
+    if again.is_over:
+        return _show_late(visit, typed)
+    told = gettext("Nothing was decided. What you typed is kept: look at what has changed, then decide.")
+    items = tuple(
+        gettext("%(field)s: %(before)s → %(after)s") % {"field": name, "before": before, "after": after}
+        for name, (before, after) in refused.difference.items()
+    )
+    # Whoever confirmed to have seen it saw something else.
+    seen = replace(typed, saw=False)
+    return again.show(
+        status=409, banner=Banner("warn", gettext("Changed since you opened it"), told, items), typed=seen
+    )
+
+
+def _show_forbidden(visit: Visit, refused: NotAllowed, typed: Typed) -> HttpResponse:
+    rule, message = refused.obstacle.rule, show_text(refused.obstacle.message)
+    if rule == "reauthenticate" and visit.asks_password:
+        told = (
+            gettext("That is not your password. Nothing was decided.")
+            if typed.filled and typed.filled.password
+            else message
+        )
+        return visit.show(status=403, typed=replace(typed, password_error=told))
+    if rule == "reauthenticate":
+        message = gettext("It takes your password, and you have none here: decide it in the inbox.")
+    if rule == "high_risk_diff":
+        return visit.show(status=422, typed=replace(typed, saw_error=message))
+    return _show_problem(visit.look_again(), 409 if rule in _PASSING else 403, message, typed)
+
+
+def _show_problem(visit: Visit, status: int, told: str, typed: Typed) -> HttpResponse:
+    banner = Banner("warn", gettext("Nothing was decided"), show_text(told, 1000))
+    return visit.show(status=status, banner=banner, typed=typed)
+
+
+# --- the other deeds --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that a button does: the function, the field that it reads, and what is told afterwards."""
+
+    do: Callable[[Visit, QueryDict, str], Any]
+    told: Any
+    #: Of the page, where what is wrong is said.
+    field: str = ""
+    #: Whether the request no longer waits for whoever did it.
+    leaves: bool = False
+
+
+def _comment(visit: Visit, data: QueryDict, choice: str) -> None:
+    actions.comment(visit.review, data.get("text", ""), actor=visit.user, door=visit.door)
+
+
+def _ask(visit: Visit, data: QueryDict, choice: str) -> None:
+    words = data.get("question", "").strip() or data.get("text", "")
+    actions.request_info(visit.review, words, actor=visit.user, door=visit.door)
+
+
+def _answer(visit: Visit, data: QueryDict, choice: str) -> None:
+    actions.answer_info(visit.review, data.get("answer", ""), actor=visit.user, door=visit.door)
+
+
+def _nudge(visit: Visit, data: QueryDict, choice: str) -> None:
+    actions.nudge(visit.review, actor=visit.user, door=visit.door)
+
+
+def _withdraw(visit: Visit, data: QueryDict, choice: str) -> None:
+    actions.withdraw(visit.review, actor=visit.user, reason=data.get("withdrawal", ""), door=visit.door)
+
+
+def _claim(visit: Visit, data: QueryDict, choice: str) -> None:
+    actions.claim(visit.review, actor=visit.user, door=visit.door)
+
+
+def _release(visit: Visit, data: QueryDict, choice: str) -> None:
+    actions.release(visit.review, actor=visit.user, door=visit.door)
+
+
+def _delegate(visit: Visit, data: QueryDict, choice: str) -> None:
+    to, reason = data.get("to", "").strip(), data.get("handing", "")
+    delegate(visit.review, to=to, reason=reason, actor=visit.user, door=visit.door)
+
+
+def _snooze(visit: Visit, data: QueryDict, choice: str) -> None:
+    chosen = choice or data.get("until", "")
+    until = find_snooze(chosen, visit.case.now)
+    if until is None:
+        raise InvalidApproval("until", chosen, "it is none of the choices")
+    actions.snooze(visit.review, until=until, actor=visit.user, door=visit.door)
+
+
+def _unsnooze(visit: Visit, data: QueryDict, choice: str) -> None:
+    actions.unsnooze(visit.review, actor=visit.user)
+
+
+def _undo(visit: Visit, data: QueryDict, choice: str) -> None:
+    undo(visit.review, actor=visit.user, door=Door(visit.door))
+
+
+DEEDS: Mapping[str, Deed] = {
+    "comment": Deed(_comment, _("Your comment is there."), "text"),
+    "ask": Deed(_ask, _("Asked. The answer will stand here."), "text"),
+    "answer": Deed(_answer, _("Answered."), "answer"),
+    "nudge": Deed(_nudge, _("Those asked were reminded.")),
+    "withdraw": Deed(_withdraw, _("Withdrawn."), "withdrawal", leaves=True),
+    "claim": Deed(_claim, _("It is yours now.")),
+    "release": Deed(_release, _("Released: others can take it.")),
+    "delegate": Deed(_delegate, _("Handed on."), "to", leaves=True),
+    "snooze": Deed(_snooze, _("Put aside."), "until", leaves=True),
+    "unsnooze": Deed(_unsnooze, _("Taken up again.")),
+    "undo": Deed(_undo, _("Undone. Nothing was carried out.")),
+}
+
+
+def _do(visit: Visit, name: str, data: QueryDict, typed: Typed, choice: str) -> HttpResponse:
+    deed = DEEDS[name]
+    try:
+        deed.do(visit, data, choice)
+    except InvalidApproval as refused:
+        field = "question" if name == "ask" and "question" in data else deed.field
+        told = _explain(field, data, refused)
+        return visit.show(status=422, typed=replace(typed, said_errors={field: told}))
+    except AlreadyDecided:
+        return _show_late(visit, typed)
+    except TooSoon as refused:
+        when = show_when(refused.until, visit.card.now)
+        said = gettext("Those asked were reminded a moment ago. You can do it again %(when)s.") % {"when": when}
+        return visit.show(status=409, banner=Banner("warn", gettext("Nobody was reminded"), said), typed=typed)
+    except NotAllowed as refused:
+        status = 409 if refused.obstacle.rule in _PASSING else 403
+        banner = Banner("warn", gettext("That was not done"), show_text(refused.obstacle.message))
+        return visit.look_again().show(status=status, banner=banner, typed=typed)
+    sent = {"delegate": ("handing", "to"), "ask": ("question", "text")}.get(name, (deed.field,))
+    left = {one: text for one, text in typed.said.items() if one not in sent}
+    if any(text.strip() for text in left.values()) or has_typed(visit, typed.filled):
+        # There is more on the page that was not sent: a redirect would lose it.
+        done = Banner("good", str(deed.told), gettext("What you typed elsewhere on this page is still there."))
+        return visit.look_again().show(banner=done, typed=replace(typed, said=left))
+    return _finish(visit, str(deed.told), left=deed.leaves)
+
+
+def _finish(visit: Visit, told: str, *, left: bool) -> HttpResponse:
+    try:
+        again = visit.look_again()
+    except UnknownReview:
+        return visit.leave(told)
+    return again.finish(told, left=left)
+
+
+def _explain(field: str, data: QueryDict, refused: InvalidApproval) -> str:
+    if field == "to":
+        return gettext("There is nobody of that name here. Choose somebody else.")
+    if field == "until":
+        return gettext("Choose until when.")
+    if not data.get(field, "").strip():
+        return gettext("Write something first.")
+    return show_text(str(refused))

@@ -1,0 +1,195 @@
+"""Who opens a page of the inbox: logged in, in their language and time zone, under a strict policy.
+
+Lives here: what all these pages share. Must not live here: what they show. Invariants owned: nobody is shown anything
+without a login, and a page's part says so instead of leading away, so that what was typed stays; no page may run or
+load anything that is not this site's own; every answer is for this person only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from typing import Any
+
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import NoReverseMatch, reverse
+from django.utils.cache import patch_vary_headers
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.debug import sensitive_post_parameters
+
+from approvals.conf import DEFAULTS, conf
+from approvals.exceptions import UnknownReview
+from approvals.inbox.desk import Desk, ask_desk, read_desk
+from approvals.notify.readers import Reader, make_reader
+from approvals.principals import name_person
+from approvals.show_values import MAX_NAME, show_text
+from approvals.viewers import Viewer, find_viewer
+from approvals.views.visit import speaking_to
+from workflows.pages.answers import answer_page, write_policy
+from workflows.pages.posted import FormRefused, check_charset, give_token, keep_cookie
+
+THEME = "holdpoint_theme"
+THEMES = ("light", "dark")
+#: A year, as browsers keep a cookie at most.
+_YEAR = 365 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """What every page says of whoever looks."""
+
+    name: str
+    username: str
+    #: Whether single keys do something.
+    keys_on: bool
+    theme: str
+    #: Where a form logs out; empty where the project has no such address.
+    logout_url: str
+
+
+class Opened:
+    """One request for a page of the inbox."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        self.request = request
+        self.user: Any = request.user
+
+    @cached_property
+    def desk(self) -> Desk:
+        """The moment, how they like to work, and the lists that they kept."""
+        return read_desk(self.viewer)
+
+    @cached_property
+    def reader(self) -> Reader:
+        """Their language and time zone."""
+        return make_reader(self.user, self.desk.preference)
+
+    @property
+    def viewer(self) -> Viewer:
+        """Who looks."""
+        return find_viewer(self.request, **ask_desk())
+
+    @property
+    def is_part(self) -> bool:
+        """Whether a part of a page is wanted, by our own script."""
+        return self.request.headers.get("HX-Request") == "true"
+
+    @cached_property
+    def theme(self) -> str:
+        """The theme that they chose; empty: that of their system."""
+        chosen = self.request.COOKIES.get(THEME, "")
+        return chosen if chosen in THEMES else ""
+
+    @cached_property
+    def person(self) -> Person:
+        """Who is logged in, as the page says it."""
+        return Person(
+            name=show_text(name_person(self.user), MAX_NAME),
+            username=show_text(self.user.get_username(), MAX_NAME),
+            keys_on=self.desk.preference.shortcuts if self.desk.preference else True,
+            theme=self.theme,
+            logout_url=_find_logout(),
+        )
+
+    def answer(
+        self, template: str, context: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> HttpResponse:
+        """A page, or a part of one."""
+        shared = {
+            "base": conf.base_template,
+            # A project's own frame has a name and a way out of its own.
+            "is_ours": conf.base_template == DEFAULTS["BASE_TEMPLATE"],
+            "person": self.person,
+            "theme": self.theme,
+            "user": self.user,
+            "csrf_token": give_token(self.request),
+        }
+        response = answer_page(template, {**shared, **context}, status=status, has_form=True, headers=headers)
+        response["Content-Security-Policy"] = write_policy(has_scripts=True)
+        keep_cookie(self.request, response)
+        return response
+
+    def tell(
+        self, status: int, title: str, text: str, *, kept: str = "", headers: Mapping[str, str] | None = None
+    ) -> HttpResponse:
+        """A page, or the pane, that says one thing; `kept` is what was typed for what is not there."""
+        template = "approvals/parts/notice.html" if self.is_part else "approvals/notice.html"
+        return self.answer(template, {"title": title, "text": text, "kept": kept}, status=status, headers=headers)
+
+    def tell_gone(self, kept: str = "") -> HttpResponse:
+        """What is not there, or not theirs."""
+        told = _("It may have been withdrawn, or it asks others now. What waits for you is in your inbox.")
+        return self.tell(404, _("There is nothing here for you"), told, kept=kept)
+
+
+def for_people(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """A view that takes an `Opened` in the place of the request; whoever is not logged in is led to do so."""
+
+    @sensitive_post_parameters("password")
+    @csrf_exempt  # forms are checked where they are read, so that what was typed is not lost with a refusal
+    @wraps(view)
+    def opened(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        page = Opened(request)
+        # A backend of the project's may let somebody in whose account was closed.
+        if not (request.user.is_authenticated and request.user.is_active):
+            return _ask_to_log_in(page)
+        with speaking_to(page.reader):
+            response = _open(view, page, *args, **kwargs)
+        response["X-Frame-Options"] = "DENY"
+        patch_vary_headers(response, ("Accept-Language", "Cookie", "HX-Request"))
+        return response
+
+    return opened
+
+
+def _open(view: Callable[..., HttpResponse], page: Opened, *args: Any, **kwargs: Any) -> HttpResponse:
+    try:
+        check_charset(page.request)
+        return view(page, *args, **kwargs)
+    except UnknownReview:
+        return page.tell_gone()
+    except FormRefused as refused:
+        return page.tell(refused.status, _("That could not be read"), str(refused))
+
+
+def _ask_to_log_in(page: Opened) -> HttpResponse:
+    if page.is_part or page.request.method not in ("GET", "HEAD"):
+        told = _("You are no longer logged in. Log in again in another tab, then send this once more: it is kept here.")
+        return HttpResponse(told, status=401, content_type="text/plain; charset=utf-8")
+    return redirect_to_login(page.request.get_full_path())
+
+
+def _find_logout() -> str:
+    with suppress(NoReverseMatch):
+        return reverse("logout")
+    return ""
+
+
+def set_theme(page: Opened, wanted: str) -> HttpResponse:
+    """Keep a theme for this browser."""
+    response = go_back(page)
+    if wanted in THEMES:
+        secure = page.request.is_secure()
+        response.set_cookie(THEME, wanted, max_age=_YEAR, samesite="Lax", secure=secure, httponly=True)
+    else:
+        response.delete_cookie(THEME, samesite="Lax")
+    return response
+
+
+def go_back(page: Opened) -> HttpResponse:
+    """Nothing for a script; for a browser the way back to the page that it came from."""
+    if page.is_part:
+        return HttpResponse(status=204)
+    return HttpResponseRedirect(find_back(page), status=303)
+
+
+def find_back(page: Opened) -> str:
+    """A page of this site that a form names; else the inbox."""
+    wanted = page.request.POST.get("next", "")
+    is_ours = url_has_allowed_host_and_scheme(wanted, {page.request.get_host()}, require_https=page.request.is_secure())
+    return wanted if is_ours else reverse("approvals:inbox")

@@ -1,0 +1,1 @@
+"""Tags of the demo's templates: `{% load demo %}`."""

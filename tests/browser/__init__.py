@@ -1,0 +1,1 @@
+"""Tests that drive a real Chromium at the pages of a served site."""

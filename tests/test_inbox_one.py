@@ -1,0 +1,392 @@
+"""One request in the inbox: the page and the pane, what their forms do, and what refuses them."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from approvals import actions, decide
+from approvals.inbox.presence import list_lookers, look
+from approvals.models import Comment, Preference, Presence, Review, Snooze, Vote
+from approvals.timers import work
+from tests.approving import again, ask, make_person, start
+from workflows.clock import read_now
+from workflows.models import LedgerEvent
+from workflows.testing import advance, assert_done, drain
+
+pytestmark = pytest.mark.django_db
+
+
+class Desk:
+    """Somebody at the page of a request."""
+
+    def __init__(self, user: User) -> None:
+        self.user, self.client = user, Client()
+        self.client.force_login(user)
+
+    def open(self, review: Review, *, part: bool = False, status: int = 200) -> Any:
+        headers = {"HX-Request": "true"} if part else {}
+        answer = self.client.get(f"/approvals/{review.pk}/", headers=headers)
+        assert answer.status_code == status, answer.text
+        return answer
+
+    def send(self, review: Review, *, part: bool = True, status: int = 200, query: str = "", **fields: Any) -> Any:
+        """What the form posts: the version and digest that the page showed, and these fields."""
+        card = self.open(review, part=True).context["card"]
+        shown = {"version": str(card.version), "seen": card.seen}
+        return self.post(review, part=part, status=status, query=query, **{**shown, **fields})
+
+    def post(self, review: Review, *, part: bool = True, status: int = 200, query: str = "", **fields: Any) -> Any:
+        headers = {"HX-Request": "true"} if part else {}
+        answer = self.client.post(f"/approvals/{review.pk}/{query}", fields, headers=headers)
+        assert answer.status_code == status, answer.text
+        return answer
+
+
+def tell(answer: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(answer["HX-Trigger"])["holdpoint:done"]
+    return found
+
+
+@pytest.fixture
+def ann() -> Desk:
+    return Desk(make_person("ann", "finance"))
+
+
+@pytest.fixture
+def ben() -> Desk:
+    return Desk(make_person("ben", "finance"))
+
+
+# --- who sees it --------------------------------------------------------------------------------------------
+
+
+def test_a_stranger_is_led_to_the_login_and_a_script_is_told() -> None:
+    make_person("ann", "finance")
+    review, client = ask(groups=["finance"]), Client()
+    assert client.get(f"/approvals/{review.pk}/").status_code == 302
+    for answer in (
+        client.get(f"/approvals/{review.pk}/", headers={"HX-Request": "true"}),
+        client.post(f"/approvals/{review.pk}/", {"outcome": "approve"}),
+    ):
+        assert answer.status_code == 401
+        assert "no longer logged in" in answer.text
+    assert Vote.objects.count() == 0
+
+
+def test_what_is_not_theirs_is_not_there(ann: Desk) -> None:
+    lea = Desk(make_person("lea", "legal"))
+    review = ask(groups=["finance"])
+    missing = lea.client.get("/approvals/c4ca4238-a0b9-2382-0dcc-509a6f75849b/")
+    foreign = lea.open(review, status=404)
+    assert foreign.text == missing.text
+    for fields in ({"outcome": "approve", "version": "1"}, {"do": "claim"}, {"do": "comment", "text": "x"}):
+        nowhere = lea.client.post("/approvals/c4ca4238-a0b9-2382-0dcc-509a6f75849b/", fields)
+        assert lea.post(review, part=False, status=404, **fields).text == nowhere.text
+    assert Vote.objects.count() + Comment.objects.count() == 0
+
+
+def test_looking_decides_nothing_but_says_who_looks(ann: Desk, ben: Desk) -> None:
+    review = ask(groups=["finance"])
+    before = (again(review).version, LedgerEvent.objects.count())
+    for method in (ann.client.get, ann.client.head):
+        assert method(f"/approvals/{review.pk}/?outcome=approve&do=claim").status_code == 200
+    assert ann.client.options(f"/approvals/{review.pk}/").status_code == 405
+    assert (again(review).version, LedgerEvent.objects.count()) == before
+    assert "Ann" in ben.open(review).context["looking"]
+    assert ben.open(review, part=True).context["looking"] == ("Ann",)
+    assert ann.open(review).context["looking"] == ("Ben",)
+
+
+def test_a_page_that_is_fetched_ahead_is_not_looked_at(ann: Desk) -> None:
+    review = ask(groups=["finance"])
+    ann.client.get(f"/approvals/{review.pk}/", headers={"Sec-Purpose": "prefetch;prerender"})
+    assert Presence.objects.count() == 0
+
+
+def test_who_stops_looking_is_gone_after_a_while(ann: Desk, ben: Desk) -> None:
+    review = ask(groups=["finance"])
+    look(review.pk, ann.user)
+    assert list_lookers(review.pk, ben.user) == ("Ann",)
+    advance("1m")
+    assert list_lookers(review.pk, ben.user) == ()
+    advance("2h")
+    look(review.pk, ben.user)
+    assert list(Presence.objects.values_list("user__username", flat=True)) == ["ben"]
+
+
+# --- deciding -----------------------------------------------------------------------------------------------
+
+
+def test_a_decision_can_be_undone_for_a_while_and_is_then_carried_out(ann: Desk) -> None:
+    instance = start({"groups": ["finance"]})
+    review = Review.objects.get(instance=instance)
+    told = tell(ann.send(review, outcome="approve"))
+    assert told["id"] == str(review.pk)
+    assert told["undo"] is True
+    assert told["seconds"] == 8
+    assert told["told"] == "“Approve”: Pay the invoice."
+    drain()
+    assert again(review).open
+    advance("9s")
+    work()
+    drain()
+    assert_done(instance, {"outcome": "approve", "actor": f"user:{ann.user.pk}"})
+
+
+def test_undo_takes_it_back(ann: Desk) -> None:
+    review = ask(groups=["finance"])
+    ann.send(review, outcome="approve")
+    told = tell(ann.post(review, do="undo"))
+    assert (told["told"], told["undo"]) == ("Undone. Nothing was carried out.", False)
+    advance("1m")
+    work()
+    assert again(review).outcome == ""
+    assert ann.open(review).context["card"].may_decide
+
+
+def test_without_a_script_the_page_leads_back_to_itself(ann: Desk) -> None:
+    review = ask(groups=["finance"])
+    answer = ann.send(review, part=False, status=303, query="?view=today", outcome="approve")
+    assert answer["Location"] == f"/approvals/{review.pk}/?view=today"
+    page = ann.open(review)
+    assert page.context["undo"]["seconds"] in (7, 8)
+    assert "Undo" in page.text
+
+
+def test_a_vote_that_is_not_the_last_says_so(ann: Desk) -> None:
+    review = ask(groups=["finance"], quorum=2)
+    told = tell(ann.send(review, outcome="approve"))
+    assert told["told"] == "“Approve” noted: Pay the invoice. Others still have to decide."
+    assert told["undo"] is False
+
+
+def test_a_single_key_never_decides_what_is_of_high_risk(ann: Desk) -> None:
+    review = ask(groups=["finance"], risk="high")
+    fields: Any = {"outcome": "approve", "reason": "checked", "saw": "1"}
+    page = ann.send(review, status=403, key="1", **fields)
+    assert "single key" in page.text
+    assert "checked" in page.text
+    assert Vote.objects.count() == 0
+    told = tell(ann.send(review, **fields))
+    assert told["undo"] is False
+    assert not again(review).open
+
+
+def test_high_risk_wants_the_difference_seen_and_a_reason(ann: Desk) -> None:
+    review = ask(groups=["finance"], risk="high", subject=ann.user, change={"first_name": "Anna"})
+    page = ann.send(review, status=422, outcome="approve", reason="ok")
+    assert page.context["typed"].saw_error
+    page = ann.send(review, status=422, outcome="approve", saw="1")
+    assert page.context["typed"].reason_error == "Write why, or choose a reason."
+    assert Vote.objects.count() == 0
+
+
+def test_two_decide_at_once_and_the_second_sees_who_was_first(ann: Desk, ben: Desk) -> None:
+    review = ask(groups=["finance"])
+    shown = ann.open(review).context["card"]
+    decide(review, "reject", actor=ben.user, reason="Not in the budget")
+    page = ann.post(review, status=410, outcome="approve", version=shown.version, seen=shown.seen, reason="I looked")
+    assert "Ben rejected this" in page.text
+    assert "I looked" in page.text
+    assert Vote.objects.count() == 1
+
+
+def test_a_changed_subject_is_shown_before_it_can_be_decided(ann: Desk) -> None:
+    lea = make_person("lea")
+    review = ask(groups=["finance"], subject=lea, change={"first_name": "Zoe"})
+    shown = ann.open(review).context["card"]
+    User.objects.filter(pk=lea.pk).update(first_name="Leonie")
+    page = ann.post(review, status=409, outcome="approve", version=shown.version, seen=shown.seen, reason="typed")
+    assert "Changed since you opened it" in page.text
+    assert "Leonie" in page.text
+    assert "typed" in page.text
+    assert Vote.objects.count() == 0
+
+
+def test_who_may_not_reads_the_rule(ann: Desk) -> None:
+    review = ask(groups=["finance"], requester=ann.user)
+    assert "because you asked for this (four eyes)" in ann.open(review).text
+    ann.send(review, status=403, outcome="approve")
+    assert Vote.objects.count() == 0
+
+
+def test_what_the_schema_refuses_stands_at_the_field_with_what_was_typed(ann: Desk) -> None:
+    schema = {"type": "object", "required": ["amount"], "properties": {"amount": {"type": "integer", "minimum": 5}}}
+    review = ask(groups=["finance"], schema=schema)
+    typed: Any = {"outcome": "approve", "data/amount": "4", "reason": "because"}
+    page = ann.send(review, status=422, **typed)
+    assert 'value="4"' in page.text
+    assert "because" in page.text
+    assert 'aria-invalid="true"' in page.text
+    assert Vote.objects.count() == 0
+
+
+def test_a_form_that_is_not_ours_does_nothing_and_loses_nothing(ann: Desk) -> None:
+    review = ask(groups=["finance"])
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(ann.user)
+    answer = client.post(f"/approvals/{review.pk}/", {"outcome": "approve", "version": "1", "reason": "my words"})
+    assert answer.status_code == 403
+    assert "my words" in answer.text
+    assert Vote.objects.count() == 0
+    token = client.cookies["csrftoken"].value
+    fields = {"outcome": "approve", "version": "1", "csrfmiddlewaretoken": token}
+    assert client.post(f"/approvals/{review.pk}/", fields).status_code == 303
+    assert Vote.objects.count() == 1
+
+
+# --- the other deeds ----------------------------------------------------------------------------------------
+
+
+def test_claim_and_release(ann: Desk, ben: Desk) -> None:
+    review = ask(groups=["finance"])
+    assert tell(ann.post(review, do="claim"))["told"] == "It is yours now."
+    assert again(review).claimed_by == ann.user
+    assert "claimed" in ben.post(review, status=409, do="claim").text
+    ann.post(review, do="release")
+    assert again(review).claimed_by is None
+
+
+def test_comment_ask_and_answer(ann: Desk) -> None:
+    zoe = Desk(make_person("zoe"))
+    review = ask(groups=["finance"], requester=zoe.user)
+    ann.post(review, do="comment", text="Looks fine")
+    assert "Looks fine" in ann.open(review).text
+    assert ann.post(review, status=422, do="comment", text=" ").context["typed"].said_errors == {
+        "text": "Write something first."
+    }
+    ann.post(review, do="ask", text="Which account?")
+    assert zoe.open(review).context["question"] == "Which account?"
+    zoe.post(review, do="answer", answer="The main one")
+    assert [one.kind for one in Comment.objects.order_by("pk")] == ["comment", "question", "answer"]
+
+
+def test_a_comment_leaves_what_else_was_typed_on_the_page(ann: Desk) -> None:
+    review = ask(groups=["finance"])
+    page = ann.post(review, do="comment", text="Looks fine", reason="half a reason")
+    assert "half a reason" in page.text
+    assert "still there" in page.text
+
+
+@pytest.mark.parametrize("value", ["later", "tomorrow", "monday", "week"])
+def test_snooze_and_back(ann: Desk, value: str) -> None:
+    review = ask(groups=["finance"])
+    ann.post(review, do="snooze", until=value)
+    until = Snooze.objects.get().until
+    assert timedelta(hours=1) < until - read_now() <= timedelta(days=7, hours=8)
+    assert Review.objects.for_user(ann.user).count() == 0
+    ann.post(review, do="unsnooze")
+    assert Review.objects.for_user(ann.user).count() == 1
+
+
+def test_snoozing_until_never_is_refused(ann: Desk) -> None:
+    review = ask(groups=["finance"])
+    page = ann.post(review, status=422, do="snooze", until="never")
+    assert page.context["typed"].said_errors == {"until": "Choose until when."}
+
+
+def test_hand_on(ann: Desk, ben: Desk) -> None:
+    lea = make_person("lea")
+    review = ask(assignees=["ann"])
+    assert ("lea", "Lea") in ann.open(review).context["colleagues"]
+    page = ann.post(review, status=422, do="delegate", to="nobody", handing="please")
+    assert page.context["typed"].said_errors == {"to": "There is nobody of that name here. Choose somebody else."}
+    assert page.context["typed"].said["handing"] == "please"
+    ann.post(review, do="delegate", to="lea", handing="please")
+    assert Review.objects.for_user(lea).count() == 1
+
+
+def test_handing_on_to_who_is_asked_too_leads_back_to_the_list(ann: Desk, ben: Desk) -> None:
+    review = ask(assignees=["ann", "ben"])
+    told = tell(ann.post(review, do="delegate", to="ben"))
+    assert (told["told"], told["left"]) == ("Handed on.", True)
+    assert Review.objects.for_user(ben.user).count() == 1
+    other = ask(assignees=["ann", "ben"])
+    assert ann.post(other, part=False, status=303, do="delegate", to="ben")["Location"] == "/approvals/"
+
+
+@pytest.mark.parametrize("part", [True, False])
+def test_what_was_typed_for_what_asks_others_now_is_given_back(ann: Desk, part: bool) -> None:
+    review = ask(groups=["finance"])
+    ann.user.groups.clear()
+    fields: Any = {"outcome": "approve", "version": "1", "reason": "I looked\u202e", "password": "s3cret"}
+    page = ann.post(review, part=part, status=404, **fields)
+    assert "I looked" in page.text
+    assert "\u202e" not in page.text
+    assert "s3cret" not in page.text
+    assert ("<html" in page.text) is not part
+
+
+def test_colleagues_are_named_to_whoever_may_hand_on_and_to_nobody_else(ann: Desk) -> None:
+    zoe = Desk(make_person("zoe"))
+    make_person("lea")
+    review = ask(assignees=["ann"], requester=zoe.user)
+    assert "lea" in ann.client.get(f"/approvals/{review.pk}/colleagues/").text
+    assert "lea" not in zoe.client.get(f"/approvals/{review.pk}/colleagues/").text
+    assert Desk(make_person("eve")).client.get(f"/approvals/{review.pk}/colleagues/").status_code == 404
+
+
+def test_nudge_and_withdraw_are_the_requesters(ann: Desk) -> None:
+    zoe = Desk(make_person("zoe"))
+    review = ask(groups=["finance"], requester=zoe.user)
+    assert "Those asked were reminded." in tell(zoe.post(review, do="nudge"))["told"]
+    assert "a moment ago" in zoe.post(review, status=409, do="nudge").text
+    ann.post(review, status=403, do="withdraw")
+    assert again(review).open
+    zoe.post(review, do="withdraw", withdrawal="ordered twice")
+    assert not again(review).open
+
+
+# --- what it costs, and whom it speaks to --------------------------------------------------------------------
+
+
+def test_it_costs_few_statements_however_much_is_on_it(ann: Desk, ben: Desk) -> None:
+    review = ask(groups=["finance"], quorum=3, subject=ben.user, change={"first_name": "B"})
+    for n in range(5):
+        actions.comment(review, f"comment {n}", actor=ben.user)
+    decide(review, "approve", actor=ben.user)
+    ann.open(review, part=True)  # content types and templates are known from here on
+    with CaptureQueriesContext(connection) as heard:
+        ann.open(review, part=True)
+    told = [one["sql"] for one in heard.captured_queries if not one["sql"].startswith(("SAVEPOINT", "RELEASE"))]
+    assert len(told) <= 12, "\n\n".join(told)
+
+
+def test_it_speaks_the_persons_language_in_their_time_zone(ann: Desk) -> None:
+    Preference.objects.create(user=ann.user, language="de", time_zone="Asia/Tokyo")
+    review = ask(groups=["finance"])
+    page = ann.open(review)
+    assert '<html lang="de"' in page.text
+    assert "+09:00" in page.text
+
+
+def test_the_policy_lets_nothing_of_others_run(ann: Desk) -> None:
+    page = ann.open(ask(groups=["finance"]))
+    policy = page["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert "unsafe" not in policy
+    assert page["X-Frame-Options"] == "DENY"
+    assert " style=" not in page.text
+    assert "<style" not in page.text
+    assert "javascript:" not in page.text
+
+
+def test_a_vote_among_several_can_be_taken_back_on_the_page(ann: Desk) -> None:
+    review = ask(groups=["finance"], quorum=2)
+    assert 'value="undo"' not in ann.open(review).text
+    ann.send(review, outcome="approve")
+    page = ann.open(review)
+    assert page.context["may_undo"]
+    assert 'value="undo"' in page.text
+    ann.post(review, do="undo")
+    assert not Vote.objects.filter(standing=True).exists()
+    assert 'value="undo"' not in ann.open(review).text

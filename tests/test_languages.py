@@ -1,0 +1,304 @@
+# ruff: noqa: RUF001 - full-width signs are what Japanese and Chinese have.
+"""What people read, in other languages than ours: no meaning is lost, and no punctuation of ours is left over."""
+
+from __future__ import annotations
+
+import gettext as gnu
+import json
+import pickle
+import re
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import django
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+from django.utils import dates, translation
+from django.utils.formats import date_format
+
+import workflows
+from approvals import Outcome, decide
+from approvals.channel import Approval
+from approvals.templatetags.approvals import label, sentence
+from config.messages import APPS, LANGUAGES, ROOT, locate_catalogue, read_catalogue
+from tests.cards_world import ask, build, list_told, make_people
+from tests.noticing import find_html, make_reader, site, take_mail  # noqa: F401
+from tests.test_admin import page_of
+from tests.test_admin_waits import operator, part, waiting, words_of  # noqa: F401
+from tests.test_resume_page import BROWSER, change, fresh, park, url  # noqa: F401
+from workflows import Channel
+from workflows.exceptions import InvalidData
+from workflows.joining import join_and, join_clauses, join_html, join_list, join_or
+from workflows.models import Interaction
+from workflows.pages.moments import show_moment
+from workflows.pages.schema_form import SchemaForm
+from workflows.reasons import make_sentence, tell_reason
+from workflows.schema import load_schema
+from workflows.testing import drain
+
+#: What Django calls days and months; its own words for both are looked up without a context.
+DATE_WORDS = [dates.WEEKDAYS, dates.WEEKDAYS_ABBR, dates.MONTHS, dates.MONTHS_3]
+
+#: Latin punctuation directly after what is no Latin letter.
+FOREIGN_END = re.compile(r"[\u3040-\u30ff\u3400-\u9fff][.,;:]|。[.。]")
+
+
+def list_date_words() -> list[str]:
+    with translation.override("en"):
+        return [str(word) for words in DATE_WORDS for word in words.values()]
+
+
+def find_code(language: str) -> str:
+    return translation.to_language(language)
+
+
+# --- words with two meanings ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_days_and_months_are_called_as_django_calls_them(language: str) -> None:
+    mo = Path(django.__file__).parent / "conf" / "locale" / language / "LC_MESSAGES" / "django.mo"
+    with mo.open("rb") as file:
+        django_says = gnu.GNUTranslations(file)
+    with translation.override(find_code(language)):
+        said = [str(word) for words in DATE_WORDS for word in words.values()]
+        assert said == [django_says.gettext(word) for word in list_date_words()]
+        assert django_says.gettext("May") in date_format(datetime(2027, 5, 12), "j F Y")
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_no_message_of_ours_is_a_day_or_a_month_to_django(app: str) -> None:
+    written = read_catalogue(locate_catalogue(ROOT, app, LANGUAGES[0]).read_text(encoding="utf-8"))
+    assert {one.source for one in written if one.context is None} & set(list_date_words()) == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "at_least", "as_many"), [("ja", "3以上。", "3件以上。"), ("ko", "3 이상", "3개 이상")]
+)
+def test_a_number_has_a_least_value_and_a_list_a_least_length(code: str, at_least: str, as_many: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "price": {"type": "integer", "minimum": 3},
+            "names": {"type": "array", "items": {"type": "string"}, "minItems": 3},
+        },
+    }
+    with translation.override(code):
+        shown = repr(SchemaForm(schema).show({}))
+    assert at_least in shown
+    assert as_many in shown
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("code", "approved", "sent_back", "counted"),
+    [
+        ("en", "approved", "answered “Back to you”", "1 of 3 approved"),
+        ("es", "aprobó", "respondió «Back to you»", "1 de 3 a favor"),
+        ("ja", "承認", "「Back to you」と回答", "3票中1票承認"),
+        ("zh-hans", "批准了申请", "答复了“Back to you”", "已批准 1/3 票"),
+        ("ko", "승인함", "“Back to you” 답변함", "승인함"),
+    ],
+)
+def test_a_vote_is_a_deed_in_the_history_and_a_word_in_a_count(
+    code: str, approved: str, sent_back: str, counted: str
+) -> None:
+    people = make_people()
+    review = ask(groups=["Finance"], quorum=3, outcomes=("approve", Outcome("send_back", "Back to you")))
+    decide(review, "approve", actor=people.ann)
+    with translation.override(code):
+        assert counted in build(review, people.ben).told
+    decide(review, "send_back", actor=people.cid)
+    with translation.override(code):
+        (_, second, _), (_, first, _), *_ = list_told(review, people.ben)
+    assert first == approved
+    assert second == sent_back
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("code", [find_code(language) for language in LANGUAGES])
+def test_an_outcome_with_a_label_of_its_own_is_an_answer_in_every_language(code: str) -> None:
+    people = make_people()
+    review = ask(groups=["Finance"], quorum=3, outcomes=("approve", Outcome("reject", "Turn down")))
+    decide(review, "reject", actor=people.ann)
+    with translation.override(code):
+        answered = translation.gettext("answered %(outcome)s")
+        quoted = translation.gettext("“%(label)s”") % {"label": "Turn down"}
+        assert list_told(review, people.ben)[0][1] == answered % {"outcome": quoted}
+
+
+# --- moments and punctuation ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("en", "Wed 12 May 2027, 14:30 UTC"),
+        ("es", "mié 12 de mayo de 2027, 14:30 UTC"),
+        ("ja", "2027年5月12日(水) 14:30 UTC"),
+        ("zh-hans", "2027年5月12日 星期三 14:30 UTC"),
+        ("ko", "2027년 5월 12일 (수요일) 14:30 UTC"),
+    ],
+)
+def test_an_exact_moment_has_the_order_of_its_language(code: str, told: str) -> None:
+    at = datetime(2027, 5, 12, 14, 30, tzinfo=UTC)
+    with translation.override(code):
+        assert show_moment(at, at).exactly == told
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("en", ["a, b, c", "a; b", "a, b and c", "a, b or c", "a", "", "a: b", "a."]),
+        ("es", ["a, b, c", "a; b", "a, b y c", "a, b o c", "a", "", "a: b", "a."]),
+        ("ja", ["a、b、c", "a；b", "a、bとc", "a、bまたはc", "a", "", "a：b", "a。"]),
+        ("zh-hans", ["a、b、c", "a；b", "a、b 和 c", "a、b 或 c", "a", "", "a：b", "a。"]),
+    ],
+)
+def test_things_are_put_together_with_the_signs_of_the_language(code: str, told: list[str]) -> None:
+    three = ["a", "b", "c"]
+    with translation.override(code):
+        assert [
+            *(join_list(three), join_clauses(three[:2]), join_and(three), join_or(three), join_or(["a"]), join_and([])),
+            *(label("a", "b"), sentence("a")),
+        ] == told
+        assert sentence("") == ""
+
+
+def test_what_is_put_together_is_no_format_and_no_markup() -> None:
+    assert join_or(["%(last)s", "{}", "100%"]) == "%(last)s, {} or 100%"
+    assert label("%s", "{0}%") == "%s: {0}%"
+    assert join_html(["<b>", "{0}%s"]) == "&lt;b&gt;, {0}%s"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("code", "quoted"), [("ja", "「遅すぎる」"), ("zh-hans", "“遅すぎる”"), ("es", "«遅すぎる»")])
+def test_a_mail_has_the_punctuation_of_its_reader(code: str, quoted: str) -> None:
+    ann = make_reader("ann", language=code)
+    make_reader("ben", language=code)
+    review = ask(
+        "承認してください",
+        assignees=["ann"],
+        requester=get_user_model().objects.get(username="ben"),
+        risk="medium",
+        due=timedelta(hours=2),
+        request={"amount": "12"},
+    )
+    asked = take_mail("ann")
+    decide(review, "reject", actor=ann, reason="遅すぎる")
+    drain()
+    told = take_mail("ben")
+    for text in (asked.body, find_html(asked), told.body, find_html(told)):
+        words = re.sub(r"<style.*?</style>|<[^>]*>", "", text, flags=re.DOTALL)
+        assert FOREIGN_END.findall(words) == []
+        assert ".." not in words
+    assert quoted in told.body
+    assert quoted in find_html(told)
+
+
+# --- what code says of itself -----------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("code", "where"), [("es", "por su canal"), ("ja", "専用のチャネル"), ("ko", "전용 채널")])
+def test_where_an_answer_is_given_is_said_in_the_language_of_the_page(code: str, where: str) -> None:
+    park()
+    change("owned = true")
+    page = Client().get(url(), headers={"Accept": BROWSER, "Accept-Language": code})
+    assert where in page.text
+    assert Channel.door not in page.text
+
+
+@pytest.mark.parametrize("code", ["es", "ja", "zh-hans", "ko"])
+def test_where_requests_are_decided_is_in_every_language(code: str) -> None:
+    with translation.override(code):
+        assert translation.gettext(Approval.door) != Approval.door
+
+
+@pytest.mark.django_db
+def test_the_ledger_in_the_admin_is_told_in_the_order_of_the_language(operator: Client) -> None:  # noqa: F811
+    instance = waiting("AdminAsks", {})
+    question = Interaction.objects.get()
+    head = operator.get(page_of(instance), headers={"Accept-Language": "ja"}).text
+    assert "（経由チャネル： callback ）" in words_of(head)
+    workflows.complete(question, {"amount": 3}, actor="bob")
+    drain()
+    page = operator.get(page_of(instance), headers={"Accept-Language": "ja"}).text
+    assert "経由チャネル： callback" in part(page, "ledger")
+    assert f"{question.signal_id} （経由チャネル： callback ）" in part(page, "ledger")
+
+
+@pytest.mark.django_db
+def test_what_is_asked_about_a_key_is_refused_in_the_language_of_the_page(operator: Client) -> None:  # noqa: F811
+    sent = {"name": "x", "scopes": ["read"], "reach": "all", "rate": "fast", "expires_at_0": "2001-01-01"}
+    answer = operator.post(
+        "/admin/holdpoint/apikey/add/", sent | {"expires_at_1": "00:00"}, headers={"Accept-Language": "es"}
+    )
+    words = words_of(answer.text)
+    for told in ("Permisos", "No es un límite de llamadas: escriba", "Está en el pasado: para inhabilitar"):
+        assert told in words
+
+
+# --- what is wrong with a value ---------------------------------------------------------------------------
+
+STRICT = {
+    "type": "object",
+    "required": ["count", "kind"],
+    "additionalProperties": False,
+    "properties": {
+        "count": {"type": ["integer", "null"], "minimum": 3},
+        "kind": {"enum": ["cash", "card"]},
+        "names": {"type": "array", "items": {"type": "string", "maxLength": 2}},
+    },
+}
+
+
+def refuse(data: object) -> InvalidData:
+    schema = load_schema(STRICT, None)
+    assert schema is not None
+    with pytest.raises(InvalidData) as caught:
+        schema.check(data)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("en", ["Must be a whole number or null.", 'Must be one of "cash" or "card".']),
+        ("es", ["Tiene que ser un número entero o null.", 'Tiene que ser uno de "cash" o "card".']),
+        ("ja", ["整数またはnullにしてください。", '"cash"または"card"のどれかにしてください。']),
+        ("zh-hans", ["必须是整数 或 null。", '必须是 "cash" 或 "card" 之一。']),
+        ("ko", ["정수 또는 null이어야 합니다.", '"cash" 또는 "card" 중 하나여야 합니다.']),
+    ],
+)
+def test_what_a_schema_refuses_is_told_in_the_language_of_the_form(code: str, told: list[str]) -> None:
+    with translation.override(code):
+        refused = refuse({"count": "x", "kind": "coin"})
+        assert [make_sentence(refused.errors[place][0]) for place in ("count", "kind")] == told
+
+
+def test_programs_get_the_same_words_in_every_language() -> None:
+    with translation.override("ja"):
+        refused = refuse({"count": 1, "more": 2, "names": ["abc"]})
+    assert json.loads(json.dumps(refused.errors)) == {
+        "count": ["must be at least 3"],
+        "kind": ["is required"],
+        "more": ["is not expected"],
+        "names.0": ["must have at most 2 characters"],
+    }
+
+
+def test_a_reason_survives_its_way_through_other_processes() -> None:
+    reason = refuse({"count": "100%", "kind": "cash"}).errors["count"][0]
+    for copy in (pickle.loads(pickle.dumps(reason)), deepcopy(reason)):
+        assert (copy, tell_reason(copy)) == (reason, "must be a whole number or null")
+    with translation.override("es"):
+        assert tell_reason(pickle.loads(pickle.dumps(reason))) == "tiene que ser un número entero o null"
+
+
+def test_a_reason_of_somebody_else_is_told_as_it_is() -> None:
+    with translation.override("ja"):
+        assert make_sentence("must hold %(x)s of {y}") == "Must hold %(x)s of {y}."
+        assert make_sentence("Zu groß") == "Zu groß"
