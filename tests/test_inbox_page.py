@@ -176,6 +176,15 @@ def test_the_open_request_says_that_somebody_claimed_or_said_something(ann: User
     assert look(client, open=str(review.pk)).context["opened"].said not in (said, later)
 
 
+def test_what_somebody_decided_themselves_is_not_told_them_again(ann: User) -> None:
+    client = log_in(ann)
+    reviews = [ask(title=title, groups=["finance"]) for title in ("one", "two")]
+    decide(reviews[0], "approve", actor=ann)
+    page = look(client, reviews).context["rows"]
+    assert [(row.title, row.status) for row in page.rows] == [("one", "decided"), ("two", "open")]
+    assert page.announcement == ""
+
+
 def test_what_somebody_else_claimed_stays_and_says_so(ann: User) -> None:
     client, ben = log_in(ann), make_person("ben", "finance")
     reviews = [ask(title=title, groups=["finance"]) for title in ("one", "two", "three")]

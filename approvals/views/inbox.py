@@ -6,7 +6,7 @@ what left the list while somebody had it on the screen is told them, and never j
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -114,6 +114,8 @@ def make_page(lists: Lists, filters: Filters, rail: Rail, *, keep: Sequence[UUID
     rows = read_rows(lists, [*found.ids, *gone], filters, found.read)
     if gone:
         rows = _put_in_place(rows, keep or (), gone)
+    # What they did themselves they have been told by the page.
+    others = [id for id, is_own in gone.items() if not is_own]
     here = reverse("approvals:inbox")
     current = rail.current
     if filters.is_narrowed or current is None:
@@ -129,7 +131,7 @@ def make_page(lists: Lists, filters: Filters, rail: Rail, *, keep: Sequence[UUID
         note=_note(found),
         is_narrowed=filters.is_narrowed,
         stamp=_hash([rail, rows, found.next]),
-        announcement="" if keep is None else _announce(rows, gone, _find_new(lists, rows, keep), count),
+        announcement="" if keep is None else _announce(rows, others, _find_new(lists, rows, keep), count),
     )
 
 
@@ -148,19 +150,20 @@ def _note(found: Found) -> str:
     return ""
 
 
-def _find_gone(lists: Lists, found: Found, keep: Sequence[UUID]) -> list[UUID]:
-    """Of what was on the screen, what is no longer in the list; as far as this person may still know of it."""
+def _find_gone(lists: Lists, found: Found, keep: Sequence[UUID]) -> dict[UUID, bool]:
+    """Of what was on the screen, what is no longer in the list, as far as this person may still know of it; and whether
+    they decided it themselves."""
     left = [id for id in keep if id not in found.ids]
     if not left:
-        return []
+        return {}
     rows = Review.objects.visible_to(lists.viewer).filter(pk__in=left)
     is_over = ~Q(open=True, effective_at__isnull=True)
     is_anothers = Q(claimed_by__isnull=False) & ~Q(claimed_by=lists.user.pk)
-    seen = set(rows.filter(is_over | is_anothers).values_list("pk", flat=True))
-    return [id for id in left if id in seen]
+    seen = dict(rows.filter(is_over | is_anothers).values_list("pk", "decided_by"))
+    return {id: seen[id] == lists.user.pk for id in left if id in seen}
 
 
-def _put_in_place(rows: Iterable[Row], keep: Sequence[UUID], gone: Sequence[UUID]) -> tuple[Row, ...]:
+def _put_in_place(rows: Iterable[Row], keep: Sequence[UUID], gone: Collection[UUID]) -> tuple[Row, ...]:
     """What has left the list stays where it was on the screen: behind the row that it stood behind."""
     before = {id: number for number, id in enumerate(keep)}
     placed: list[Row] = [row for row in rows if row.id not in gone]
