@@ -32,7 +32,7 @@ from approvals.show_values import MAX_BLOCK, MAX_NAME, Shown, show_text
 from approvals.similar import Similar as Similar
 from approvals.similar import list_similar
 from approvals.status import Progress as Progress
-from approvals.status import Status, find_closed_at, find_status, is_late, measure_progress
+from approvals.status import Status, find_closed_at, find_status, is_late, measure_progress, name_voters
 from approvals.status import describe_status as describe_status
 from approvals.subjects import Subject, digest, load_subject, snapshot_again
 from approvals.timelines import Entry as Entry
@@ -101,6 +101,8 @@ class Card:
     rule: str
     four_eyes: str
     progress: tuple[Progress, ...]
+    #: Those who have voted, where all of them gave the same answer.
+    voters: str
     subject: Shown | None
     diff: tuple[FieldDiff, ...]
     drift: tuple[FieldDiff, ...]
@@ -134,6 +136,11 @@ class Card:
     def obstacle(self) -> str:
         """Why this person can’t decide; empty where they can."""
         return "" if self.may_decide or not self.outcomes else self.outcomes[0].obstacle
+
+    @property
+    def similar_say_why(self) -> bool:
+        """Whether any of the decisions of the past came with a reason."""
+        return any(one.reason for one in self.similar)
 
     @property
     def raw_request(self) -> str:
@@ -189,6 +196,7 @@ def build_card(review: Review, user: Any | None, *, case: Case | None = None) ->
         rule=describe_quorum(case.quorum, case.outcomes),
         four_eyes=show_text(describe_four_eyes(case.rules)),
         progress=measure_progress(case),
+        voters=name_voters(case),
         subject=shown.subject,
         diff=compare(review.snapshot or {}, review.change or {}, model=review.subject_model or None, user=user),
         drift=shown.drift,

@@ -10,8 +10,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import OuterRef, Subquery
+
 from approvals.cases import Case
-from approvals.models import Review
+from approvals.models import Review, Vote
 from approvals.policies import load_outcomes
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 
@@ -30,6 +32,8 @@ class Similar:
     at: datetime
     id: UUID
     tone: str
+    #: Why, as whoever decided it wrote; may be empty.
+    reason: str
 
 
 def list_similar(case: Case, user: Any | None) -> tuple[Similar, ...]:
@@ -52,14 +56,20 @@ def list_similar(case: Case, user: Any | None) -> tuple[Similar, ...]:
         .exclude(outcome__in=("", "withdrawn"))
         .visible_to(case.see_as(user), workspace=review.workspace_id)
     )
-    found = seen.order_by("-decided_at", "-pk")[:MOST]
-    return tuple(map(_show, found.values_list("pk", "title", "outcome", "outcomes", "decided_at")))
+    theirs = Vote.objects.filter(review_id=OuterRef("pk"), user_id=OuterRef("decided_by_id"), standing=True)
+    found = seen.order_by("-decided_at", "-pk").annotate(said=Subquery(theirs.order_by("-pk").values("reason")[:1]))
+    return tuple(map(_show, found.values_list("pk", "title", "outcome", "outcomes", "decided_at", "said")[:MOST]))
 
 
-def _show(row: tuple[UUID, str, str, Any, datetime]) -> Similar:
-    id, title, name, outcomes, at = row
+def _show(row: tuple[UUID, str, str, Any, datetime, str | None]) -> Similar:
+    id, title, name, outcomes, at, said = row
     outcome = next((one for one in load_outcomes(outcomes) if one.name == name), None)
     label = outcome.label if outcome else name
     return Similar(
-        show_text(title, MAX_BLOCK), show_text(label, MAX_NAME), at, id, outcome.tone if outcome else "neutral"
+        title=show_text(title, MAX_BLOCK),
+        outcome_label=show_text(label, MAX_NAME),
+        at=at,
+        id=id,
+        tone=outcome.tone if outcome else "neutral",
+        reason=show_text(said, MAX_NAME) if said else "",
     )

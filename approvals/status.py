@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from django.utils.translation import gettext, ngettext
 
-from approvals.cases import Case
+from approvals.cases import MAX_NAMED, Case
 from approvals.models import Review
 from approvals.policies import Count, Outcome, PerGroup, Veto
 from approvals.policies.judging import Tally
@@ -20,7 +20,7 @@ from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import PERMISSION, name_user
 from approvals.show_times import show_since, show_when
 from approvals.show_values import MAX_NAME, show_text
-from workflows.joining import join_clauses
+from workflows.joining import join_clauses, join_list
 from workflows.lifecycle import InteractionStatus
 
 Status = Literal["open", "grace", "decided", "closed"]
@@ -100,6 +100,17 @@ def measure_progress(case: Case) -> tuple[Progress, ...]:
         tallies = case.count(case.votes).tallies
     shown = tuple(_tell_tally(case, tally) for tally in tallies)
     return shown if isinstance(rule, PerGroup) else shown[:1]
+
+
+def name_voters(case: Case) -> str:
+    """Those whose votes a single count is made of, in the order in which they voted; nothing where votes differ.
+
+    >>> name_voters(Case(review))
+    'Ana Ruiz, Tom Becker'
+    """
+    if len({vote.outcome for vote in case.votes}) != 1 or len(case.votes) > MAX_NAMED:
+        return ""
+    return join_list(show_text(case.name(vote.user_id), MAX_NAME) for vote in case.votes)
 
 
 def tell_outcome(case: Case, name: str) -> str:

@@ -58,6 +58,46 @@ def test_an_empty_inbox_says_so(ann: User) -> None:
     assert "Nothing waits" in answer.text
 
 
+def test_an_empty_inbox_tells_what_was_done_today(ann: User) -> None:
+    client = log_in(ann)
+    assert "You decided" not in client.get("/approvals/").text
+    for number in range(3):
+        review = ask(groups=["finance"], title=f"Refund {number}")
+        advance("10m")
+        decide(review, "approve", actor=ann)
+    assert "You decided 3 requests today; the median wait was 10\u00a0minutes." in client.get("/approvals/").text
+    assert "You decided" not in client.get("/approvals/?view=overdue").text
+    assert "You decided" not in log_in(make_person("ben", "finance")).get("/approvals/").text
+    advance("1d")
+    assert "You decided" not in client.get("/approvals/").text
+
+
+def test_the_bar_names_those_who_have_voted(ann: User) -> None:
+    review = ask(groups=["finance"], quorum=3)
+    client, cid = log_in(ann), make_person("cid", "finance")
+    make_person("dee", "finance")
+    assert "0 of 3 approved." in client.get(f"/approvals/{review.pk}/").text
+    decide(review, "approve", actor=make_person("ben", "finance"))
+    assert "1 of 3 approved: Ben." in client.get(f"/approvals/{review.pk}/").text
+    decide(review, "reject", actor=cid, reason="Too much")
+    # Whose vote was which stands in the history.
+    assert "1 of 3 approved, 1 rejected." in client.get(f"/approvals/{review.pk}/").text
+
+
+def test_what_high_risk_takes_away_is_said_above_the_sentence(ann: User) -> None:
+    client, told = log_in(ann), "no undo, no bulk, no single key"
+    assert told in client.get(f"/approvals/{ask(groups=['finance'], risk='high').pk}/").text
+    assert told not in client.get(f"/approvals/{ask(groups=['finance']).pk}/").text
+
+
+def test_what_was_decided_before_says_why_and_leads_there(ann: User) -> None:
+    before = ask(groups=["finance"], title="Refund one")
+    decide(before, "reject", actor=ann, reason="No receipt <b>")
+    page = log_in(ann).get(f"/approvals/{ask(groups=['finance']).pk}/").text
+    assert f'<a href="/approvals/{before.pk}/"><bdi>Refund one</bdi></a>' in page
+    assert "<bdi>No receipt &lt;b&gt;</bdi>" in page
+
+
 def test_a_filter_that_nothing_passes_is_not_an_empty_inbox(ann: User) -> None:
     ask(groups=["finance"])
     answer = log_in(ann).get("/approvals/?q=nothing-of-this")

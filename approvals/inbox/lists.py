@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -61,10 +61,14 @@ class Lists:
         self.user = viewer.user
 
     @cached_property
+    def morning(self) -> datetime:
+        """The beginning of the person's day."""
+        return _begin_day(timezone.localtime(self.now).date())
+
+    @cached_property
     def midnight(self) -> datetime:
         """The end of the person's day."""
-        tomorrow = timezone.localtime(self.now).date() + timedelta(days=1)
-        return timezone.make_aware(datetime.combine(tomorrow, time.min))
+        return _begin_day(timezone.localtime(self.now).date() + timedelta(days=1))
 
     @property
     def week(self) -> datetime:
@@ -217,6 +221,10 @@ class Lists:
             count=len(found) if narrowing is not None and filters.after is None else None,
             is_cut=narrowing is not None and is_cut,
         )
+
+
+def _begin_day(day: date) -> datetime:
+    return timezone.make_aware(datetime.combine(day, time.min))
 
 
 def _begin_after(rows: Any, filters: Filters) -> Any:

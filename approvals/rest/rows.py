@@ -154,7 +154,7 @@ def show_card(card: Card, review: Review, case: Case, *, for_program: str = "") 
             for one in card.evidence
         ],
         "similar": [
-            {"id": str(one.id), "title": one.title, "outcome": one.outcome_label, "at": show_moment(one.at)}
+            {"id": str(one.id), "outcome": one.outcome_label, "at": show_moment(one.at), **_show(one, "title reason")}
             for one in card.similar
         ],
         "actions": {name: told or None for name, told in card.actions.items()},

@@ -138,6 +138,7 @@ class SimilarOut(Shape):
     id: Annotated[UUID, Field(description="Its own.")]
     title: Annotated[str, Field(description="What it was about.")]
     outcome: Annotated[str, Field(description="What was decided, in words.")]
+    reason: Annotated[str, Field(description="Why, as whoever decided it wrote; may be empty.")]
     at: Annotated[datetime | None, Field(description="When.")]
 
 

@@ -19,6 +19,7 @@ from django.http import HttpResponse, HttpResponseNotAllowed, QueryDict
 from django.urls import reverse
 from django.utils.translation import gettext, ngettext
 
+from approvals.inbox.done import tell_today
 from approvals.inbox.filters import Filters, read_filters
 from approvals.inbox.lists import ROWS, WINDOW, Found, Lists
 from approvals.inbox.menus import list_menus
@@ -54,6 +55,8 @@ class Page:
     #: Changes when anything of it does.
     stamp: str
     announcement: str = ""
+    #: Where nothing waits: what was done today.
+    empty_text: str = ""
 
     @property
     def is_empty(self) -> bool:
@@ -131,6 +134,7 @@ def make_page(lists: Lists, filters: Filters, rail: Rail, *, keep: Sequence[UUID
         note=_note(found),
         is_narrowed=filters.is_narrowed,
         stamp=_hash([rail, rows, found.next]),
+        empty_text="" if rows or filters.view != "mine" or filters.is_narrowed else tell_today(lists),
         announcement="" if keep is None else _announce(rows, others, _find_new(lists, rows, keep), count),
     )
 

@@ -38,6 +38,12 @@ def write_post(port: int, path: str, body: bytes, key: str = "") -> bytes:
     return "\r\n".join([*head, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
 
+def write_get(port: int, path: str, **headers: str) -> bytes:
+    """The bytes of a request that only looks."""
+    head = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", *(f"{name}: {told}" for name, told in headers.items())]
+    return "\r\n".join([*head, "", ""]).encode()
+
+
 def call_all(port: int, requests: Sequence[bytes], *, in_flight: int, status: int) -> Calls:
     """Send all; every one has to be answered with this status."""
     poll, lines = select.epoll(), {}

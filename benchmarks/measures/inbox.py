@@ -6,10 +6,8 @@ inserted as rows here, because a million of them would take hours to ask for: wh
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -20,18 +18,18 @@ from django.db.models import Q
 from approvals.models import Review
 from approvals.viewers import Viewer
 from benchmarks.contenders.holdpoint import Holdpoint
+from benchmarks.measures.inbox_pages import measure_pages
 from benchmarks.measures.scale import BAR, SIZES
+from benchmarks.measures.times import SLOWEST, Times
 from benchmarks.plan import Plan, say
 from benchmarks.site.routing import use
-from benchmarks.table import Row, at_most, find_median, times_at_most
+from benchmarks.table import Row, at_most, times_at_most
 from workflows.models import Workspace
 from workflows.rest.lists import Place, Segment, find_page
 
 PAGE = 50
 #: A badge counts so far.
 MOST_COUNTED = 1_000
-#: Milliseconds, for one page in twenty at most.
-SLOWEST = 100
 SAMPLES, WARM_UP = 200, 20
 BY_DUE = (
     Segment(("due_at", "pk"), Q(due_at__isnull=False)),
@@ -145,21 +143,10 @@ def measure_inbox(plan: Plan) -> Iterable[Row]:
                     ours, small = found[one.alias], found["small"]
                     yield Row(f"{title}, p50 {told}", "ms", ours.p50s, peer, small.p50s, bars)
                 yield Row("… each, p95", "ms", whole[one.alias].p95s, bars=(at_most(SLOWEST),))
+        yield from measure_pages(plan, inboxes)
     finally:
         for one in inboxes:
             one.empty()
-
-
-@dataclass(frozen=True)
-class Times:
-    """Of one call in one database, in each repetition."""
-
-    p50s: tuple[float, ...] = ()
-    p95s: tuple[float, ...] = ()
-
-    def add(self, times: list[float]) -> Times:
-        cuts = statistics.quantiles(times, n=20)
-        return Times((*self.p50s, find_median(times)), (*self.p95s, cuts[-1]))
 
 
 def repeat(plan: Plan, inboxes: list[Inbox], name: str, begin: Begin, call: Call, least: int) -> dict[str, Times]:
