@@ -35,6 +35,8 @@ def main() -> int:
     with temporary_server() as server:
         environment = {**os.environ, "DEBUG": "1", "DATABASE_URL": server.url}
         # System checks may read the tables, so they stand as they would in production.
+        # Benchmarks are no tests, but they must start whatever becomes of the site around them.
+        judges["check of the benchmarks"] = python("-m", "django", "check", "--settings", "benchmarks.site.web")
         judges["migrate"] = python("manage.py", "migrate", "--verbosity", "0")
         failed = [name for name, command in judges.items() if not passes(name, command, environment)]
         if not passes("check --deploy", deploy, environment | PRODUCTION):
