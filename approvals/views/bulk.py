@@ -152,8 +152,10 @@ def _show(
     query = filters.write()
     at, inbox = reverse("approvals:bulk"), reverse("approvals:inbox")
     together = read_together(lists, materials, filters, ticked=shown.ticked, came=shown.came)
-    undoing = [id for id, one in shown.came.items() if one.can_undo]
-    untils = [one.until for one in shown.came.values() if one.can_undo and one.until is not None]
+    undoable = {
+        id: one for id, one in shown.came.items() if one.can_undo and (one.until is None or one.until > lists.now)
+    }
+    untils = [one.until for one in undoable.values() if one.until is not None]
     context = {
         "filters": filters,
         "query": query,
@@ -166,7 +168,7 @@ def _show(
         "banner": shown.banner,
         "more": tell_count(shown.more, is_cut=shown.is_cut),
         "totals": sum_up([materials[one.row.id].amounts for one in together.lines if not one.obstacle]),
-        "undoing": undoing,
+        "undoing": list(undoable),
         "until": min(untils).isoformat() if untils else "",
         "seconds": max(0, round((min(untils) - lists.now).total_seconds())) if untils else 0,
         "max_reason": MAX_REASON,
