@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -16,7 +17,7 @@ from approvals import actions, decide
 from approvals.inbox.presence import list_lookers, look
 from approvals.models import Comment, Preference, Presence, Review, Snooze, Vote
 from approvals.timers import work
-from tests.approving import again, ask, make_person, start
+from tests.approving import again, ask, fail_always, make_person, start
 from workflows.clock import read_now
 from workflows.models import LedgerEvent
 from workflows.testing import advance, assert_done, drain
@@ -189,6 +190,36 @@ def test_high_risk_wants_the_difference_seen_and_a_reason(ann: Desk) -> None:
     assert Vote.objects.count() == 0
 
 
+def test_who_has_no_password_here_decides_high_risk_after_a_fresh_login(ann: Desk, settings: Any) -> None:
+    settings.APPROVALS = {"REAUTHENTICATE": True}
+    ann.user.set_unusable_password()
+    ann.user.last_login = read_now() - timedelta(hours=1)
+    ann.user.save()
+    ann.client.force_login(ann.user)
+    review = ask(groups=["finance"], risk="high")
+    User.objects.filter(pk=ann.user.pk).update(last_login=read_now() - timedelta(hours=1))
+    given = {"outcome": "approve", "reason": "Checked", "saw": "1"}
+    told = ann.send(review, status=403, **given).text
+    assert "it takes a fresh login: log out, log in, and decide within 15 minutes." in told
+    assert "Checked</textarea>" in told
+    User.objects.filter(pk=ann.user.pk).update(last_login=read_now() - timedelta(minutes=1))
+    ann.send(review, **given)
+    assert again(review).outcome == "approve"
+
+
+def test_a_password_is_asked_for_where_there_is_one_however_fresh_the_login_is(ann: Desk, settings: Any) -> None:
+    settings.APPROVALS = {"REAUTHENTICATE": True}
+    User.objects.filter(pk=ann.user.pk).update(last_login=read_now())
+    review = ask(groups=["finance"], risk="high")
+    User.objects.get(pk=ann.user.pk)
+    ann.user.set_password("secret")
+    ann.user.save()
+    ann.client.force_login(ann.user)
+    ann.send(review, status=403, outcome="approve", reason="Checked", saw="1")
+    ann.send(review, outcome="approve", reason="Checked", saw="1", password="secret")
+    assert again(review).outcome == "approve"
+
+
 def test_two_decide_at_once_and_the_second_sees_who_was_first(ann: Desk, ben: Desk) -> None:
     review = ask(groups=["finance"])
     shown = ann.open(review).context["card"]
@@ -294,8 +325,10 @@ def test_snoozing_until_never_is_refused(ann: Desk) -> None:
 
 
 def test_hand_on(ann: Desk, ben: Desk) -> None:
-    lea = make_person("lea")
+    lea = make_person("lea", "finance")
+    make_person("customer")
     review = ask(assignees=["ann"])
+    assert ann.open(review).context["colleagues"] == (("ben", "Ben"), ("lea", "Lea"))
     assert ("lea", "Lea") in ann.open(review).context["colleagues"]
     page = ann.post(review, status=422, do="delegate", to="nobody", handing="please")
     assert page.context["typed"].said_errors == {"to": "There is nobody of that name here. Choose somebody else."}
@@ -327,7 +360,7 @@ def test_what_was_typed_for_what_asks_others_now_is_given_back(ann: Desk, part: 
 
 def test_colleagues_are_named_to_whoever_may_hand_on_and_to_nobody_else(ann: Desk) -> None:
     zoe = Desk(make_person("zoe"))
-    make_person("lea")
+    make_person("lea", "finance")
     review = ask(assignees=["ann"], requester=zoe.user)
     assert "lea" in ann.client.get(f"/approvals/{review.pk}/colleagues/").text
     assert "lea" not in zoe.client.get(f"/approvals/{review.pk}/colleagues/").text
@@ -346,6 +379,32 @@ def test_nudge_and_withdraw_are_the_requesters(ann: Desk) -> None:
 
 
 # --- what it costs, and whom it speaks to --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", [True, False])
+def test_withdrawing_that_fails_in_code_of_the_project_is_told_and_keeps_what_was_typed(ann: Desk, part: bool) -> None:
+    ben = Desk(make_person("ben"))
+    outcomes = ("approve", "reject", "withdraw")
+    review = ask(groups=["finance"], requester="ben", outcomes=outcomes, on_decision=fail_always)
+    told = ben.send(review, part=part, status=409, do="withdraw", withdrawal="No longer needed").text
+    assert "the books are closed" in told
+    assert "No longer needed" in told
+    assert again(review).open
+
+
+def test_what_is_not_theirs_takes_as_many_statements_as_what_is_not_there(ann: Desk) -> None:
+    theirs, nowhere = ask(assignees=[make_person("ben")]), uuid4()
+    told: list[str] = []
+    costs = []
+    for id in (theirs.pk, nowhere):
+        ann.client.get(f"/approvals/{id}/")
+        with CaptureQueriesContext(connection) as heard:
+            assert ann.client.get(f"/approvals/{id}/").status_code == 404
+        told.append(heard.captured_queries[-1]["sql"].replace(id.hex, "…"))
+        assert '"holdpoint_interaction"' in told[-1]
+        costs.append(len(heard))
+    assert told[0] == told[1]
+    assert costs[0] == costs[1]
 
 
 def test_it_costs_few_statements_however_much_is_on_it(ann: Desk, ben: Desk) -> None:

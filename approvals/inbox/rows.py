@@ -161,7 +161,7 @@ def _show(review: Any, lists: Lists, filters: Filters, names: dict[Any, str]) ->
     subject = show_text(review.subject_label, MAX_NAME) if review.subject_label else ""
     due, due_tone = _tell_due(review.due_at, lists) if status == "open" else ("", "plain")
     is_anothers = review.claimed_by_id not in (None, lists.user.pk)
-    query = filters.write()
+    query = filters.write(after=filters.after)  # the way back leads to the page of the list that it was on
     url = reverse("approvals:review", args=[review.pk])
     return Row(
         id=review.pk,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from django.http import HttpResponse, QueryDict
@@ -21,6 +22,7 @@ from approvals.decisions import Recorded, decide
 from approvals.doors import Door
 from approvals.exceptions import (
     AlreadyDecided,
+    ApprovalError,
     DecisionFailed,
     InvalidApproval,
     NotAllowed,
@@ -33,11 +35,12 @@ from approvals.exceptions import (
 from approvals.grace import undo
 from approvals.handing_on import delegate
 from approvals.inbox.snoozes import find_snooze
-from approvals.passwords import TooManyTries, check_password
+from approvals.passwords import LATELY, TooManyTries, check_password, has_logged_in_lately
+from approvals.refused import tell_refusal
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, show_text
 from approvals.views.visit import Banner, Typed, Visit, has_typed, read_typed
-from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge
+from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge, WorkflowError
 from workflows.joining import end_sentence, join_clauses
 from workflows.pages.posted import read_posted
 from workflows.reasons import tell_reason
@@ -136,8 +139,10 @@ def _tell(visit: Visit, recorded: Recorded) -> str:
 
 
 def _check_password(visit: Visit, filled: Filled) -> bool:
-    """Whether it is theirs; only where it is asked for, and something was typed."""
-    return visit.asks_password and bool(filled.password) and check_password(visit.user, filled.password)
+    """Whether they have just shown who they are: by their password, or by a login where they have none."""
+    if visit.asks_password:
+        return bool(filled.password) and check_password(visit.user, filled.password)
+    return visit.is_logged_in and has_logged_in_lately(visit.user, visit.case.now)
 
 
 def _show_late(visit: Visit, typed: Typed) -> HttpResponse:
@@ -171,7 +176,12 @@ def _show_forbidden(visit: Visit, refused: NotAllowed, typed: Typed) -> HttpResp
             else message
         )
         return visit.show(status=403, typed=replace(typed, password_error=told))
-    if rule == "reauthenticate":
+    if rule == "reauthenticate" and visit.is_logged_in:
+        told = gettext(
+            "You have no password here, so it takes a fresh login: log out, log in, and decide within %(n)s minutes."
+        )
+        message = told % {"n": LATELY // timedelta(minutes=1)}
+    elif rule == "reauthenticate":
         message = gettext("It takes your password, and you have none here: decide it in the inbox.")
     if rule == "high_risk_diff":
         return visit.show(status=422, typed=replace(typed, saw_error=message))
@@ -281,6 +291,11 @@ def _do(visit: Visit, name: str, data: QueryDict, typed: Typed, choice: str) -> 
         status = 409 if refused.obstacle.rule in _PASSING else 403
         banner = Banner("warn", gettext("That was not done"), show_text(refused.obstacle.message))
         return visit.look_again().show(status=status, banner=banner, typed=typed)
+    except UnknownReview:
+        raise
+    except (ApprovalError, WorkflowError) as refused:  # withdrawing may lead to code of the project, which fails
+        banner = Banner("warn", gettext("That was not done"), tell_refusal(refused, visit.review))
+        return visit.look_again().show(status=409, banner=banner, typed=typed)
     sent = {"delegate": ("handing", "to"), "ask": ("question", "text")}.get(name, (deed.field,))
     left = {one: text for one, text in typed.said.items() if one not in sent}
     if any(text.strip() for text in left.values()) or has_typed(visit, typed.filled):

@@ -22,7 +22,8 @@ from approvals.inbox.filters import read_filters
 from approvals.inbox.presence import Around, list_lookers, look
 from approvals.inbox.snoozes import list_snoozes
 from approvals.loading import load_case
-from approvals.principals import forget_permissions, list_active, list_users, name_person
+from approvals.models import Vote
+from approvals.principals import forget_permissions, has_groups, list_active, list_users, name_person
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.views.deeds import take_deed
@@ -46,6 +47,8 @@ _NOT_TYPED = (
     "until",
     "to",
 )
+#: Among whom colleagues are looked for.
+LATEST_VOTES = 1_000
 #: Of those whom something can be handed on to; others are named by their username.
 MAX_COLLEAGUES = 50
 
@@ -55,6 +58,7 @@ class PageVisit(Visit):
 
     door = "page"
     has_grace = True
+    is_logged_in = True
     deeds = (
         *("comment", "ask", "answer", "nudge", "withdraw"),
         *("claim", "release", "delegate", "snooze", "unsnooze", "undo"),
@@ -152,8 +156,13 @@ class PageVisit(Visit):
         if engine_conf.workspaces_for is not None:
             return ()  # the project would be asked about each of its users
         asked = list_users(one.principal for one in self.case.candidates)
+        # Who shares a group with them, or has decided something lately: an account may as well be a customer's.
+        near = Q(pk__in=Vote.objects.filter(user__isnull=False).order_by("-pk").values("user_id")[:LATEST_VOTES])
+        if has_groups():
+            users = get_user_model()._default_manager
+            near |= Q(pk__in=users.filter(groups__in=self.user.groups.values("pk")).values("pk"))
         known = (
-            self.case.keep_members(list_active())
+            self.case.keep_members(list_active().filter(near))
             .exclude(pk__in=asked.values("pk"))
             .exclude(Q(pk=self.user.pk) | Q(pk=self.review.requester_id))
         )
