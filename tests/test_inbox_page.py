@@ -116,9 +116,10 @@ def test_in_lists_of_what_waits_for_others_nothing_is_said_to_wait_for_oneself(a
 
 
 def test_whether_an_answer_can_be_taken_back_is_said_to_whoever_can_give_it(ann: User) -> None:
-    review = ask(groups=["finance"], requester="ben")
+    ben = make_person("ben")
+    review = ask(groups=["finance"], requester=ben)
     assert "It can be undone for 8 seconds." in log_in(ann).get(f"/approvals/{review.pk}/").text
-    assert "It can be undone" not in log_in(User.objects.get(username="ben")).get(f"/approvals/{review.pk}/").text
+    assert "It can be undone" not in log_in(ben).get(f"/approvals/{review.pk}/").text
     high = ask(groups=["finance"], risk="high")
     assert "It takes effect at once and can’t be undone." in log_in(ann).get(f"/approvals/{high.pk}/").text
 
