@@ -106,6 +106,8 @@ class Card:
     subject: Shown | None
     diff: tuple[FieldDiff, ...]
     drift: tuple[FieldDiff, ...]
+    #: Fields of the subject that stay as they are; 0 where nothing is to change any more.
+    unchanged: int
     facts: tuple[Fact, ...]
     evidence: tuple[dict[str, Any], ...]
     similar: tuple[Similar, ...]
@@ -200,6 +202,7 @@ def build_card(review: Review, user: Any | None, *, case: Case | None = None) ->
         subject=shown.subject,
         diff=compare(review.snapshot or {}, review.change or {}, model=review.subject_model or None, user=user),
         drift=shown.drift,
+        unchanged=shown.unchanged,
         facts=list_facts(interaction.request),
         evidence=list_evidence(review.evidence),
         similar=list_similar(case, user),
@@ -220,6 +223,7 @@ class _Subject:
     subject: Shown | None
     digest: str
     drift: tuple[FieldDiff, ...] = ()
+    unchanged: int = 0
 
 
 def _dump(value: Any) -> str:
@@ -243,7 +247,10 @@ def _look_at_subject(case: Case, user: Any, status: Status) -> _Subject:
     if not is_waiting:
         return _Subject(named, review.digest)
     seen = digest(snapshot_again(row, before), review.change or {})
-    return _Subject(named, seen, () if seen == review.digest else find_drift(before, row, user=user))
+    fields = [one for one in row._meta.concrete_fields if one.editable and not one.primary_key]
+    unchanged = sum(one.name not in review.change for one in fields) if review.change else 0
+    drift = () if seen == review.digest else find_drift(before, row, user=user)
+    return _Subject(named, seen, drift, unchanged)
 
 
 def _list_choices(case: Case, user: Any, status: Status) -> tuple[Choice, ...]:

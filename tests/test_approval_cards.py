@@ -17,6 +17,7 @@ from approvals.models import Comment, Review, Vote
 from approvals.subjects import digest, snapshot_again
 from tests.approving import count_statements
 from tests.cards_world import REFUND, People, ask, ask_about_order, build, list_texts, make_people, read_again
+from tests.shop.models import Order
 
 pytestmark = pytest.mark.django_db
 
@@ -85,6 +86,8 @@ def test_a_card_shows_what_changes_and_what_was_sent_along_in_words(asked: Revie
         ("Due", "—", "Dec. 1, 2026"),
     ]
     assert card.drift == ()
+    fields = [one for one in Order._meta.concrete_fields if one.editable and not one.primary_key]
+    assert card.unchanged == len(fields) - 3
     assert {fact.label: fact.value.text for fact in card.facts} == {
         "Order › Number": "A-20718",  # noqa: RUF001 - the sign between a name and one within it
         "Order › Paid": "Yes",  # noqa: RUF001
