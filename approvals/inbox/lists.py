@@ -78,7 +78,7 @@ class Lists:
 
     def keep_theirs(self, filters: Filters) -> Filters:
         """The list that is asked for; of a group that they are not in (a colleague sent the address), their own."""
-        is_theirs = not filters.group or f"{GROUP}:{filters.group}" in self.viewer.list_principals((GROUP,))
+        is_theirs = not filters.group or f"{GROUP}:{filters.group}" in self.viewer.list_groups()
         return filters if is_theirs else replace(filters, view="mine")
 
     def find(self, filters: Filters, complete: Callable[[Any], Any] = lambda rows: rows) -> Found:

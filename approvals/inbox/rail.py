@@ -24,7 +24,6 @@ from approvals.inbox.filters import Filters
 from approvals.inbox.lists import DECIDABLE, WINDOW, Lists
 from approvals.inbox.search import list_words
 from approvals.models import Review
-from approvals.principals import GROUP
 from approvals.show_values import MAX_NAME, show_text
 from workflows import answering, store
 
@@ -178,7 +177,7 @@ def _count(lists: Lists, wanted: dict[Any, Filters], most: int) -> dict[Any, str
 def _count_others(lists: Lists) -> list[Any]:
     alias, scopes = answering.reach().alias, list(lists.viewer.scopes)
     parts = []
-    for group in lists.viewer.list_principals((GROUP,)) if scopes else ():
+    for group in lists.viewer.list_groups() if scopes else ():
         name = Literal(group).as_string(None).replace("%", "%%")
         # Only where anything waits: somebody may be a member of thousands of workspaces.
         waiting = [_WAITING.format(name, int(one)) for one in lists.viewer.list_waiting(alias, group)]
