@@ -82,7 +82,7 @@ def read_later(given: Any, option: str, now: datetime) -> datetime:
 def _refuse(case: Case, obstacle: Obstacle) -> None:
     review = case.review
     if obstacle.rule == "closed":
-        raise AlreadyDecided(case.name(review.decided_by_id), review.decided_at, review.outcome)
+        raise AlreadyDecided(case.decided.by, review.decided_at, review.outcome)
     if obstacle.rule == "cooldown" and (until := find_next_nudge(review)) is not None:
         raise TooSoon(until)
     raise NotAllowed(obstacle)

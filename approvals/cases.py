@@ -16,6 +16,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Count, Exists, Q, QuerySet
 from django.utils.translation import ngettext
 
+from approvals.answered import find_answerer, is_divided
 from approvals.conf import conf
 from approvals.drifts import Now, read_subject_now
 from approvals.models import Candidate, Comment, Review, Vote
@@ -188,7 +189,21 @@ class Case:
         return Facts(
             is_open=review.open and (self.held is None or answering.is_open(self.held)),
             in_grace=review.effective_at is not None,
-            decided=Decided(self.name(review.decided_by_id), review.decided_at, review.outcome, review.effective_at),
+            decided=self.decided,
+        )
+
+    @property
+    def decided(self) -> Decided:
+        """Who has decided what, if anybody has."""
+        review = self.review
+        if not review.outcome:
+            return Decided()
+        return Decided(
+            self.name(find_answerer(review, self.votes)),
+            review.decided_at,
+            review.outcome,
+            review.effective_at,
+            is_divided=is_divided(review, self.votes),
         )
 
     # --- a person -------------------------------------------------------------------------------------------

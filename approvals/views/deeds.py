@@ -130,6 +130,9 @@ def _tell(visit: Visit, recorded: Recorded) -> str:
         "title": show_text(visit.review.title, MAX_BLOCK),
         "outcome": visit.label(recorded.vote.outcome if recorded.vote else recorded.outcome),
     }
+    if recorded.vote is not None and recorded.outcome not in ("", recorded.vote.outcome):
+        told = gettext("“%(outcome)s” noted, but those asked did not agree: %(title)s is answered “%(answer)s”.")
+        return told % {**named, "answer": visit.label(recorded.outcome)}
     if recorded.state == "open":
         return gettext("“%(outcome)s” noted: %(title)s. Others still have to decide.") % named
     return gettext("“%(outcome)s”: %(title)s.") % named

@@ -120,8 +120,7 @@ class PageVisit(Visit):
         if not self.page.is_part:
             return HttpResponseRedirect(self.request.get_full_path(), status=303)
         undo = self.find_undo()
-        done = {"id": str(self.review.pk), "told": told, "left": left, "undo": undo is not None}
-        done |= undo or {"seconds": 0}
+        done = {**(undo or {"seconds": 0}), "id": str(self.review.pk), "told": told, "left": left, "undo": bool(undo)}
         return self.show(headers={"HX-Trigger": json.dumps({"holdpoint:done": done})})
 
     def leave(self, told: str) -> HttpResponse:
@@ -137,7 +136,9 @@ class PageVisit(Visit):
         if card.status != "grace" or card.actions["undo"] or card.effective_at is None:
             return None
         left = (card.effective_at - card.now).total_seconds()
-        return {"until": card.effective_at.isoformat(), "seconds": max(0, round(left))}
+        undo = {"until": card.effective_at.isoformat(), "seconds": max(0, round(left))}
+        # Their vote was the last one, and the answer is another one.
+        return undo if card.answer is None or card.answer.by else {**undo, "told": card.told}
 
     def look_around(self) -> Around:
         """Who else has it open; a page that is looked at says so, unless it is only fetched ahead."""
