@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
-from django.http import HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_variables
 
 from approvals import actions
+from approvals.action_rules import CHECKS
 from approvals.decision_form import Filled
 from approvals.decisions import Recorded, decide
 from approvals.doors import Door
@@ -36,6 +38,7 @@ from approvals.inbox.snoozes import find_snooze
 from approvals.passwords import TooManyTries, check_password
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, show_text
+from approvals.sight import note_unseen
 from approvals.views.visit import Banner, Typed, Visit, has_typed, read_typed
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge
 from workflows.joining import end_sentence, join_clauses
@@ -46,6 +49,19 @@ from workflows.reasons import tell_reason
 _PASSING = ("grace", "claimed", "voted")
 #: Does nothing but show the page with what was typed: how a draft comes back.
 KEEP = "keep"
+
+
+def note_attempt(request: HttpRequest, id: UUID, user: Any, door: str) -> None:
+    """What a form tried about a request that its sender may not see is in the ledger, as at every door."""
+    posted = read_posted(request)
+    if not posted.trusted:
+        return
+    name = posted.data.get("do", "").partition(":")[0]
+    action = {"ask": "request_info", "answer": "answer_info"}.get(name, name)
+    if name in DEEDS and action in CHECKS:  # taking up again what was put aside has no rule
+        note_unseen(id, user, action, door, action=action)
+    elif outcome := posted.data.get("outcome", "").partition(":")[0]:
+        note_unseen(id, user, outcome, door)
 
 
 @sensitive_variables("data", "posted", "typed")

@@ -25,7 +25,7 @@ from approvals.loading import load_case
 from approvals.principals import forget_permissions, list_active, list_users, name_person
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.views.deeds import take_deed
+from approvals.views.deeds import note_attempt, take_deed
 from approvals.views.reader import Opened, for_people
 from approvals.views.visit import Banner, Typed, Visit
 from workflows.conf import conf as engine_conf
@@ -171,6 +171,8 @@ def review(page: Opened, id: UUID) -> HttpResponse:
     try:
         visit = open_visit(page, id)
     except UnknownReview:
+        if page.request.method == "POST":
+            note_attempt(page.request, id, page.user, PageVisit.door)
         return page.tell_gone(_keep_typed(page))
     return take_deed(visit) if page.request.method == "POST" else visit.show()
 
