@@ -18,6 +18,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from approvals.actions import explain
+from approvals.answered import find_agreeing
 from approvals.cases import Case
 from approvals.diffs import FieldDiff, compare, find_drift
 from approvals.endings import Ending as Ending
@@ -64,7 +65,7 @@ class Answered:
     label: str
     tone: str
     reason: str
-    #: Nobody, where time answered.
+    #: Nobody, where time answered, or where those asked did not agree.
     by: str
 
 
@@ -292,11 +293,11 @@ def _find_answer(case: Case, status: Status) -> Answered | None:
     if not review.outcome or status == "open":
         return None
     outcome = next((one for one in case.outcomes if one.name == review.outcome), None)
-    last = next((vote for vote in reversed(case.votes) if vote.user_id == review.decided_by_id), None)
+    said = None if review.decided_by_id is None else find_agreeing(case.votes, review.outcome)
     return Answered(
         outcome=review.outcome,
         label=show_text(outcome.label, MAX_NAME) if outcome else gettext("Withdrawn"),
         tone=outcome.tone if outcome else "neutral",
-        reason=show_text(last.reason, MAX_BLOCK, lines=True) if last and review.decided_by_id is not None else "",
-        by=show_text(case.name(review.decided_by_id), MAX_NAME),
+        reason="" if said is None else show_text(said.reason, MAX_BLOCK, lines=True),
+        by=show_text(case.decided.by, MAX_NAME),
     )

@@ -19,6 +19,7 @@ from django.db.models import OuterRef
 from django.urls import reverse
 from django.utils.translation import gettext, ngettext
 
+from approvals.answered import is_anothers
 from approvals.inbox.filters import Filters
 from approvals.inbox.lists import DECIDABLE, Lists
 from approvals.inbox.presence import list_names, looking_at
@@ -127,7 +128,7 @@ def complete(lists: Lists, rows: Any) -> Any:
     votes = Vote.objects.filter(review_id=OuterRef("pk"), standing=True).order_by("pk").values("outcome")
     others = looking_at(OuterRef("pk")).exclude(user_id=lists.user.pk).values("user_id")[:5]
     rows = rows.select_related("requester", "claimed_by", "decided_by").defer(*_list_unread())
-    return rows.annotate(given=ArraySubquery(votes), lookers=ArraySubquery(others))
+    return rows.annotate(given=ArraySubquery(votes), lookers=ArraySubquery(others), is_anothers=is_anothers())
 
 
 def read_rows(lists: Lists, ids: Sequence[UUID], filters: Filters, read: Iterable[Any] = ()) -> tuple[Row, ...]:
@@ -200,7 +201,7 @@ def _tell(review: Any, now: datetime) -> tuple[str, str, str]:
     outcome = next((one for one in load_outcomes(review.outcomes) if one.name == review.outcome), None)
     label = show_text(outcome.label if outcome else review.outcome, MAX_NAME)
     told = gettext("“%(outcome)s”") % {"outcome": label}
-    if review.decided_by is not None:
+    if review.decided_by is not None and not review.is_anothers:
         named = {"outcome": told, "who": show_text(name_person(review.decided_by), MAX_NAME)}
         told = gettext("%(outcome)s by %(who)s") % named
     if review.decided_at is not None:

@@ -18,13 +18,14 @@ from django.utils.translation import gettext, ngettext, pgettext
 from approvals.decisions import MAX_REASON
 from approvals.exceptions import UnknownReview
 from approvals.inbox.desk import read_query
-from approvals.inbox.each import Came, decide_each, undo_each
+from approvals.inbox.each import DOOR, Came, decide_each, undo_each
 from approvals.inbox.filters import Filters, read_filters
 from approvals.inbox.lists import WINDOW, Lists
 from approvals.inbox.materials import Material, read_materials
 from approvals.inbox.rail import read_rail, tell_count
 from approvals.inbox.together import MOST, read_together
 from approvals.inbox.totals import sum_up
+from approvals.sight import note_unseen
 from approvals.viewers import Viewer
 from approvals.views.bulk_form import Sent, find_reason_error, read_ids, read_sent
 from approvals.views.reader import Opened, for_people
@@ -80,6 +81,12 @@ def _take(page: Opened, filters: Filters) -> HttpResponse:
     sent = read_sent(posted.data)
     lists = Lists(page.viewer, page.desk.now)
     materials = read_materials(page.viewer, sent.shown[:MOST])
+    if posted.trusted and not sent.is_too_much:
+        is_undo = posted.data.get("do") == "undo"
+        for id in (sent.undoing if is_undo else sent.ticked)[:MOST]:
+            if id not in materials:
+                action = "undo" if is_undo else "decide"
+                note_unseen(id, page.user, "undo" if is_undo else sent.outcome, DOOR, action=action)
     if sent.shown and not materials:
         raise UnknownReview(sent.shown[0])
     if not posted.trusted:

@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
-from django.http import HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_variables
 
 from approvals import actions
+from approvals.action_rules import CHECKS
 from approvals.decision_form import Filled
 from approvals.decisions import Recorded, decide
 from approvals.doors import Door
@@ -39,6 +41,7 @@ from approvals.passwords import LATELY, TooManyTries, check_password, has_logged
 from approvals.refused import tell_refusal
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, show_text
+from approvals.sight import note_unseen
 from approvals.views.visit import Banner, Typed, Visit, has_typed, read_typed
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge, WorkflowError
 from workflows.joining import end_sentence, join_clauses
@@ -49,6 +52,19 @@ from workflows.reasons import tell_reason
 _PASSING = ("grace", "claimed", "voted")
 #: Does nothing but show the page with what was typed: how a draft comes back.
 KEEP = "keep"
+
+
+def note_attempt(request: HttpRequest, id: UUID, user: Any, door: str) -> None:
+    """What a form tried about a request that its sender may not see is in the ledger, as at every door."""
+    posted = read_posted(request)
+    if not posted.trusted:
+        return
+    name = posted.data.get("do", "").partition(":")[0]
+    action = {"ask": "request_info", "answer": "answer_info"}.get(name, name)
+    if name in DEEDS and action in CHECKS:  # taking up again what was put aside has no rule
+        note_unseen(id, user, action, door, action=action)
+    elif outcome := posted.data.get("outcome", "").partition(":")[0]:
+        note_unseen(id, user, outcome, door)
 
 
 @sensitive_variables("data", "posted", "typed")
@@ -133,6 +149,9 @@ def _tell(visit: Visit, recorded: Recorded) -> str:
         "title": show_text(visit.review.title, MAX_BLOCK),
         "outcome": visit.label(recorded.vote.outcome if recorded.vote else recorded.outcome),
     }
+    if recorded.vote is not None and recorded.outcome not in ("", recorded.vote.outcome):
+        told = gettext("“%(outcome)s” noted, but those asked did not agree: %(title)s is answered “%(answer)s”.")
+        return told % {**named, "answer": visit.label(recorded.outcome)}
     if recorded.state == "open":
         return gettext("“%(outcome)s” noted: %(title)s. Others still have to decide.") % named
     return gettext("“%(outcome)s”: %(title)s.") % named

@@ -26,7 +26,7 @@ from approvals.models import Vote
 from approvals.principals import forget_permissions, has_groups, list_active, list_users, name_person
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.views.deeds import take_deed
+from approvals.views.deeds import note_attempt, take_deed
 from approvals.views.reader import Opened, for_people
 from approvals.views.visit import Banner, Typed, Visit
 from workflows.conf import conf as engine_conf
@@ -124,8 +124,7 @@ class PageVisit(Visit):
         if not self.page.is_part:
             return HttpResponseRedirect(self.request.get_full_path(), status=303)
         undo = self.find_undo()
-        done = {"id": str(self.review.pk), "told": told, "left": left, "undo": undo is not None}
-        done |= undo or {"seconds": 0}
+        done = {**(undo or {"seconds": 0}), "id": str(self.review.pk), "told": told, "left": left, "undo": bool(undo)}
         return self.show(headers={"HX-Trigger": json.dumps({"holdpoint:done": done})})
 
     def leave(self, told: str) -> HttpResponse:
@@ -141,7 +140,9 @@ class PageVisit(Visit):
         if card.status != "grace" or card.actions["undo"] or card.effective_at is None:
             return None
         left = (card.effective_at - card.now).total_seconds()
-        return {"until": card.effective_at.isoformat(), "seconds": max(0, round(left))}
+        undo = {"until": card.effective_at.isoformat(), "seconds": max(0, round(left))}
+        # Their vote was the last one, and the answer is another one.
+        return undo if card.answer is None or card.answer.by else {**undo, "told": card.told}
 
     def look_around(self) -> Around:
         """Who else has it open; a page that is looked at says so, unless it is only fetched ahead."""
@@ -179,6 +180,8 @@ def review(page: Opened, id: UUID) -> HttpResponse:
     try:
         visit = open_visit(page, id)
     except UnknownReview:
+        if page.request.method == "POST":
+            note_attempt(page.request, id, page.user, PageVisit.door)
         return page.tell_gone(_keep_typed(page))
     return take_deed(visit) if page.request.method == "POST" else visit.show()
 
