@@ -34,7 +34,7 @@ from workflows.exceptions import (
     UnknownWorkspace,
     show,
 )
-from workflows.idempotency import check_told, make_once
+from workflows.idempotency import check_told, make_once, may_hear
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Cardinality, InteractionStatus
 from workflows.models import Instance, Interaction
@@ -124,6 +124,9 @@ def complete_at(
             raise UnknownWorkspace(workspace)
         before, found = row
         if before is not None and once is not None:
+            if not may_hear(before, workflows):
+                # With the same key for another workflow's. Where it means nothing of theirs, it is not there.
+                raise UnknownInteraction if found is None else IdempotencyConflict(once.key)
             try:
                 check_told(once, before)
             except IdempotencyConflict as refused:

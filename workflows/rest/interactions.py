@@ -132,7 +132,7 @@ class _Completion(Endpoint):
                 workspace=self.caller.workspace,
                 door=DOOR,
                 actor=self.caller.actor,
-                once=read_once(request._request, raw, within=self.caller.workflows),
+                once=read_once(request._request, raw),
                 version=body.version,
                 workflows=self.caller.workflows,
             )
