@@ -19,7 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import store
 from workflows.arguments import read_actor
 from workflows.conf import conf
-from workflows.dropped import count_dropped, count_refusal
+from workflows.dropped import Refusal, count_dropped, count_refusal, record_later
 from workflows.exceptions import (
     AnswerElsewhere,
     IdempotencyConflict,
@@ -138,7 +138,8 @@ def complete_at(
             count_dropped(workspace if isinstance(workspace, int) else None, "unknown")
             raise UnknownInteraction
         if found.status is InteractionStatus.CANCELLED:
-            _record(db, found, actor, door, UnknownInteraction())
+            # Outside it has to cost what nothing costs, or the time it takes would tell one from the other.
+            _record(db, found, actor, door, UnknownInteraction(), later=door is not None)
             raise UnknownInteraction
         told = Completion(found.id, found.signal_id, found.instance)
         try:
@@ -213,7 +214,9 @@ def _project(found: Addressed, data: Any) -> str:
         raise ProjectionFailed(found.projector, error) from error
 
 
-def _record(db: BaseDatabaseWrapper, found: Addressed, actor: str, door: str | None, refused: Exception) -> None:
+def _record(
+    db: BaseDatabaseWrapper, found: Addressed, actor: str, door: str | None, refused: Exception, *, later: bool = False
+) -> None:
     """A refusal to somebody who has a name is a row of the ledger; a stranger with a bad token is not."""
     if not actor and not isinstance(refused, PolicyRefused):
         count_refusal(found.workspace, refused)
@@ -224,4 +227,8 @@ def _record(db: BaseDatabaseWrapper, found: Addressed, actor: str, door: str | N
         "door": door,
         "reason": str(refused)[:1000],
     }
-    store.record_refusal(db, found.instance, actor=actor, data=dump_value(text, "a refusal"))
+    data = dump_value(text, "a refusal")
+    if later:
+        record_later(Refusal(found.workspace, found.instance, actor, data))
+    else:
+        store.record_refusal(db, found.instance, actor=actor, data=data)
