@@ -1,6 +1,6 @@
 """Who gave an answer, and in whose words: it is not always whoever's vote was the last one that it took.
 
-Lives here: telling that, of one review and of the rows of a list. Must not live here: how it reads (`status`, `cards`,
+Lives here: telling that, of a review and its votes. Must not live here: how it reads (`status`, `cards`,
 `policies.rights`). Invariant owned: an answer is never told with the name or the words of somebody who said otherwise,
 because every door asks here.
 """
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-
-from django.db.models import Exists, OuterRef, Q
 
 from approvals.models import Review, Vote
 from approvals.policies.outcomes import WITHDRAWN
@@ -43,16 +41,6 @@ def is_divided(review: Review, votes: Sequence[Vote]) -> bool:
     """
     vote = _find_overruled(review, votes)
     return vote is not None and (vote.verdict or {}).get("by") != "quorum"
-
-
-def is_anothers() -> Q:
-    """The same of rows: whether the answer is another one than that of whoever is said to have decided.
-
-    >>> Review.objects.annotate(is_anothers=is_anothers()).get(pk=review.pk).is_anothers
-    False
-    """
-    own = Vote.objects.filter(review_id=OuterRef("pk"), user_id=OuterRef("decided_by_id"), standing=True)
-    return Q(Exists(own.exclude(outcome=OuterRef("outcome")))) & ~Q(outcome__in=WITHDRAWN)
 
 
 def _find_overruled(review: Review, votes: Sequence[Vote]) -> Vote | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -258,6 +260,29 @@ def test_what_the_schema_refuses_stands_at_the_field_with_what_was_typed(ann: De
     assert "because" in page.text
     assert 'aria-invalid="true"' in page.text
     assert Vote.objects.count() == 0
+
+
+@dataclass
+class Address:
+    street: str = ""
+    zip: str = ""
+    city: str = ""
+
+
+@dataclass
+class Check:
+    receipt: bool
+    payment_days: int = 14
+    note: str = ""
+    address: Address = field(default_factory=Address)
+
+
+def test_a_form_has_its_fields_in_the_order_in_which_they_were_written(ann: Desk) -> None:
+    review = ask(groups=["finance"], schema=Check)
+    page = ann.open(review).text
+    shown = list(dict.fromkeys(re.findall(r'name="data/([a-z_/]+)"', page)))
+    assert shown == ["receipt", "payment_days", "note", "address/street", "address/zip", "address/city"]
+    assert "Payment days" in page
 
 
 def test_a_form_that_is_not_ours_does_nothing_and_loses_nothing(ann: Desk) -> None:
