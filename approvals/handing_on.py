@@ -17,9 +17,10 @@ from approvals.cases import Case
 from approvals.channel import list_given
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.models import Candidate, Review
-from approvals.people import find_group, find_user
+from approvals.people import find_group, find_user, refuse_user
 from approvals.policies import Count, Obstacle, PerGroup, Veto
 from approvals.principals import GROUP, USER, load_user, name_person, name_user
+from workflows.reasons import Listed, Reason, gettext_noop
 
 
 def delegate(review: Any, *, to: Any, actor: Any, reason: str = "", door: str = "python") -> Review:
@@ -61,7 +62,10 @@ def reassign(
     reason = read_words(reason, "reason", "a reason", blank=True)
     named, called = list_given("users", users), list_given("groups", groups)
     if not named and not called:
-        raise InvalidApproval("users", users, "name at least one user or group that is asked from now on")
+        reason = Reason(gettext_noop("Name at least one user or group that is asked from now on."))
+        raise InvalidApproval(
+            "users", users, "name at least one user or group that is asked from now on", reason=reason
+        )
     with act("reassign", review, actor, door) as case:
         people = [_find_colleague(case, one, "users") for one in named]
         for one in people:
@@ -81,7 +85,7 @@ def _find_colleague(case: Case, given: Any, option: str) -> Any:
     """A user whom somebody names: of who is in other workspaces only it is not told that they exist."""
     found = find_user(given, option)
     if isinstance(given, str) and not case.is_member(found):
-        raise InvalidApproval(option, given, "there is no such user")
+        raise refuse_user(given, option)
     return found
 
 
@@ -133,16 +137,21 @@ def _check_counted(case: Case, asked: list[str], *, keep: bool) -> None:
     if isinstance(rule, PerGroup) and not isinstance(case.quorum, Veto):
         counted = {f"{GROUP}:{key}" for key in case.groups.values()}
         if not set(asked) <= counted or not (keep or counted <= set(asked)):
-            told = "answers count by group here ({}): add people to these groups, or decide in their place (override)"
-            raise InvalidApproval("groups", asked, told.format(", ".join(sorted(case.groups))))
+            told = gettext_noop(
+                "answers count by group here (%(groups)s): "
+                "add people to these groups, or decide in their place (override)"
+            )
+            raise InvalidApproval("groups", asked, Reason(told, {"groups": Listed(sorted(case.groups))}))
     people = {*asked, *(one.principal for one in case.candidates if keep)}
     grows = any(rung["do"] in ("add", "reassign") for rung in (case.review.rungs or [])[case.review.rung :])
     if not isinstance(rule, Count) or grows or not all(one.startswith(f"{USER}:") for one in people):
         return
     voted = {f"{USER}:{key}" for vote in case.votes for key in (vote.user_id, vote.on_behalf_of_id)}
     if (reach := len(people - voted) + len(case.votes)) < rule.votes:
-        told = f"{rule.votes} equal answers decide, and no more than {reach} could be given: name more, or a group"
-        raise InvalidApproval("users", asked, told)
+        told = gettext_noop(
+            "%(votes)s equal answers decide, and no more than %(reach)s could be given: name more, or a group"
+        )
+        raise InvalidApproval("users", asked, Reason(told, {"votes": rule.votes, "reach": reach}))
 
 
 def _find_rule(case: Case) -> Any:

@@ -262,9 +262,9 @@ NOBODY: dict[str, tuple[Any, str]] = {
     "a user of the ladder": (lambda: {"escalate": [("1d", ("add", "user", "zoe"))]}, "escalate='zoe' cannot be used"),
     "more votes than people": (
         lambda: {"assignees": ["ann"], "quorum": 2},
-        "only 1 are asked, so it can never be reached",
+        "only 1 is asked, so 2 equal answers can never be reached",
     ),
-    "more votes than people, with veto": (lambda: {"assignees": "ann", "quorum": Veto(3)}, "only 1 are asked"),
+    "more votes than people, with veto": (lambda: {"assignees": "ann", "quorum": Veto(3)}, "only 1 is asked"),
     "a subject that is not saved": (lambda: {"subject": Group(name="x")}, "it is not saved yet"),
     "a subject that is gone": (lambda: {"subject": _gone_group()}, "its row is not there"),
     "a change of an unknown field": (lambda: _change({"nam": "x"}), "did you mean 'name'?"),

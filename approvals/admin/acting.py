@@ -33,6 +33,7 @@ from approvals.models import Review
 from approvals.refused import tell_refusal
 from workflows.admin.base import ReadOnlyAdmin
 from workflows.exceptions import WorkflowError
+from workflows.pages.posted import join_breaks
 
 #: Reviews of one request: each is a transaction of its own, and a browser waits for all of them.
 LIMIT = 200
@@ -145,7 +146,7 @@ class ReviewActions(ReadOnlyAdmin):
     def ask(self, request: HttpRequest, chosen: Sequence[Review], deed: Deed, *, back: str) -> HttpResponse | None:
         """The question, until it is answered; None when it has been done."""
         assert deed.form is not None
-        given = request.POST if request.POST.get("confirmed") else None
+        given = join_breaks(request.POST) if request.POST.get("confirmed") else None
         form: Any = deed.form(given, request=request, site=self.admin_site, chosen=chosen)
         if form.is_valid():
             self.do_each(request, chosen, deed, form.cleaned_data)
