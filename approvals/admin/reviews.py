@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from approvals.admin.listing import (
@@ -106,7 +106,7 @@ class ReviewAdmin(StoredAdmin):
         version = "" if review.version == 1 else gettext("version %(version)d") % {"version": review.version}
         return format_html('{}<div class="hp-quiet">{} {}</div>', shown, risk, version)
 
-    @admin.display(description=_("version"))
+    @admin.display(description=pgettext_lazy("of a request", "version"))
     def shown_version(self, review: Review) -> SafeString:
         return format_html("{}", review.version)
 
