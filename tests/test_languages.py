@@ -20,10 +20,11 @@ from django.utils.formats import date_format
 
 import workflows
 from approvals import Outcome, decide
+from approvals.actions import delegate
 from approvals.channel import Approval
 from approvals.templatetags.approvals import label, sentence
 from config.messages import APPS, LANGUAGES, ROOT, locate_catalogue, read_catalogue
-from tests.cards_world import ask, build, list_told, make_people
+from tests.cards_world import ask, build, list_told, make_people, render_part
 from tests.noticing import find_html, make_reader, site, take_mail  # noqa: F401
 from tests.test_admin import page_of
 from tests.test_admin_waits import operator, part, waiting, words_of  # noqa: F401
@@ -127,6 +128,32 @@ def test_an_outcome_with_a_label_of_its_own_is_an_answer_in_every_language(code:
         answered = translation.gettext("answered %(outcome)s")
         quoted = translation.gettext("“%(label)s”") % {"label": "Turn down"}
         assert list_told(review, people.ben)[0][1] == answered % {"outcome": quoted}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("code", "approved", "handed_on"),
+    [
+        ("en", "You approved", "Ann Archer handed it on to you"),
+        ("de", "Sie: genehmigt", "Ann Archer: weitergegeben an Sie"),
+        ("fr", "Vous\u202f: approbation", "Ann Archer\u202f: transmission à vous"),
+        ("es", "Usted aprobó", "Ann Archer la pasó a usted"),
+        ("ja", "あなた：承認", "Ann Archer：あなたへ引き継ぎ"),
+        ("zh-hans", "您 批准了申请", "Ann Archer 转交给了 您"),
+        ("ko", "나 승인함", "Ann Archer 나에게 넘김"),
+    ],
+)
+def test_a_line_of_the_history_has_the_signs_of_its_language(code: str, approved: str, handed_on: str) -> None:
+    people = make_people()
+    review = ask(assignees=["ann"])
+    delegate(review, to=people.ben, actor=people.ann)
+    decide(review, "approve", actor=people.ben)
+    with translation.override(code):
+        shown = render_part("timeline", card=build(review, people.ben))
+    bare = re.sub(r"<svg.*?</svg>|<[^>]*>", "", shown.replace("<li", "\n<li"))
+    lines = [re.sub(r"[ \n]+", " ", one).strip() for one in bare.split("\n")]
+    assert any(approved in one for one in lines)
+    assert any(handed_on in one for one in lines)
 
 
 # --- moments and punctuation ------------------------------------------------------------------------------
