@@ -47,9 +47,10 @@ def _tell(error: Exception, review: Review) -> str:
     if isinstance(error, AlreadyDecided):
         return _tell_closed(review)
     if isinstance(error, Stale):
-        told = gettext("This changed since you opened it. Look at the change, then decide.")
-        fields = join_list(error.difference)
-        return f"{told} ({fields})" if fields else told
+        if not error.difference:
+            return gettext("This changed since you opened it. Look at the change, then decide.")
+        told = gettext("This changed since you opened it: %(fields)s. Look at the change, then decide.")
+        return told % {"fields": join_list(error.difference)}
     if isinstance(error, ReasonRequired):
         told = gettext("“%(outcome)s” needs a reason: write one, or choose one.")
         return told % {"outcome": label_outcome(error.outcome, load_outcomes(review.outcomes))}

@@ -17,21 +17,24 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import dates, translation
 from django.utils.formats import date_format
+from django.utils.safestring import mark_safe
 
 import workflows
 from approvals import Outcome, decide
 from approvals.actions import delegate
 from approvals.channel import Approval
-from approvals.templatetags.approvals import label, sentence
+from approvals.templatetags.approvals import after_comma, after_name, label, sentence
 from config.messages import APPS, LANGUAGES, ROOT, locate_catalogue, read_catalogue
+from tests.approving import make_person
 from tests.cards_world import ask, build, list_told, make_people, render_part
+from tests.many import AT, ask_many
 from tests.noticing import find_html, make_reader, site, take_mail  # noqa: F401
 from tests.test_admin import page_of
 from tests.test_admin_waits import operator, part, waiting, words_of  # noqa: F401
 from tests.test_resume_page import BROWSER, change, fresh, park, url  # noqa: F401
 from workflows import Channel
 from workflows.exceptions import InvalidData
-from workflows.joining import join_and, join_clauses, join_html, join_list, join_or
+from workflows.joining import join_and, join_clauses, join_html, join_list, join_or, label_html
 from workflows.models import Interaction
 from workflows.pages.moments import show_moment
 from workflows.pages.schema_form import SchemaForm
@@ -223,6 +226,51 @@ def test_a_mail_has_the_punctuation_of_its_reader(code: str, quoted: str) -> Non
         assert ".." not in words
     assert quoted in told.body
     assert quoted in find_html(told)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("code", "selected", "before"),
+    [
+        ("ja", "1件を選択中。", "Cidが今日の"),
+        ("zh-hans", "已选 1 项。", "Cid"),
+        ("fr", "1 sélectionnée.", "Cid"),
+        ("ko", "1건 선택됨.", "Cid"),
+    ],
+)
+def test_the_page_of_many_has_the_punctuation_of_its_reader(code: str, selected: str, before: str) -> None:
+    ann, cid = make_person("ann", "finance"), make_person("cid", "finance")
+    one, other = ask_many(2, groups=["finance"], assignees=[])
+    client = Client()
+    client.force_login(ann)
+    reader = {"Accept-Language": code}
+    page = client.get(AT, {"pick": [one.pk]}, headers=reader).text
+    assert selected in page
+    sent = {"outcome": "approve", "pick": [one.pk, other.pk]}
+    decide(one, "approve", actor=cid)
+    answer = client.post(AT, {**sent, **{f"version-{row.pk}": "1" for row in (one, other)}}, headers=reader).text
+    [told] = re.findall(rf'<tr[^>]*data-id="{one.pk}">(.*?)</tr>', answer, re.DOTALL)
+    assert before in told
+    for text in (page, answer):
+        words = re.sub(r"<style.*?</style>|<[^>]*>", "", text, flags=re.DOTALL)
+        assert FOREIGN_END.findall(words) == []
+        assert ".." not in words
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "comma", "link"),
+    [
+        ("en", ": Ann", ", Ann", "&lt;b&gt;: <b>x</b>"),
+        ("fr", "\u202f: Ann", ", Ann", "&lt;b&gt;\u202f: <b>x</b>"),
+        ("ja", "：Ann", "、Ann", "&lt;b&gt;：<b>x</b>"),
+    ],
+)
+def test_what_follows_something_begins_with_the_sign_of_the_language(
+    code: str, name: str, comma: str, link: str
+) -> None:
+    with translation.override(code):
+        assert (after_name("Ann"), after_comma("Ann")) == (name, comma)
+        assert label_html("<b>", mark_safe("<b>x</b>")) == link
 
 
 # --- what code says of itself -----------------------------------------------------------------------------

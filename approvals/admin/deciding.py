@@ -30,6 +30,7 @@ from approvals.models import Review
 from approvals.passwords import TooManyTries, check_password
 from approvals.refused import tell_refusal
 from workflows.exceptions import InvalidData, WorkflowError
+from workflows.joining import join_label
 from workflows.pages.posted import join_breaks
 
 
@@ -85,7 +86,7 @@ class DecidingAdmin(ReviewActions):
         except (ApprovalError, WorkflowError) as refused:
             return self.show_refusal(request, review, deed, filled, refused, asks=asks)
         told = tell_recorded(recorded)
-        self.log_change(request, review, f"{deed.button}: {told}")
+        self.log_change(request, review, join_label(deed.button, told))
         self.message_user(request, told, messages.SUCCESS)
         return HttpResponseRedirect(self.locate(review))
 

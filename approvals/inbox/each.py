@@ -27,6 +27,7 @@ from approvals.models import Review, Vote
 from approvals.refused import tell_refusal
 from approvals.status import describe_status, tell_outcome
 from workflows.exceptions import WorkflowError
+from workflows.joining import end_sentence
 
 #: Seconds after which no further one is begun; the slowest one comes on top.
 SECONDS = 15.0
@@ -157,7 +158,7 @@ def _explain(refused: Exception, id: UUID, actor: Any, told_before: Container[st
     rule = refused.obstacle.rule if isinstance(refused, NotAllowed) else ""
     if isinstance(refused, AlreadyDecided) or (rule == "grace" and rule in told_before):
         is_own = review.open and review.decided_by_id == actor.pk
-        told = f"{describe_status(review, actor)}."
+        told = end_sentence(describe_status(review, actor))
         return Came("before", told, until=review.effective_at, can_undo=is_own)
     kind: Literal["before", "left"] = "before" if rule in told_before else "left"
     return Came(kind, tell_refusal(refused, review), is_stale=isinstance(refused, Stale))
