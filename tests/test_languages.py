@@ -14,6 +14,7 @@ from pathlib import Path
 import django
 import pytest
 from django.contrib.auth import get_user_model
+from django.core import mail
 from django.test import Client
 from django.utils import dates, translation
 from django.utils.formats import date_format
@@ -21,7 +22,7 @@ from django.utils.safestring import mark_safe
 
 import workflows
 from approvals import Outcome, decide
-from approvals.actions import delegate
+from approvals.actions import delegate, withdraw
 from approvals.channel import Approval
 from approvals.templatetags.approvals import after_comma, after_name, label, sentence
 from config.messages import APPS, LANGUAGES, ROOT, locate_catalogue, read_catalogue
@@ -119,6 +120,50 @@ def test_a_vote_is_a_deed_in_the_history_and_a_word_in_a_count(
         (_, second, _), (_, first, _), *_ = list_told(review, people.ben)
     assert first == approved
     assert second == sent_back
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("code", "subject", "banner", "noted"),
+    [
+        ("en", "Approved: Pay", "1 of 1 approved", "Approved, others still have to decide"),
+        ("de", "Genehmigt: Pay", "1 von 1 genehmigt", "Genehmigt, andere müssen noch entscheiden"),
+        ("fr", "Approuvée\u202f: Pay", "1 sur 1 (approuvée)", "Approbation, d’autres doivent encore décider"),
+        ("es", "Aprobada: Pay", "1 de 1 (aprobada)", "A favor; falta la decisión de otras personas"),
+        ("ja", "承認：Pay", "1件中1件承認", "承認（ほかの人の判断待ち）"),
+        ("zh-hans", "已批准：Pay", "1 项中 1 项已批准", "已批准，其他人仍须作出决定"),
+        ("ko", "승인됨: Pay", "1건 중 1건 승인됨", "승인함, 다른 사람도 결정해야 함"),
+    ],
+)
+def test_what_is_decided_about_a_request_is_no_vote(code: str, subject: str, banner: str, noted: str) -> None:
+    ann, ben = make_reader("ann", "finance"), make_reader("ben", language=code)
+    review = ask("Pay", groups=["finance"], requester=ben)
+    mail.outbox.clear()
+    decide(review, "approve", actor=ann)
+    drain()
+    assert take_mail("ben").subject == subject
+    [alone] = ask_many(1, groups=["finance"], assignees=[])
+    [shared] = ask_many(1, groups=["finance"], assignees=[], quorum=2)
+    client = Client()
+    client.force_login(ann)
+    for row, told in ((alone, banner), (shared, noted)):
+        sent = {"outcome": "approve", "pick": [row.pk], f"version-{row.pk}": "1"}
+        assert told in client.post(AT, sent, headers={"Accept-Language": code}).text
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("code", "chip", "none"), [("fr", "close", "aucun"), ("es", "cerrada", "ninguno"), ("de", "geschlossen", "keine")]
+)
+def test_a_request_is_closed_in_other_words_than_a_column_is_named(code: str, chip: str, none: str) -> None:
+    zoe = make_person("zoe", "finance")
+    review = ask("Pay", groups=["finance"], requester=zoe)
+    withdraw(review, actor=zoe)
+    client = Client()
+    client.force_login(zoe)
+    reader = {"Accept-Language": code}
+    assert f">{chip}</span>" in client.get("/approvals/?view=requested", headers=reader).text
+    assert re.search(rf'<option value="none"[^>]*>{none.capitalize()}<', client.get("/approvals/settings/", headers=reader).text)
 
 
 @pytest.mark.django_db

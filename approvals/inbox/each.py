@@ -16,6 +16,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from django.db.models import Count
+from django.utils.text import capfirst
 from django.utils.translation import gettext
 
 from approvals.cases import Case
@@ -25,7 +26,7 @@ from approvals.exceptions import AlreadyDecided, ApprovalError, NotAllowed, Stal
 from approvals.grace import undo
 from approvals.models import Review, Vote
 from approvals.refused import tell_refusal
-from approvals.status import describe_status, tell_outcome
+from approvals.status import describe_status, tell_decision, tell_outcome
 from workflows.exceptions import WorkflowError
 from workflows.joining import end_sentence
 
@@ -142,12 +143,12 @@ def _do_each(
 
 def _tell(recorded: Recorded) -> Came:
     answer = recorded.vote.outcome if recorded.vote is not None else recorded.outcome
-    how = tell_outcome(Case(recorded.review), answer)
-    told = how[:1].upper() + how[1:]
+    case = Case(recorded.review)
+    how = tell_decision(case, answer)
     if recorded.state == "open":
-        told = gettext("%(how)s, others still have to decide") % {"how": told}
+        told = gettext("%(how)s, others still have to decide") % {"how": capfirst(tell_outcome(case, answer))}
         return Came("done", told, how, can_undo=True)
-    return Came("done", told, how, recorded.effective_at, can_undo=recorded.state == "grace")
+    return Came("done", capfirst(how), how, recorded.effective_at, can_undo=recorded.state == "grace")
 
 
 def _explain(refused: Exception, id: UUID, actor: Any, told_before: Container[str]) -> Came:

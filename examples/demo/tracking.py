@@ -19,7 +19,7 @@ from approvals.cases import Case
 from approvals.models import Review
 from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, show_text
-from approvals.status import describe_status, find_status, measure_progress, tell_outcome
+from approvals.status import describe_status, find_status, measure_progress, tell_decision
 from examples.demo.offers import find_offer
 from workflows.joining import end_sentence, join_clauses
 from workflows.lifecycle import Status
@@ -142,10 +142,10 @@ def _tell_review(case: Case) -> Stage:
             return Stage("now", _("Waits for"), case.who, votes, at=review.created_at)
         case "grace":
             note = _("can be undone for a few seconds")
-            return Stage("now", capfirst(tell_outcome(case, review.outcome)), case.name(review.decided_by_id), note)
+            return Stage("now", capfirst(tell_decision(case, review.outcome)), case.name(review.decided_by_id), note)
         case "decided":
             by = case.name(review.decided_by_id) or _("time")
-            outcome = tell_outcome(case, review.outcome)
+            outcome = tell_decision(case, review.outcome)
             return Stage(
                 "past",
                 _("Decided"),
