@@ -188,7 +188,9 @@ class Case:
         return Facts(
             is_open=review.open and (self.held is None or answering.is_open(self.held)),
             in_grace=review.effective_at is not None,
-            decided=Decided(self.name(review.decided_by_id), review.decided_at, review.outcome, review.effective_at),
+            decided=Decided(
+                self.name(review.decided_by_id), review.decided_at, review.outcome, review.effective_at, self.now
+            ),
         )
 
     # --- a person -------------------------------------------------------------------------------------------

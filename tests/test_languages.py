@@ -16,15 +16,19 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.core import mail
 from django.test import Client
-from django.utils import dates, translation
+from django.utils import dates, timezone, translation
 from django.utils.formats import date_format
 from django.utils.safestring import mark_safe
 
 import workflows
 from approvals import Outcome, decide
 from approvals.actions import delegate, withdraw
+from approvals.cases import Case
 from approvals.channel import Approval
+from approvals.models import Review
+from approvals.policies import find_obstacle
 from approvals.templatetags.approvals import after_comma, after_name, label, sentence
+from approvals.templatetags.approvals import label as label_with
 from config.messages import APPS, LANGUAGES, ROOT, locate_catalogue, read_catalogue
 from tests.approving import make_person
 from tests.cards_world import ask, build, list_told, make_people, render_part
@@ -163,7 +167,9 @@ def test_a_request_is_closed_in_other_words_than_a_column_is_named(code: str, ch
     client.force_login(zoe)
     reader = {"Accept-Language": code}
     assert f">{chip}</span>" in client.get("/approvals/?view=requested", headers=reader).text
-    assert re.search(rf'<option value="none"[^>]*>{none.capitalize()}<', client.get("/approvals/settings/", headers=reader).text)
+    assert re.search(
+        rf'<option value="none"[^>]*>{none.capitalize()}<', client.get("/approvals/settings/", headers=reader).text
+    )
 
 
 @pytest.mark.django_db
@@ -316,6 +322,70 @@ def test_what_follows_something_begins_with_the_sign_of_the_language(
     with translation.override(code):
         assert (after_name("Ann"), after_comma("Ann")) == (name, comma)
         assert label_html("<b>", mark_safe("<b>x</b>")) == link
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("code", "zone", "quicker", "undo"),
+    [
+        ("ja", "Asia/Tokyo", "Annがすでに判断しました：「承認」、今日の", "まで元に戻せます。"),
+        ("de", "Europe/Berlin", "Ann hat dies bereits entschieden: „Genehmigen“, heute um ", " rückgängig machen."),
+        ("en", "UTC", "Ann has decided this already: “Approve”, today at ", "It can be undone until "),
+    ],
+)
+def test_who_was_quicker_is_told_in_the_zone_of_the_reader(code: str, zone: str, quicker: str, undo: str) -> None:
+    ann, ben = make_person("ann", "finance"), make_person("ben", "finance")
+    over, held = ask_many(2, groups=["finance"], assignees=[])
+    decide(over, "approve", actor=ann)
+    decide(held, "approve", actor=ann, grace=True)
+    with translation.override(code), timezone.override(zone):
+        case = Case(Review.objects.get(pk=over.pk))
+        obstacle = find_obstacle(case.rules, case.find_facts(ben))
+        assert obstacle is not None
+        assert case.review.decided_at is not None
+        time = timezone.localtime(case.review.decided_at).strftime("%H:%M")
+        assert obstacle.message.startswith(f"{quicker}{time}")
+        case = Case(Review.objects.get(pk=held.pk))
+        assert case.review.effective_at is not None
+        obstacle = find_obstacle(case.rules, case.find_facts(ben))
+        assert obstacle is not None
+        assert undo in obstacle.message
+        assert timezone.localtime(case.review.effective_at).strftime("%H:%M:%S") in obstacle.message
+        assert "UTC" not in obstacle.message
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("code", "label"), [("en", "High risk"), ("de", "Hohes Risiko"), ("fr", "Risque élevé")])
+def test_a_list_and_a_card_call_a_risk_the_same(code: str, label: str) -> None:
+    ann = make_person("ann", "finance")
+    review = ask("Pay", groups=["finance"], risk="high")
+    client = Client()
+    client.force_login(ann)
+    reader = {"Accept-Language": code}
+    with translation.override(code):
+        named = label_with(label, "")
+    assert f'<span class="vh">{named}' in client.get("/approvals/", headers=reader).text
+    with translation.override(code):
+        assert build(review, ann).risk_label == label
+
+
+@pytest.mark.parametrize(
+    ("code", "one", "more"),
+    [
+        ("en", "1 waits for Finance", "1+ wait for Finance"),
+        ("fr", "Finance\u202f: 1 en attente", "Finance\u202f: 1+ en attente"),
+        ("es", "Pendiente de Finance: 1", "Pendientes de Finance: 1+"),
+        ("ja", "Financeの判断待ち：1件", "Financeの判断待ち：1+件"),
+    ],
+)
+def test_one_that_waits_elsewhere_is_told_as_one(code: str, one: str, more: str) -> None:
+    link = {"name": "Finance", "url": "?view=x", "is_current": False, "icon": "outbox"}
+    with translation.override(code):
+        shown = [
+            render_part("rows_none", filters={"view": "mine"}, rows={}, rail={"groups": [{**link, "count": count}]})
+            for count in ("1", "1+")
+        ]
+    assert [told in part for told, part in zip((one, more), shown, strict=True)] == [True, True]
 
 
 # --- what code says of itself -----------------------------------------------------------------------------

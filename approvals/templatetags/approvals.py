@@ -167,6 +167,17 @@ def after_comma(value: Any) -> str:
 
 
 @register.filter
+def as_number(count: Any) -> int:
+    """A count as it is shown, as the number that chooses the form of the words around it.
+
+    >>> as_number("1"), as_number("1+"), as_number("1,000+")
+    (1, 2, 1001)
+    """
+    digits = "".join(one for one in str(count) if one.isdecimal())
+    return int(digits or 0) + str(count).endswith("+")
+
+
+@register.filter
 def get(mapping: Any, key: str) -> Any:
     """What stands under a key; nothing where there is nothing."""
     return mapping.get(key) if mapping else None
