@@ -26,6 +26,7 @@ from workflows.arguments import read_actor
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
 from workflows.lifecycle import Event
+from workflows.reasons import Reason, gettext_noop
 
 #: Characters of something said.
 MAX_TEXT = 4_000
@@ -81,7 +82,7 @@ def read_words(given: object, option: str, what: str, *, blank: bool = False) ->
     try:
         return check_text(given, what, limit=MAX_TEXT, blank=blank).strip()
     except InvalidCall as error:
-        raise InvalidApproval(option, given, str(error)) from error
+        raise InvalidApproval(option, given, str(error), reason=error.reason) from error
 
 
 def read_later(given: Any, option: str, now: datetime) -> datetime:
@@ -89,5 +90,5 @@ def read_later(given: Any, option: str, now: datetime) -> datetime:
     if not isinstance(given, datetime) or given.utcoffset() is None:
         raise InvalidApproval(option, given, "it is a moment that knows its time zone: an aware datetime")
     if given <= now:
-        raise InvalidApproval(option, given, "it lies in the past")
+        raise InvalidApproval(option, given, "it lies in the past", reason=Reason(gettext_noop("It lies in the past.")))
     return given

@@ -204,6 +204,7 @@ class Case:
             review.decided_at,
             review.outcome,
             review.effective_at,
+            self.now,
             is_divided=is_divided(review, self.votes),
         )
 

@@ -40,9 +40,14 @@ from approvals.subjects import (
 )
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import dump_value
+from workflows.reasons import Reason, gettext_noop
 
 #: Rows that one relation to many may be set to.
 MAX_RELATED = 1_000
+
+#: Why a change cannot be made, beside what validation says.
+GONE = Reason(gettext_noop("its object is no longer there"))
+REFUSED_THERE = Reason(gettext_noop("the database refuses it"))
 
 _NUMBERS = (models.IntegerField, models.FloatField, models.DecimalField)
 _TEXTS = (models.CharField, models.TextField)
@@ -62,7 +67,7 @@ def read_change(obj: models.Model, change: Mapping[str, Any]) -> dict[str, Any]:
     refuse_unsaved(obj)
     row = find_rows(type(obj), find_alias(obj)).filter(pk=obj.pk).first()
     if row is None:
-        raise InvalidChange("change", obj, {"": ["its object is no longer there"]})
+        raise InvalidChange("change", obj, {"": [GONE]})
     values = _read_values(row, change)
     now = {field: _write_value(row, field, read_field(row, field)) for field in values}
     _try_out(row, values)
@@ -85,7 +90,7 @@ def apply_change(obj: models.Model, change: Mapping[str, Any]) -> models.Model:
         try:
             obj.refresh_from_db(using, [field.attname for field in model._meta.concrete_fields], from_queryset=locked)
         except ObjectDoesNotExist as error:
-            raise InvalidChange("change", obj, {"": ["its object is no longer there"]}) from error
+            raise InvalidChange("change", obj, {"": [GONE]}) from error
         values = _read_values(obj, change)
         kept = {**obj.__dict__}, {**obj._state.fields_cache}
         try:
@@ -111,7 +116,7 @@ def _save(obj: models.Model, values: Mapping[AnyField, Any]) -> None:
         raise _refuse(obj, error) from error
     except (DataError, IntegrityError) as error:
         # Not its words: they name values, of other rows too.
-        raise InvalidChange("change", obj, {"": ["the database refuses it"]}) from error
+        raise InvalidChange("change", obj, {"": [REFUSED_THERE]}) from error
 
 
 def _read_values(obj: models.Model, change: object) -> dict[AnyField, Any]:
@@ -139,13 +144,13 @@ def _read_values(obj: models.Model, change: object) -> dict[AnyField, Any]:
 def _read_value(obj: models.Model, field: AnyField, given: Any) -> Any:
     """The value as the model's field takes it, validated by the field itself; raises ValidationError."""
     if not field.editable or not is_state(field):
-        raise ValidationError("it cannot be changed: it is part of the key, binary, or not editable")
+        raise ValidationError(_("it cannot be changed: it is part of the key, binary, or not editable"))
     if given == REDACTED:
-        raise ValidationError("this is the mark of a hidden value, not a value")
+        raise ValidationError(_("this is the mark of a hidden value, not a value"))
     if is_secret(field, type(obj)):
         if to_plain(field, given) == to_plain(field, field.value_from_object(obj)):
             return field.value_from_object(obj)
-        raise ValidationError("it is secret, and a change is kept and shown; change it in on_decision instead")
+        raise ValidationError(_("it is secret, and a change is kept and shown; change it in on_decision instead"))
     if isinstance(field, models.ManyToManyField):
         return _read_rows(obj, field, given)
     value = field.clean(_read_kind(obj, field, given), obj)
@@ -281,7 +286,7 @@ def _check_storable(field: AnyField, value: Any) -> None:
     except InvalidCall as error:
         raise ValidationError(show_text(error, MAX_REASON)) from error
     if json.dumps(REDACTED, ensure_ascii=False) in text:
-        raise ValidationError("it contains the mark of a hidden value")
+        raise ValidationError(_("it contains the mark of a hidden value"))
 
 
 def _try_out(obj: models.Model, values: Mapping[AnyField, Any]) -> None:

@@ -160,14 +160,14 @@ def _read_title(given: object) -> str:
         # In one line: it is the subject of messages too.
         return check_text(" ".join(given.split()), "the title of an approval", limit=MAX_TITLE)
     except InvalidCall as error:
-        raise InvalidApproval("title", given, str(error)) from error
+        raise InvalidApproval("title", given, str(error), reason=error.reason) from error
 
 
 def _read_why(given: object) -> str:
     try:
         return check_text(given, "why", limit=MAX_WHY, blank=True).strip()
     except InvalidCall as error:
-        raise InvalidApproval("why", given, str(error)) from error
+        raise InvalidApproval("why", given, str(error), reason=error.reason) from error
 
 
 def _read_subject(given: Any, change: Any) -> models.Model | None:

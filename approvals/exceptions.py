@@ -15,6 +15,8 @@ ApprovalError
     ├── UnknownOutcome              the approval has no such outcome; `.known`
     ├── TooSoon                     somebody was nudged a moment ago; `.until`
     └── DecisionFailed              the project's own code failed while the decision was carried out
+
+A message is English and for who calls; `workflows.reasons` has the words for people, where there are any.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from django.utils.translation import gettext
+
 from workflows.exceptions import show
+from workflows.reasons import Reason, make_sentence
 
 if TYPE_CHECKING:
     from approvals.policies import Obstacle
@@ -40,9 +45,17 @@ class InvalidApproval(ApprovalError, ValueError):
     'quorum=0 cannot be used: write how many equal votes decide, at least 1'
     """
 
-    def __init__(self, option: str, given: object, problem: str) -> None:
+    #: The problem, where it can be somebody's who typed it.
+    reason: str = ""
+
+    def __init__(self, option: str, given: object, problem: str, *, reason: str = "") -> None:
         self.option, self.given = option, given
+        self.reason = reason or (problem if isinstance(problem, Reason) else "")
         super().__init__(f"{option}={show(given)} cannot be used: {problem}")
+
+    def tell(self) -> str:
+        """A sentence for whoever typed it, in the language that is spoken now."""
+        return make_sentence(self.reason) if self.reason else gettext("This cannot be used as it is.")
 
 
 class InvalidCalendar(InvalidApproval):
@@ -169,6 +182,8 @@ class TooSoon(DecisionRefused):
 
 class DecisionFailed(DecisionRefused):
     """The project's own code failed while the decision was carried out; `__cause__` is its error.
+
+    A problem that is a reason (`workflows.reasons`) is told to people in their language.
 
     >>> print(DecisionFailed("ValueError: no such account"))
     the decision could not be carried out (ValueError: no such account). Nothing was changed.

@@ -17,10 +17,11 @@ from approvals.cases import Case
 from approvals.channel import list_given
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.models import Candidate, Review
-from approvals.people import find_group, find_user
+from approvals.people import find_group, find_user, refuse_user
 from approvals.policies import Count, Obstacle, PerGroup
 from approvals.principals import GROUP, load_user, name_person, name_user
 from approvals.reach import find_plain
+from workflows.reasons import Listed, Reason, gettext_noop
 
 
 def delegate(review: Any, *, to: Any, actor: Any, reason: str = "", door: str = "python") -> Review:
@@ -62,7 +63,10 @@ def reassign(
     reason = read_words(reason, "reason", "a reason", blank=True)
     named, called = list_given("users", users), list_given("groups", groups)
     if not named and not called:
-        raise InvalidApproval("users", users, "name at least one user or group that is asked from now on")
+        reason = Reason(gettext_noop("Name at least one user or group that is asked from now on."))
+        raise InvalidApproval(
+            "users", users, "name at least one user or group that is asked from now on", reason=reason
+        )
     with act("reassign", review, actor, door) as case:
         people = [_find_colleague(case, one, "users") for one in named]
         for one in people:
@@ -82,7 +86,7 @@ def _find_colleague(case: Case, given: Any, option: str) -> Any:
     """A user whom somebody names: of who is in other workspaces only it is not told that they exist."""
     found = find_user(given, option)
     if isinstance(given, str) and not case.is_member(found):
-        raise InvalidApproval(option, given, "there is no such user")
+        raise refuse_user(given, option)
     return found
 
 
@@ -130,12 +134,15 @@ def _find_share(asked: Candidate, name: str) -> tuple[str, str]:
 
 def _check_counted(case: Case, asked: list[str], *, keep: bool) -> None:
     """Nobody is asked whose answers would not count, or who would be too few."""
-    told = case.find_gap(asked, keep=keep)
+    told: str = case.find_gap(asked, keep=keep)
     if not told:
         return
-    if isinstance(find_plain(case.quorum), PerGroup):
-        told += ": add people to these groups, or decide in their place (override)"
-    raise InvalidApproval("groups" if isinstance(find_plain(case.quorum), PerGroup) else "users", asked, told)
+    if not isinstance(find_plain(case.quorum), PerGroup):
+        raise InvalidApproval("users", asked, told)
+    form = gettext_noop(
+        "answers count by group here (%(groups)s): add people to these groups, or decide in their place (override)"
+    )
+    raise InvalidApproval("groups", asked, Reason(form, {"groups": Listed(sorted(case.groups))}))
 
 
 def _let_go(case: Case) -> None:

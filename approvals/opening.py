@@ -37,6 +37,7 @@ from approvals.principals import (
 from approvals.reach import find_gap, find_plain, find_rung_gap
 from approvals.subjects import digest, load_subject, read_subject, snapshot
 from workflows.models import Instance, Interaction
+from workflows.reasons import Reason, gettext_noop
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -120,9 +121,12 @@ def _list_candidates(approval: Approval, groups: dict[str, int]) -> list[str]:
     elif approval.candidates is not None:
         principals += [f"{USER}:{pk}" for pk in _freeze_users(approval.candidates)]
         if not principals:
-            raise InvalidApproval("candidates", approval.candidates, "it names nobody, so nobody could decide")
+            told = Reason(gettext_noop("it names nobody, so nobody could decide"))
+            raise InvalidApproval("candidates", approval.candidates, told)
     if not principals and not has_permissions():
-        told = "users of this project have no permissions, so nobody could decide: say who is asked"
+        told = Reason(
+            gettext_noop("users of this project have no permissions, so nobody could decide: say who is asked")
+        )
         raise InvalidApproval("assignees", [], told)
     return list(dict.fromkeys(principals)) or [ANYBODY]
 
@@ -132,8 +136,9 @@ def _check_permission(name: str) -> str:
     app, _, codename = name.partition(".")
     known = Permission.objects.filter(content_type__app_label=app, codename=codename)
     if not has_permissions() or not known.exists():
-        told = "users of this project have no permissions" if not has_permissions() else "there is no such permission"
-        raise InvalidApproval("permission", name, f"{told}: nobody could decide")
+        lacking = Reason(gettext_noop("users of this project have no permissions: nobody could decide"))
+        unknown = Reason(gettext_noop("there is no such permission: nobody could decide"))
+        raise InvalidApproval("permission", name, unknown if has_permissions() else lacking)
     return name
 
 
@@ -146,8 +151,8 @@ def _freeze_users(given: QuerySet[Any] | list[Any]) -> list[Any]:
         found = given.values_list("pk", flat=True)
         keys = list(dict.fromkeys(found[: MAX_USERS + 1] if not given.query.is_sliced else found))
     if len(keys) > MAX_USERS:
-        told = f"it names more than {MAX_USERS} users: use a group, a permission or a rule (@candidates)"
-        raise InvalidApproval("candidates", f"{len(keys)} users", told)
+        told = gettext_noop("it names more than %(n)s users: use a group, a permission or a rule (@candidates)")
+        raise InvalidApproval("candidates", f"{len(keys)} users", Reason(told, {"n": MAX_USERS}))
     return keys
 
 
@@ -220,7 +225,7 @@ def _freeze_subject(approval: Approval) -> dict[str, Any]:
     subject = read_subject(approval.subject)
     row = load_subject(subject)
     if row is None:
-        raise InvalidApproval("subject", approval.subject, "its row is not there (any more)")
+        raise InvalidApproval("subject", approval.subject, Reason(gettext_noop("its row is not there (any more)")))
     change = read_change(row, approval.change) if approval.change is not None else {}
     shown = snapshot(row, change=change)
     return {

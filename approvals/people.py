@@ -16,6 +16,8 @@ from approvals.exceptions import InvalidApproval
 from approvals.principals import has_groups
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
+from workflows.reasons import Reason
+from workflows.reasons import gettext_noop as _
 
 
 def find_user(given: Any, option: str) -> Any:
@@ -37,8 +39,14 @@ def find_users(given: Sequence[Any], option: str) -> list[Any]:
     found = [known.get(one) if isinstance(one, str) else one for one in given]
     for one, user in zip(given, found, strict=True):
         if not _is_user(user):
-            raise InvalidApproval(option, one, "there is no such user")
+            raise refuse_user(one, option)
     return found
+
+
+def refuse_user(given: Any, option: str) -> InvalidApproval:
+    """The same words for a name that nobody has, and for one that is none of the asker's business."""
+    reason = Reason(_("There is no user %(names)s."), {"names": given}) if isinstance(given, str) else ""
+    return InvalidApproval(option, given, "there is no such user", reason=reason)
 
 
 def find_group(given: Any, option: str) -> Group:
@@ -47,7 +55,7 @@ def find_group(given: Any, option: str) -> Group:
     if isinstance(given, str):
         found = Group.objects.filter(name=given).first() if _is_storable(given) else None
     if not isinstance(found, Group) or not found.pk or not has_groups():
-        raise InvalidApproval(option, given, _tell_groupless() or "there is no such group")
+        raise InvalidApproval(option, given, _tell_groupless() or Reason(_("there is no such group")))
     return found
 
 
@@ -59,7 +67,7 @@ def find_groups(names: Iterable[str]) -> dict[str, int]:
     found = dict(Group.objects.filter(name__in=wanted).values_list("name", "pk")) if wanted else {}
     for name in wanted:
         if name not in found:
-            raise InvalidApproval("groups", name, "there is no group of this name")
+            raise InvalidApproval("groups", name, Reason(_("there is no group of this name")))
     return found
 
 
@@ -77,4 +85,5 @@ def _is_storable(name: str) -> bool:
 
 
 def _tell_groupless() -> str:
-    return "" if has_groups() else "users of this project are in no groups: ask users, a permission or a rule"
+    told = Reason(_("users of this project are in no groups: ask users, a permission or a rule"))
+    return "" if has_groups() else told

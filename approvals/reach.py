@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from approvals.policies import Count, PerGroup, Quorum, Veto
 from approvals.principals import USER
+from workflows.reasons import Listed, Reason, gettext_noop
 
 
 def find_plain(quorum: Quorum) -> Quorum:
@@ -42,12 +43,15 @@ def find_gap(
         is_heard = isinstance(quorum, Veto) or set(asked if new is None else new) <= set(counted)
         if is_heard and set(counted) <= set(asked):
             return ""
-        return f"answers count by group here ({', '.join(rule.names)})"
+        return Reason(gettext_noop("answers count by group here (%(groups)s)"), {"groups": Listed(rule.names)})
     if not isinstance(rule, Count) or not is_final or not all(one.startswith(f"{USER}:") for one in asked):
         return ""
     if (reach := len(set(asked)) + votes) >= rule.votes:
         return ""
-    return f"{rule.votes} equal answers decide, and no more than {reach} could be given: name more, or a group"
+    told = gettext_noop(
+        "%(votes)s equal answers decide, and no more than %(reach)s could be given: name more, or a group"
+    )
+    return Reason(told, {"votes": rule.votes, "reach": reach})
 
 
 def find_rung_gap(

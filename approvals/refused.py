@@ -5,6 +5,7 @@ Invariant owned: what a greyed-out button says and what the refused action says 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from django.utils.translation import gettext
@@ -13,6 +14,7 @@ from approvals.cases import Case
 from approvals.exceptions import (
     AlreadyDecided,
     DecisionFailed,
+    InvalidApproval,
     NotAllowed,
     ReasonRequired,
     Stale,
@@ -20,10 +22,14 @@ from approvals.exceptions import (
     UnknownReview,
 )
 from approvals.models import Review
+from approvals.passwords import TooManyTries
 from approvals.policies import Outcome, find_obstacle, load_outcomes
 from approvals.show_values import show_text
-from workflows.exceptions import InvalidData, PolicyRefused
+from workflows.exceptions import InvalidCall, InvalidData, PolicyRefused
 from workflows.joining import join_list
+from workflows.reasons import make_sentence, tell_reason
+
+logger = logging.getLogger("approvals")
 
 
 def tell_refusal(error: Exception, review: Review) -> str:
@@ -41,9 +47,10 @@ def _tell(error: Exception, review: Review) -> str:
     if isinstance(error, AlreadyDecided):
         return _tell_closed(review)
     if isinstance(error, Stale):
-        told = gettext("This changed since you opened it. Look at the change, then decide.")
-        fields = join_list(error.difference)
-        return f"{told} ({fields})" if fields else told
+        if not error.difference:
+            return gettext("This changed since you opened it. Look at the change, then decide.")
+        told = gettext("This changed since you opened it: %(fields)s. Look at the change, then decide.")
+        return told % {"fields": join_list(error.difference)}
     if isinstance(error, ReasonRequired):
         told = gettext("“%(outcome)s” needs a reason: write one, or choose one.")
         return told % {"outcome": label_outcome(error.outcome, load_outcomes(review.outcomes))}
@@ -52,14 +59,34 @@ def _tell(error: Exception, review: Review) -> str:
         told = gettext("“%(outcome)s” is no answer to this. Choose one of: %(labels)s.")
         return told % {"outcome": error.outcome, "labels": labels}
     if isinstance(error, DecisionFailed):
-        return gettext("It could not be carried out, and nothing was changed: %(problem)s") % {"problem": error.problem}
+        return gettext("It could not be carried out, and nothing was changed: %(problem)s") % {
+            "problem": tell_reason(error.problem)
+        }
     if isinstance(error, UnknownReview):
         return gettext("There is no such review for you.")
     if isinstance(error, InvalidData):
         return gettext("It has a form to fill in: open this request to decide it on its own.")
     if isinstance(error, PolicyRefused):
         return gettext("The policy of this site does not allow it: %(why)s") % {"why": error.reason or "–"}
-    return str(error)
+    if isinstance(error, InvalidCall | InvalidApproval):
+        return error.tell()
+    if isinstance(error, TooManyTries):
+        return str(error)
+    logger.warning("review %s: a refusal that is not for people: %s", review.pk, error)
+    return gettext("It could not be done, and nothing was changed: try again, or ask whoever runs this site.")
+
+
+def tell_unasked(error: Exception) -> str:
+    """Why nobody could be asked to approve something, to whoever wanted it.
+
+    >>> tell_unasked(InvalidApproval("groups", "sales", Reason(_("there is no group of this name"))))
+    'Nobody could be asked to approve it. There is no group of this name.'
+    """
+    reason = getattr(error, "reason", "")
+    if not reason:
+        return gettext("Nobody could be asked to approve it: ask whoever runs this site.")
+    told = gettext("Nobody could be asked to approve it. %(reason)s")
+    return told % {"reason": show_text(make_sentence(reason), 1_000)}
 
 
 def label_outcome(name: str, outcomes: Sequence[Outcome]) -> str:

@@ -6,9 +6,7 @@ in the deciding transaction; any answer but the first of the outcomes changes no
 
 from __future__ import annotations
 
-from django.utils.translation import gettext
-
-from approvals.changes import apply_change
+from approvals.changes import GONE, apply_change
 from approvals.channel import Answer
 from approvals.exceptions import DecisionFailed
 from approvals.models import Review
@@ -29,8 +27,8 @@ def apply_requested_change(answer: Answer, instance: Instance) -> None:
     subject = Subject(review.subject_model, review.subject_pk, review.subject_label, review.subject_using)
     row = load_subject(subject, lock=True)
     if row is None:
-        raise DecisionFailed(gettext("it is no longer there"))
+        raise DecisionFailed(GONE)
     try:
         apply_change(row, review.change)
     except InvalidChange as error:
-        raise DecisionFailed(str(error)) from error
+        raise DecisionFailed(error.reason) from error

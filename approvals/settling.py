@@ -38,12 +38,14 @@ from workflows.arguments import read_actor
 from workflows.exceptions import InteractionResolved, InvalidCall, UnknownInteraction, show
 from workflows.lifecycle import Event
 from workflows.models import Instance, Interaction
+from workflows.reasons import Reason, gettext_noop
 from workflows.waits import find_projector
 
 logger = logging.getLogger("approvals")
 
 #: Characters of all reasons in one answer; a character takes up to four bytes, and data wants room too.
 LONGEST_REASONS = 60_000
+_ROLLED_BACK = Reason(gettext_noop("a statement of its own failed, or it rolled back: nothing of it would remain"))
 #: The actor, and the door, of what nobody decided.
 TIME = "time"
 
@@ -118,7 +120,7 @@ def _change_business(case: Case, answer: Answer) -> None:
         with transaction.atomic(using=alias):
             find_projector(case.review.on_decision)(answer, instance)
             if transaction.get_rollback(using=alias):
-                raise DecisionFailed("a statement of its own failed, or it rolled back: nothing of it would remain")
+                raise DecisionFailed(_ROLLED_BACK)
     except (DecisionFailed, Stale):
         raise
     except Exception as error:

@@ -58,6 +58,16 @@ def show_when(at: datetime, now: datetime) -> str:
     return gettext("on %(day)s at %(time)s") % given
 
 
+def show_second(at: datetime) -> str:
+    """A moment of today that is over in no time.
+
+    >>> "until " + show_second(now + timedelta(seconds=8))
+    'until 16:00:08'
+    """
+    form = pgettext("a time of day with its seconds, in the letters of Django’s date filter", "H:i:s")
+    return date_format(timezone.localtime(at), form)
+
+
 def show_since(at: datetime, now: datetime) -> str:
     """Since when something lasts, within a sentence.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, ngettext, pgettext
 
 from approvals.answered import find_answerer
 from approvals.cases import MAX_NAMED, Case
@@ -115,7 +115,7 @@ def name_voters(case: Case) -> str:
 
 
 def tell_outcome(case: Case, name: str) -> str:
-    """An outcome as an adjective: "approved"; any other by its label in quotes.
+    """An outcome as votes for it are called: "approved"; any other by its label in quotes.
 
     >>> tell_outcome(case, "approve"), tell_outcome(case, "send_back")
     ('approved', '“Send back”')
@@ -129,6 +129,21 @@ def tell_outcome(case: Case, name: str) -> str:
         "withdrawn": gettext("withdrawn"),
     }
     return known[name] if name in known and not is_written(case, name) else quote_outcome(case, name)
+
+
+def tell_decision(case: Case, name: str) -> str:
+    """The same of a request that it has decided: a vote is not called so in every language.
+
+    >>> tell_decision(case, "approve"), tell_decision(case, "send_back")
+    ('approved', '“Send back”')
+    """
+    known = {
+        "approve": pgettext("a decision", "approved"),
+        "edit_and_approve": pgettext("a decision", "edited and approved"),
+        "reject": pgettext("a decision", "rejected"),
+        "request_changes": pgettext("a decision", "changes requested"),
+    }
+    return known[name] if name in known and not is_written(case, name) else tell_outcome(case, name)
 
 
 def quote_outcome(case: Case, name: str) -> str:

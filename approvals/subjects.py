@@ -23,16 +23,17 @@ from typing import Any
 from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import DatabaseError, models, router
+from django.utils.text import capfirst
 
 from approvals.exceptions import ApprovalError, InvalidApproval
 from approvals.plain_values import REDACTED, AnyField, is_secret, redact_json, to_plain, write_canonical
 from approvals.show_values import show_text
+from workflows.reasons import Placed, Reason
+from workflows.reasons import gettext_noop as _
 
 #: Characters of a subject's name, and of a reason why a change is refused.
 MAX_LABEL = 200
 MAX_REASON = 300
-#: Fields that the message of an error names; `errors` has them all.
-MAX_NAMED = 20
 
 
 class InvalidChange(InvalidApproval):
@@ -44,11 +45,10 @@ class InvalidChange(InvalidApproval):
 
     def __init__(self, option: str, given: object, errors: Mapping[str, list[str]]) -> None:
         self.option, self.given, self.errors = option, given, dict(errors)
-        told = [f"{name}: {', '.join(reasons)}" if name else ", ".join(reasons) for name, reasons in errors.items()]
-        more = [f"and {len(told) - MAX_NAMED} more"] if len(told) > MAX_NAMED else []
+        self.reason = Placed(errors, _name_fields(given, errors))
         model = getattr(getattr(given, "_meta", None), "label", type(given).__name__)
         # Not the parent's words: they show what was given, and that may be a secret.
-        ApprovalError.__init__(self, f"this {option} of {model} is refused: {'; '.join([*told[:MAX_NAMED], *more])}")
+        ApprovalError.__init__(self, f"this {option} of {model} is refused: {self.reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def refuse_unsaved(obj: models.Model) -> None:
     """Raise InvalidChange for what has no row yet, even where it has a key already."""
     keys = obj.pk if isinstance(obj.pk, tuple) else (obj.pk,)
     if obj._state.adding or None in keys:
-        raise InvalidChange("subject", obj, {"": ["it is not saved yet; save it before you ask about it"]})
+        raise InvalidChange("subject", obj, {"": [Reason(_("it is not saved yet; save it before you ask about it"))]})
 
 
 def _read_plain(obj: models.Model, field: AnyField) -> Any:
@@ -235,3 +235,11 @@ def _suggest(model: type[models.Model], name: str) -> str:
     known = [field.name for field in (*list_fields(model), *model._meta.many_to_many)]
     close = get_close_matches(name[:100], known, n=1)
     return f"there is no such field; did you mean {close[0]!r}?" if close else "there is no such field"
+
+
+def _name_fields(given: object, names: Iterable[str]) -> dict[str, str]:
+    """What people call the fields, of those that there are."""
+    meta = getattr(given, "_meta", None)
+    known = {} if meta is None else {one.name: one for one in meta.get_fields()}
+    labels = {name: getattr(known.get(name), "verbose_name", "") for name in names}
+    return {name: show_text(capfirst(str(label))) for name, label in labels.items() if label}

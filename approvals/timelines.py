@@ -128,7 +128,7 @@ class _Teller:
             )
 
     def _tell_vote(self, vote: Vote) -> str:
-        given = {"what": self._tell_outcome(vote.outcome), "whom": self._call(self._name_user(vote.on_behalf_of_id))}
+        given = {"what": self._tell_outcome(vote.outcome), "whom": self._mention(self._name_user(vote.on_behalf_of_id))}
         if vote.override:
             given["what"] = gettext("overrode the rule: %(what)s") % given
         if vote.automated:
@@ -252,6 +252,10 @@ class _Teller:
     def _call(self, actor: str) -> str:
         return gettext("You") if self._is_viewer(actor) else self._name(actor)
 
+    def _mention(self, actor: str) -> str:
+        """The same within a sentence."""
+        return pgettext("within a sentence", "you") if self._is_viewer(actor) else self._name(actor)
+
     def _name(self, actor: str) -> str:
         """Nobody for time and for the engine itself; a program is called what it called itself."""
         if actor in ("", TIME, "holdpoint"):
@@ -259,7 +263,7 @@ class _Teller:
         return show_text(self.names.get(actor) or actor, MAX_NAME)
 
     def _list_names(self, principals: Iterable[Any]) -> str:
-        return join_list(self._call(one) for one in principals if isinstance(one, str) and one)
+        return join_list(self._mention(one) for one in principals if isinstance(one, str) and one)
 
     def _is_viewer(self, actor: str) -> bool:
         return getattr(self.user, "pk", None) is not None and actor == name_user(self.user)

@@ -1,4 +1,4 @@
-"""`python -m config.messages`: keeps the message catalogues of both apps equal to their code and templates.
+"""`python -m config.messages`: keeps the message catalogues of our apps equal to their code and templates.
 
 What lives here: extracting, merging, compiling and judging `<app>/locale/<language>/LC_MESSAGES/django.po` and
 `django.mo`, and the reader of a `.po` that the judging needs. What must not: a translation, or a list of languages
@@ -27,7 +27,8 @@ from pathlib import Path
 from hatch_build import OWNERS
 
 ROOT = Path(__file__).resolve().parent.parent
-APPS = ("workflows", "approvals")
+#: The apps that are installed elsewhere, and the demo.
+APPS = ("workflows", "approvals", "examples")
 LANGUAGES = ("de", "fr", "es", "ja", "zh_Hans", "ko")
 PROGRAMS = ("xgettext", "msgmerge", "msgfmt")
 

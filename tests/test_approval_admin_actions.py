@@ -227,7 +227,7 @@ def test_what_has_changed_is_shown_and_what_was_typed_stays(ann: User, order: An
     shop.Order.objects.filter(pk=order.pk).update(note="changed by hand")
     response = browser.post(page_of(review, "decide/"), given)
     (told,) = read_messages(response)
-    assert "This changed since you opened it. Look at the change, then decide. (Note)" in told
+    assert "This changed since you opened it: Note. Look at the change, then decide." in told
     assert "typed with care" in response.text
     assert not Vote.objects.exists()
     response = browser.post(page_of(review, "decide/"), fill(browser, review, outcome="approve"), follow=True)

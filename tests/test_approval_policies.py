@@ -10,12 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import FrozenInstanceError, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from django.utils.translation import gettext_lazy, override
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,7 +83,7 @@ policies.judge(policies.Count(1), policies.read_outcomes(["approve", "reject"]),
 ladder.place_rungs(ladder.read_ladder(remind=["1d"]), calendars.FAR_AWAY)
 assert "django.db.models" not in sys.modules
 ours = {name for name in sys.modules if name.startswith("workflows.")}
-assert ours == {"workflows.exceptions", "workflows.durations", "workflows.joining"}, ours
+assert ours == {"workflows.exceptions", "workflows.reasons", "workflows.durations", "workflows.joining"}, ours
 """
     env = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
@@ -675,13 +676,19 @@ def test_a_refusal_says_which_rule_and_who_can() -> None:
         "You can’t decide because you asked for this (four eyes). Lena Fischer or anyone else in Finance can."
     )
     at = datetime(2026, 7, 14, 8, 43, tzinfo=UTC)
+    now = at + timedelta(days=1)
+    closed = replace(CANDIDATE, is_open=False, decided=Decided("Ana Ruiz", at, "approve", now=now))
+    with timezone.override("Europe/Berlin"):
+        assert find_obstacle(CAREFUL, closed).message == (  # type: ignore[union-attr]
+            "Ana Ruiz has decided this already: “Approve”, yesterday at 10:43."
+        )
     closed = replace(CANDIDATE, is_open=False, decided=Decided("Ana Ruiz", at, "approve"))
     assert find_obstacle(CAREFUL, closed).message == (  # type: ignore[union-attr]
-        "Ana Ruiz has decided this already: “Approve”, 2026-07-14 08:43 UTC."
+        "Ana Ruiz has decided this already: “Approve”."
     )
     grace = replace(CANDIDATE, in_grace=True, decided=Decided("Ana Ruiz", at, "reject", until=at.replace(second=8)))
     assert find_obstacle(CAREFUL, grace).message == (  # type: ignore[union-attr]
-        "Ana Ruiz is deciding this: “Reject”. It can be undone until 08:43:08 UTC."
+        "Ana Ruiz is deciding this: “Reject”. It can be undone until 08:43:08."
     )
     claimed = replace(CANDIDATE, claimed_by_other=True, claimed_by="Jon Park")
     assert "Jon Park has claimed this" in find_obstacle(CAREFUL, claimed).message  # type: ignore[union-attr]

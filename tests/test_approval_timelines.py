@@ -87,7 +87,7 @@ def test_everything_that_was_done_is_in_the_history_the_newest_first(people: Peo
         ("You", "commented", "Thanks"),
         ("Ben Okafor", "answered", "4711"),
         ("You", "asked", "Which account?"),
-        ("Dee Dahl", "released it from You", ""),
+        ("Dee Dahl", "released it from you", ""),
         ("You", "claimed it", ""),
         ("Ben Okafor", "asked for this", ""),
     ]

@@ -8,11 +8,16 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
+from django.utils import translation
+from django.utils.html import escape
 
 import workflows
+from approvals.models import Preference
 from approvals.testing import assert_asked, decide
+from config.messages import LANGUAGES, ROOT, locate_catalogue, read_catalogue
 from examples.demo import rows
 from examples.demo.offers import OFFERS
+from examples.demo.pages import tell_count
 from examples.demo.people import PASSWORD, PEOPLE, make_people
 from examples.models import Article, Invoice
 from workflows.models import Instance
@@ -198,3 +203,39 @@ def test_evidence_leads_to_a_page_of_the_row(ben: Client) -> None:
     assert ben.get("/demo/invoice/999999/").status_code == ben.get("/demo/nothing/1/").status_code == 404
     assert Client().get("/demo/")["Location"] == "/login/?next=/demo/"
     assert Group.objects.filter(name="Finance").exists()
+
+
+# --- in other languages -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_pages_of_the_demo_are_in_the_language_of_the_browser(
+    client: Client, debug: None, people: dict[str, User], language: str
+) -> None:
+    headers: Any = {"Accept-Language": translation.to_language(language)}
+    texts = [client.get("/login/", headers=headers).text]
+    Preference.objects.filter(user=people["ben"]).update(language="")
+    client.force_login(people["ben"])
+    path = client.post("/demo/", {"process": "refund", "customer": "Acme", "amount": "620", "why": "Lost."})["Location"]
+    drain()
+    texts += [client.get(address, headers=headers).text for address in ("/demo/", path, "/approvals/")]
+    written = read_catalogue(locate_catalogue(ROOT, "examples", language).read_text(encoding="utf-8"))
+    # Whole sentences: a short word may be a name, or the same in both.
+    english = [one.source for one in written if len(one.source) > 16 and one.source not in one.forms]
+    assert len(english) > 50
+    assert [one for one in english if any(f">{escape(one)}<" in text for text in texts)] == []
+    assert "2 of 3" not in texts[2]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("en", ["1 waits, and is overdue.", "3 wait, 2 of them overdue.", "1 waits.", "1 request is on its way."]),
+        ("de", ["1 wartet und ist überfällig.", "3 warten, davon 2 überfällig.", "1 wartet.", "1 eigener Antrag"]),
+        ("ja", ["1件が判断待ち、うち1件", "3件が判断待ち、うち2件", "1件が判断待ち。", "申請1件が進行中。"]),
+    ],
+)
+def test_one_that_waits_is_told_as_one(code: str, told: list[str]) -> None:
+    with translation.override(code):
+        said = [tell_count(1, 1, 0), tell_count(3, 2, 0), tell_count(1, 0, 0), tell_count(0, 0, 1)]
+    assert [one.startswith(begin) for one, begin in zip(said, told, strict=True)] == [True] * 4

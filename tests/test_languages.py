@@ -14,23 +14,32 @@ from pathlib import Path
 import django
 import pytest
 from django.contrib.auth import get_user_model
+from django.core import mail
 from django.test import Client
-from django.utils import dates, translation
+from django.utils import dates, timezone, translation
 from django.utils.formats import date_format
+from django.utils.safestring import mark_safe
 
 import workflows
 from approvals import Outcome, decide
+from approvals.actions import delegate, withdraw
+from approvals.cases import Case
 from approvals.channel import Approval
-from approvals.templatetags.approvals import label, sentence
+from approvals.models import Review
+from approvals.policies import find_obstacle
+from approvals.templatetags.approvals import after_comma, after_name, label, sentence
+from approvals.templatetags.approvals import label as label_with
 from config.messages import APPS, LANGUAGES, ROOT, locate_catalogue, read_catalogue
-from tests.cards_world import ask, build, list_told, make_people
+from tests.approving import make_person
+from tests.cards_world import ask, build, list_told, make_people, render_part
+from tests.many import AT, ask_many
 from tests.noticing import find_html, make_reader, site, take_mail  # noqa: F401
 from tests.test_admin import page_of
 from tests.test_admin_waits import operator, part, waiting, words_of  # noqa: F401
 from tests.test_resume_page import BROWSER, change, fresh, park, url  # noqa: F401
 from workflows import Channel
 from workflows.exceptions import InvalidData
-from workflows.joining import join_and, join_clauses, join_html, join_list, join_or
+from workflows.joining import join_and, join_clauses, join_html, join_list, join_or, label_html
 from workflows.models import Interaction
 from workflows.pages.moments import show_moment
 from workflows.pages.schema_form import SchemaForm
@@ -118,6 +127,52 @@ def test_a_vote_is_a_deed_in_the_history_and_a_word_in_a_count(
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("code", "subject", "banner", "noted"),
+    [
+        ("en", "Approved: Pay", "1 of 1 approved", "Approved, others still have to decide"),
+        ("de", "Genehmigt: Pay", "1 von 1 genehmigt", "Genehmigt, andere müssen noch entscheiden"),
+        ("fr", "Approuvée\u202f: Pay", "1 sur 1 (approuvée)", "Approbation, d’autres doivent encore décider"),
+        ("es", "Aprobada: Pay", "1 de 1 (aprobada)", "A favor; falta la decisión de otras personas"),
+        ("ja", "承認：Pay", "1件中1件承認", "承認（ほかの人の判断待ち）"),
+        ("zh-hans", "已批准：Pay", "1 项中 1 项已批准", "已批准，其他人仍须作出决定"),
+        ("ko", "승인됨: Pay", "1건 중 1건 승인됨", "승인함, 다른 사람도 결정해야 함"),
+    ],
+)
+def test_what_is_decided_about_a_request_is_no_vote(code: str, subject: str, banner: str, noted: str) -> None:
+    ann, ben = make_reader("ann", "finance"), make_reader("ben", language=code)
+    review = ask("Pay", groups=["finance"], requester=ben)
+    mail.outbox.clear()
+    decide(review, "approve", actor=ann)
+    drain()
+    assert take_mail("ben").subject == subject
+    [alone] = ask_many(1, groups=["finance"], assignees=[])
+    [shared] = ask_many(1, groups=["finance"], assignees=[], quorum=2)
+    client = Client()
+    client.force_login(ann)
+    for row, told in ((alone, banner), (shared, noted)):
+        sent = {"outcome": "approve", "pick": [row.pk], f"version-{row.pk}": "1"}
+        assert told in client.post(AT, sent, headers={"Accept-Language": code}).text
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("code", "chip", "none"), [("fr", "close", "aucun"), ("es", "cerrada", "ninguno"), ("de", "geschlossen", "keine")]
+)
+def test_a_request_is_closed_in_other_words_than_a_column_is_named(code: str, chip: str, none: str) -> None:
+    zoe = make_person("zoe", "finance")
+    review = ask("Pay", groups=["finance"], requester=zoe)
+    withdraw(review, actor=zoe)
+    client = Client()
+    client.force_login(zoe)
+    reader = {"Accept-Language": code}
+    assert f">{chip}</span>" in client.get("/approvals/?view=requested", headers=reader).text
+    assert re.search(
+        rf'<option value="none"[^>]*>{none.capitalize()}<', client.get("/approvals/settings/", headers=reader).text
+    )
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("code", [find_code(language) for language in LANGUAGES])
 def test_an_outcome_with_a_label_of_its_own_is_an_answer_in_every_language(code: str) -> None:
     people = make_people()
@@ -127,6 +182,32 @@ def test_an_outcome_with_a_label_of_its_own_is_an_answer_in_every_language(code:
         answered = translation.gettext("answered %(outcome)s")
         quoted = translation.gettext("“%(label)s”") % {"label": "Turn down"}
         assert list_told(review, people.ben)[0][1] == answered % {"outcome": quoted}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("code", "approved", "handed_on"),
+    [
+        ("en", "You approved", "Ann Archer handed it on to you"),
+        ("de", "Sie: genehmigt", "Ann Archer: weitergegeben an Sie"),
+        ("fr", "Vous\u202f: approbation", "Ann Archer\u202f: transmission à vous"),
+        ("es", "Usted aprobó", "Ann Archer la pasó a usted"),
+        ("ja", "あなた：承認", "Ann Archer：あなたへ引き継ぎ"),
+        ("zh-hans", "您 批准了申请", "Ann Archer 转交给了 您"),
+        ("ko", "나 승인함", "Ann Archer 나에게 넘김"),
+    ],
+)
+def test_a_line_of_the_history_has_the_signs_of_its_language(code: str, approved: str, handed_on: str) -> None:
+    people = make_people()
+    review = ask(assignees=["ann"])
+    delegate(review, to=people.ben, actor=people.ann)
+    decide(review, "approve", actor=people.ben)
+    with translation.override(code):
+        shown = render_part("timeline", card=build(review, people.ben))
+    bare = re.sub(r"<svg.*?</svg>|<[^>]*>", "", shown.replace("<li", "\n<li"))
+    lines = [re.sub(r"[ \n]+", " ", one).strip() for one in bare.split("\n")]
+    assert any(approved in one for one in lines)
+    assert any(handed_on in one for one in lines)
 
 
 # --- moments and punctuation ------------------------------------------------------------------------------
@@ -196,6 +277,115 @@ def test_a_mail_has_the_punctuation_of_its_reader(code: str, quoted: str) -> Non
         assert ".." not in words
     assert quoted in told.body
     assert quoted in find_html(told)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("code", "selected", "before"),
+    [
+        ("ja", "1件を選択中。", "Cidが今日の"),
+        ("zh-hans", "已选 1 项。", "Cid"),
+        ("fr", "1 sélectionnée.", "Cid"),
+        ("ko", "1건 선택됨.", "Cid"),
+    ],
+)
+def test_the_page_of_many_has_the_punctuation_of_its_reader(code: str, selected: str, before: str) -> None:
+    ann, cid = make_person("ann", "finance"), make_person("cid", "finance")
+    one, other = ask_many(2, groups=["finance"], assignees=[])
+    client = Client()
+    client.force_login(ann)
+    reader = {"Accept-Language": code}
+    page = client.get(AT, {"pick": [one.pk]}, headers=reader).text
+    assert selected in page
+    sent = {"outcome": "approve", "pick": [one.pk, other.pk]}
+    decide(one, "approve", actor=cid)
+    answer = client.post(AT, {**sent, **{f"version-{row.pk}": "1" for row in (one, other)}}, headers=reader).text
+    [told] = re.findall(rf'<tr[^>]*data-id="{one.pk}">(.*?)</tr>', answer, re.DOTALL)
+    assert before in told
+    for text in (page, answer):
+        words = re.sub(r"<style.*?</style>|<[^>]*>", "", text, flags=re.DOTALL)
+        assert FOREIGN_END.findall(words) == []
+        assert ".." not in words
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "comma", "link"),
+    [
+        ("en", ": Ann", ", Ann", "&lt;b&gt;: <b>x</b>"),
+        ("fr", "\u202f: Ann", ", Ann", "&lt;b&gt;\u202f: <b>x</b>"),
+        ("ja", "：Ann", "、Ann", "&lt;b&gt;：<b>x</b>"),
+    ],
+)
+def test_what_follows_something_begins_with_the_sign_of_the_language(
+    code: str, name: str, comma: str, link: str
+) -> None:
+    with translation.override(code):
+        assert (after_name("Ann"), after_comma("Ann")) == (name, comma)
+        assert label_html("<b>", mark_safe("<b>x</b>")) == link
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("code", "zone", "quicker", "undo"),
+    [
+        ("ja", "Asia/Tokyo", "Annがすでに判断しました：「承認」、今日の", "まで元に戻せます。"),
+        ("de", "Europe/Berlin", "Ann hat dies bereits entschieden: „Genehmigen“, heute um ", " rückgängig machen."),
+        ("en", "UTC", "Ann has decided this already: “Approve”, today at ", "It can be undone until "),
+    ],
+)
+def test_who_was_quicker_is_told_in_the_zone_of_the_reader(code: str, zone: str, quicker: str, undo: str) -> None:
+    ann, ben = make_person("ann", "finance"), make_person("ben", "finance")
+    over, held = ask_many(2, groups=["finance"], assignees=[])
+    decide(over, "approve", actor=ann)
+    decide(held, "approve", actor=ann, grace=True)
+    with translation.override(code), timezone.override(zone):
+        case = Case(Review.objects.get(pk=over.pk))
+        obstacle = find_obstacle(case.rules, case.find_facts(ben))
+        assert obstacle is not None
+        assert case.review.decided_at is not None
+        time = timezone.localtime(case.review.decided_at).strftime("%H:%M")
+        assert obstacle.message.startswith(f"{quicker}{time}")
+        case = Case(Review.objects.get(pk=held.pk))
+        assert case.review.effective_at is not None
+        obstacle = find_obstacle(case.rules, case.find_facts(ben))
+        assert obstacle is not None
+        assert undo in obstacle.message
+        assert timezone.localtime(case.review.effective_at).strftime("%H:%M:%S") in obstacle.message
+        assert "UTC" not in obstacle.message
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("code", "label"), [("en", "High risk"), ("de", "Hohes Risiko"), ("fr", "Risque élevé")])
+def test_a_list_and_a_card_call_a_risk_the_same(code: str, label: str) -> None:
+    ann = make_person("ann", "finance")
+    review = ask("Pay", groups=["finance"], risk="high")
+    client = Client()
+    client.force_login(ann)
+    reader = {"Accept-Language": code}
+    with translation.override(code):
+        named = label_with(label, "")
+    assert f'<span class="vh">{named}' in client.get("/approvals/", headers=reader).text
+    with translation.override(code):
+        assert build(review, ann).risk_label == label
+
+
+@pytest.mark.parametrize(
+    ("code", "one", "more"),
+    [
+        ("en", "1 waits for Finance", "1+ wait for Finance"),
+        ("fr", "Finance\u202f: 1 en attente", "Finance\u202f: 1+ en attente"),
+        ("es", "Pendiente de Finance: 1", "Pendientes de Finance: 1+"),
+        ("ja", "Financeの判断待ち：1件", "Financeの判断待ち：1+件"),
+    ],
+)
+def test_one_that_waits_elsewhere_is_told_as_one(code: str, one: str, more: str) -> None:
+    link = {"name": "Finance", "url": "?view=x", "is_current": False, "icon": "outbox"}
+    with translation.override(code):
+        shown = [
+            render_part("rows_none", filters={"view": "mine"}, rows={}, rail={"groups": [{**link, "count": count}]})
+            for count in ("1", "1+")
+        ]
+    assert [told in part for told, part in zip((one, more), shown, strict=True)] == [True, True]
 
 
 # --- what code says of itself -----------------------------------------------------------------------------

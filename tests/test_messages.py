@@ -6,9 +6,11 @@ import shutil
 import string
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import django
 import pytest
+from django.utils import translation
 
 from config.messages import (
     APPS,
@@ -99,6 +101,27 @@ def test_what_django_says_too_is_said_as_django_says_it(app: str, language: str)
         if said not in (message.source, *message.forms):
             wrong[message.source] = said
     assert wrong == {}
+
+
+@pytest.mark.parametrize(("app", "language"), CATALOGUES)
+def test_what_is_written_is_what_is_said(app: str, language: str) -> None:
+    # Of two apps that say the same text, the one that is installed first is heard: ours is given a context then.
+    wrong = {}
+    with translation.override(translation.to_language(language)):
+        for message in (one for one in read(app, language) if one.translated and not one.fuzzy):
+            if message.plural is None:
+                said = [_say(message.context, message.source)]
+            else:
+                said = [_say(message.context, message.source, message.plural, number) for number in (1, 2, 1_000_000)]
+            if not set(said) <= set(message.forms):
+                wrong[message.context, message.source] = said
+    assert wrong == {}
+
+
+def _say(context: str | None, *message: Any) -> str:
+    if len(message) == 1:
+        return translation.gettext(*message) if context is None else translation.pgettext(context, *message)
+    return translation.ngettext(*message) if context is None else translation.npgettext(context, *message)
 
 
 @pytest.mark.parametrize(("app", "language"), CATALOGUES)

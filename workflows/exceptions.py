@@ -2,6 +2,7 @@
 
     WorkflowError
     ├── InvalidCall (ValueError)        the caller's argument is wrong; nothing was stored
+    │   ├── InvalidText                 a text that is empty, too long, or cannot be stored
     │   ├── NotSerializable             a value that JSON in PostgreSQL cannot hold, with its path
     │   ├── TooLarge                    a payload, state, result or body above its limit
     │   ├── InvalidDuration             a timeout or delay that is zero, negative or unreadable
@@ -46,12 +47,20 @@
 
 `StepTimedOut` stands outside: it is a `BaseException`, so that an author's `except Exception` cannot
 keep a step alive past its limit.
+
+A message is English and for who calls; what people can do wrong by what they type has a `.reason` besides, which
+`tell()` says in their language, without the names and the values that only a program's author knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext
+
+from workflows.reasons import Placed, Reason, make_sentence
+from workflows.reasons import gettext_noop as _
 
 if TYPE_CHECKING:
     from workflows.models import Instance
@@ -83,12 +92,34 @@ class WorkflowError(Exception):
 class InvalidCall(WorkflowError, ValueError):
     """An argument is wrong; the message says what to write instead. Nothing was stored."""
 
+    #: What is wrong, where it can be somebody's who typed it.
+    reason: str = ""
+
+    def tell(self) -> str:
+        """A sentence for whoever typed it, in the language that is spoken now."""
+        return make_sentence(self.reason) if self.reason else gettext("This cannot be used as it is.")
+
+
+class InvalidText(InvalidCall):
+    """A text that cannot be kept as it is.
+
+    >>> InvalidText("a comment must not be empty", Reason(_("must not be empty"))).tell()
+    'Must not be empty.'
+    """
+
+    def __init__(self, problem: str, reason: Reason | None = None) -> None:
+        self.reason = reason or ""
+        super().__init__(problem)
+
 
 class NotSerializable(InvalidCall):
     """A value that cannot be kept as JSON in PostgreSQL."""
 
     def __init__(self, what: str, path: str, problem: str) -> None:
         self.what, self.path, self.problem = what, path, problem
+        self.reason = Reason(
+            _("this cannot be kept as it is: at %(place)s, %(problem)s"), {"place": path, "problem": problem}
+        )
         super().__init__(f"{what} cannot be stored: at {path}, {problem}")
 
 
@@ -97,6 +128,8 @@ class TooLarge(InvalidCall):
 
     def __init__(self, what: str, size: int, limit: int) -> None:
         self.what, self.size, self.limit = what, size, limit
+        told = _("This answer is too large: %(size)s bytes, and %(limit)s at most.")
+        self.reason = Reason(told, {"size": str(size), "limit": str(limit)})
         super().__init__(
             f"{what} is {size} bytes as JSON, the limit is {limit}. "
             "Keep the large part elsewhere and pass a reference to it."
@@ -127,6 +160,7 @@ class InvalidData(InvalidCall):
 
     def __init__(self, errors: Mapping[str, list[str]]) -> None:
         self.errors = dict(errors)
+        self.reason = Placed(self.errors)
         super().__init__(f"the data does not fit its schema: {_tell_places(self.errors)}")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, pgettext
 
@@ -72,6 +72,16 @@ def join_label(name: object, value: object) -> str:
     'Amount: €1,240.00'
     """
     return pgettext("a thing after its name", "%(name)s: %(value)s") % {"name": name, "value": value}
+
+
+def label_html(name: object, value: object) -> SafeString:
+    """The same of what is markup already; anything else is escaped.
+
+    >>> label_html(link_review(review, "admin"), "It is sent again.")
+    '<a href="/admin/holdpoint_approvals/review/…/change/">Refund</a>: It is sent again.'
+    """
+    form = pgettext("a thing after its name", "%(name)s: %(value)s") % {"name": "{name}", "value": "{value}"}
+    return format_html(form, name=name, value=value)
 
 
 def end_sentence(words: object) -> str:

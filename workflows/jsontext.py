@@ -12,7 +12,9 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from workflows.exceptions import InvalidCall, NotSerializable, TooLarge, show
+from workflows.exceptions import InvalidCall, InvalidText, NotSerializable, TooLarge, show
+from workflows.reasons import Reason, ngettext_lazy
+from workflows.reasons import gettext_noop as _
 
 MAX_DEPTH = 32
 #: Python refuses to read longer integers back from text.
@@ -24,6 +26,8 @@ LIMIT_VALUE = 1024 * 1024
 #: As short as JSON can be written, so that what was within its limit when it was sent still is.
 _encoder = DjangoJSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EXPONENT = re.compile(r"\de[+-](\d{1,3})")
+#: What people are told of a character that they did not see themselves type.
+UNKEEPABLE = Reason(_("This has a character that cannot be kept. Delete it, or type the text anew."))
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -61,13 +65,15 @@ def check_text(value: object, what: str, *, limit: int = 200, blank: bool = Fals
     if not isinstance(value, str):
         raise InvalidCall(f"{what} must be text, not {type(value).__name__} ({show(value)})")
     if not value.strip() and not (blank and value == ""):
-        raise InvalidCall(f"{what} must not be empty")
+        raise InvalidText(f"{what} must not be empty", Reason(_("must not be empty")))
     if len(value) > limit:
-        raise InvalidCall(f"{what} has {len(value)} characters, the limit is {limit}")
+        told = ngettext_lazy("must have at most %(limit)s character", "must have at most %(limit)s characters")
+        reason = Reason(told, {"limit": str(limit)}, limit)
+        raise InvalidText(f"{what} has {len(value)} characters, the limit is {limit}", reason)
     if not value.isascii() or "\0" in value:
         problem = _text_problem(value)
         if problem:
-            raise InvalidCall(f"{what} cannot be stored: {problem}")
+            raise InvalidText(f"{what} cannot be stored: {problem}", UNKEEPABLE)
     return value
 
 
@@ -83,13 +89,13 @@ def check_signal_name(value: object, what: str) -> str:
     return text
 
 
-def _text_problem(text: str) -> str | None:
+def _text_problem(text: str) -> Reason | None:
     if "\0" in text:
-        return "it contains a NUL character, which PostgreSQL cannot store"
+        return Reason(_("it contains a NUL character, which PostgreSQL cannot store"))
     try:
         text.encode()
     except UnicodeEncodeError:
-        return "it contains a lone surrogate, which is not valid Unicode"
+        return Reason(_("it contains a lone surrogate, which is not valid Unicode"))
     return None
 
 
@@ -114,7 +120,8 @@ def _check(root: Any, what: str) -> None:
         value, place, depth = waiting.pop()
         if isinstance(value, dict | list | tuple):
             if depth >= MAX_DEPTH:
-                raise NotSerializable(what, _tell_place(place), f"it is nested deeper than {MAX_DEPTH} levels")
+                told = Reason(_("it is nested deeper than %(n)s levels"), {"n": str(MAX_DEPTH)})
+                raise NotSerializable(what, _tell_place(place), told)
             waiting.extend(_children(value, what, place, depth + 1))
         elif problem := _find_problem(value):
             raise NotSerializable(what, _tell_place(place), problem)
@@ -130,8 +137,8 @@ def _children(
         if not isinstance(key, str | int | float | bool | None):
             raise NotSerializable(what, _tell_place(place), f"the key {show(key)} is not text")
         if isinstance(key, str | int) and (problem := _find_problem(key)):
-            told = f"the key {show(key)}: {problem}" if isinstance(key, str) else problem
-            raise NotSerializable(what, _tell_place(place), told)
+            named = Reason(_("the key %(key)s: %(problem)s"), {"key": show(key), "problem": problem})
+            raise NotSerializable(what, _tell_place(place), named if isinstance(key, str) else problem)
         found.append((item, (place, f".{key}" if isinstance(key, str) else f".{show(key)}"), depth))
     return found
 
@@ -143,7 +150,9 @@ def _find_problem(value: Any) -> str | None:
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int):
-        return f"the number has more than {MAX_DIGITS} digits" if abs(value) >= _TOO_LONG else None
+        if abs(value) < _TOO_LONG:
+            return None
+        return Reason(_("the number has more than %(n)s digits"), {"n": str(MAX_DIGITS)})
     if isinstance(value, float):
         return None if math.isfinite(value) else f"{value!r} is not a JSON number"
     try:

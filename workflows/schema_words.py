@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from workflows.reasons import Either, Reason
+from workflows.reasons import Either, Reason, ngettext_lazy
 from workflows.reasons import gettext_noop as _
 
 if TYPE_CHECKING:
@@ -156,22 +156,24 @@ def _explain(error: ValidationError) -> Reason:
     told = _LIMITS.get(rule)
     if told is None:
         return Reason(_("breaks the rule %(rule)s"), {"rule": f"{rule} {_quote(value)}"})
+    if isinstance(told, tuple):
+        return Reason(told, {"limit": _quote(value)}, value if isinstance(value, int) else 0)
     return Reason(told, {"limit": _quote(value)} if "%" in told else None)
 
 
-_LIMITS = {
+_LIMITS: Mapping[str, str | tuple[str, str]] = {
     "minimum": _("must be at least %(limit)s"),
     "maximum": _("must be at most %(limit)s"),
     "exclusiveMinimum": _("must be more than %(limit)s"),
     "exclusiveMaximum": _("must be less than %(limit)s"),
     "multipleOf": _("must be a multiple of %(limit)s"),
-    "minLength": _("must have at least %(limit)s characters"),
-    "maxLength": _("must have at most %(limit)s characters"),
-    "minItems": _("must have at least %(limit)s items"),
-    "maxItems": _("must have at most %(limit)s items"),
+    "minLength": ngettext_lazy("must have at least %(limit)s character", "must have at least %(limit)s characters"),
+    "maxLength": ngettext_lazy("must have at most %(limit)s character", "must have at most %(limit)s characters"),
+    "minItems": ngettext_lazy("must have at least %(limit)s item", "must have at least %(limit)s items"),
+    "maxItems": ngettext_lazy("must have at most %(limit)s item", "must have at most %(limit)s items"),
     "uniqueItems": _("must not hold the same item twice"),
-    "minProperties": _("must have at least %(limit)s properties"),
-    "maxProperties": _("must have at most %(limit)s properties"),
+    "minProperties": ngettext_lazy("must have at least %(limit)s property", "must have at least %(limit)s properties"),
+    "maxProperties": ngettext_lazy("must have at most %(limit)s property", "must have at most %(limit)s properties"),
     "contains": _("holds no item of the kind that it must hold"),
 }
 

@@ -20,7 +20,6 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllow
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
-from django.utils.html import format_html
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -34,6 +33,8 @@ from approvals.refused import tell_refusal
 from approvals.sight import note_unseen
 from workflows.admin.base import ReadOnlyAdmin
 from workflows.exceptions import WorkflowError
+from workflows.joining import join_label, label_html
+from workflows.pages.posted import join_breaks
 
 #: Reviews of one request: each is a transaction of its own, and a browser waits for all of them.
 LIMIT = 200
@@ -156,7 +157,7 @@ class ReviewActions(ReadOnlyAdmin):
     def ask(self, request: HttpRequest, chosen: Sequence[Review], deed: Deed, *, back: str) -> HttpResponse | None:
         """The question, until it is answered; None when it has been done."""
         assert deed.form is not None
-        given = request.POST if request.POST.get("confirmed") else None
+        given = join_breaks(request.POST) if request.POST.get("confirmed") else None
         form: Any = deed.form(given, request=request, site=self.admin_site, chosen=chosen)
         if form.is_valid():
             self.do_each(request, chosen, deed, form.cleaned_data)
@@ -187,10 +188,10 @@ class ReviewActions(ReadOnlyAdmin):
                 came = deed.call(review, request.user, {**given, "version": version})
             except (ApprovalError, WorkflowError) as refused:
                 link = link_review(review, self.admin_site.name)
-                told.append((format_html("{}: {}", link, tell_refusal(refused, review)), messages.ERROR))
+                told.append((label_html(link, tell_refusal(refused, review)), messages.ERROR))
             else:
-                self.log_change(request, review, f"{deed.button}: {came}")
-                told.append((format_html("{}: {}", link_review(review, self.admin_site.name), came), messages.SUCCESS))
+                self.log_change(request, review, join_label(deed.button, came))
+                told.append((label_html(link_review(review, self.admin_site.name), came), messages.SUCCESS))
         told.sort(key=lambda one: one[1] != messages.ERROR)
         for text, level in islice(told, MESSAGES):
             self.message_user(request, text, level)

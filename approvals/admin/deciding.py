@@ -30,6 +30,8 @@ from approvals.models import Review
 from approvals.passwords import TooManyTries, check_password
 from approvals.refused import tell_refusal
 from workflows.exceptions import InvalidData, WorkflowError
+from workflows.joining import join_label
+from workflows.pages.posted import join_breaks
 
 
 class DecidingAdmin(ReviewActions):
@@ -54,10 +56,10 @@ class DecidingAdmin(ReviewActions):
                 self.message_user(request, obstacle, messages.ERROR)
                 return HttpResponseRedirect(self.locate(review))
             return self.show_decision(request, review, card, deed, form.show())
-        if (pressed := form.press(request.POST)) is not None:
+        if (pressed := form.press(join_breaks(request.POST))) is not None:
             filled, focus = pressed
             return self.show_decision(request, review, card, deed, form.show(filled, focus=focus))
-        filled = form.read(request.POST)
+        filled = form.read(join_breaks(request.POST))
         if not filled.outcome or filled.errors:
             told = gettext("Choose an answer.") if not filled.outcome else gettext("Look at what is marked below.")
             self.message_user(request, told, messages.ERROR)
@@ -84,7 +86,7 @@ class DecidingAdmin(ReviewActions):
         except (ApprovalError, WorkflowError) as refused:
             return self.show_refusal(request, review, deed, filled, refused, asks=asks)
         told = tell_recorded(recorded)
-        self.log_change(request, review, f"{deed.button}: {told}")
+        self.log_change(request, review, join_label(deed.button, told))
         self.message_user(request, told, messages.SUCCESS)
         return HttpResponseRedirect(self.locate(review))
 
@@ -99,7 +101,7 @@ class DecidingAdmin(ReviewActions):
         told = tell_refusal(refused, review)
         places: dict[str, str] = {}
         if isinstance(refused, InvalidData):
-            form.read(request.POST)
+            form.read(join_breaks(request.POST))
             filled.place_errors({place: list(map(str, why)) for place, why in refused.errors.items()})
             told = gettext("Look at what is marked below.")
         elif isinstance(refused, TooManyTries):

@@ -32,6 +32,7 @@ from approvals.show_values import show_text as reveal
 from workflows.admin.listing import SAMPLE, chosen
 from workflows.admin.markup import NOTHING, dump_json, show_moment, show_relative, show_text
 from workflows.exceptions import WorkflowError
+from workflows.joining import label_html
 
 
 class StatusFilter(RuledFilter):
@@ -117,12 +118,10 @@ class DeliveryAdmin(OfReviewAdmin):
         try:
             resend(delivery, actor=request.user, door=DOOR)
         except (ApprovalError, WorkflowError) as refused:
-            self.message_user(
-                request, format_html("{}: {}", link, tell_refusal(refused, delivery.review)), messages.ERROR
-            )
+            self.message_user(request, label_html(link, tell_refusal(refused, delivery.review)), messages.ERROR)
             return
         self.log_change(request, delivery, gettext("Sent again."))
-        self.message_user(request, format_html("{}: {}", link, gettext("It is sent again.")), messages.SUCCESS)
+        self.message_user(request, label_html(link, gettext("It is sent again.")), messages.SUCCESS)
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         """The page, with the button, or why it cannot be pressed."""

@@ -8,9 +8,9 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from approvals.admin.listing import (
@@ -28,6 +28,7 @@ from approvals.admin.showing import show_due, show_risk, show_standing, show_tit
 from approvals.admin.stored import StoredAdmin
 from approvals.models import Review
 from workflows.admin.markup import NOTHING, show_text
+from workflows.joining import join_html
 from workflows.scope import DEFAULT_WORKSPACE
 
 
@@ -85,10 +86,8 @@ class ReviewAdmin(StoredAdmin):
     @admin.display(description=_("who is asked"))
     def asked(self, review: Any) -> SafeString:
         """The first few; and who is at it."""
-        few = [show_text(review.shown_names[one], 40) for one in review.shown_asked[:NAMED]]
-        told = format_html_join(", ", "{}", ((one,) for one in few))
-        if len(review.shown_asked) > NAMED:
-            told = format_html("{}, {}", told, _("and more"))
+        few: list[Any] = [show_text(review.shown_names[one], 40) for one in review.shown_asked[:NAMED]]
+        told = join_html([*few, _("and more")] if len(review.shown_asked) > NAMED else few)
         if review.claimed_by_id is None or not review.open:
             return told or NOTHING
         who = show_text(review.shown_names[f"user:{review.claimed_by_id}"], 40)
@@ -106,7 +105,7 @@ class ReviewAdmin(StoredAdmin):
         version = "" if review.version == 1 else gettext("version %(version)d") % {"version": review.version}
         return format_html('{}<div class="hp-quiet">{} {}</div>', shown, risk, version)
 
-    @admin.display(description=_("version"))
+    @admin.display(description=pgettext_lazy("of a request", "version"))
     def shown_version(self, review: Review) -> SafeString:
         return format_html("{}", review.version)
 

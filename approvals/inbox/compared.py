@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from approvals.show_values import HIDDEN, NOTHING
+from workflows.joining import join_list
 
 #: What differs between them has so many columns; more is named.
 MAX_COLUMNS = 6
@@ -64,7 +65,7 @@ def compare_facts(given: Mapping[UUID, Mapping[str, str]]) -> Compared:
         id: tuple(Cell(values[one.label][place], one.is_number) for one in columns) for place, id in enumerate(given)
     }
     same = [(label, texts[0]) for label, texts in values.items() if label not in differing and texts[0] != NOTHING]
-    return Compared(columns, cells, tuple(same[:MAX_SAME]), ", ".join(differing[MAX_COLUMNS:]))
+    return Compared(columns, cells, tuple(same[:MAX_SAME]), join_list(differing[MAX_COLUMNS:]))
 
 
 def _are_same(texts: Sequence[str]) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from django.db.models import Count
+from django.utils.text import capfirst
 from django.utils.translation import gettext
 
 from approvals.cases import Case
@@ -26,8 +27,9 @@ from approvals.exceptions import AlreadyDecided, ApprovalError, NotAllowed, Stal
 from approvals.grace import undo
 from approvals.models import Review, Vote
 from approvals.refused import tell_refusal
-from approvals.status import describe_status, tell_outcome
+from approvals.status import describe_status, tell_decision, tell_outcome
 from workflows.exceptions import WorkflowError
+from workflows.joining import end_sentence
 
 #: Seconds after which no further one is begun; the slowest one comes on top.
 SECONDS = 15.0
@@ -148,12 +150,12 @@ def _do_each(
 
 def _tell(recorded: Recorded) -> Came:
     answer = recorded.vote.outcome if recorded.vote is not None else recorded.outcome
-    how = tell_outcome(Case(recorded.review), answer)
-    told = how[:1].upper() + how[1:]
+    case = Case(recorded.review)
+    how = tell_decision(case, answer)
     if recorded.state == "open":
-        told = gettext("%(how)s, others still have to decide") % {"how": told}
+        told = gettext("%(how)s, others still have to decide") % {"how": capfirst(tell_outcome(case, answer))}
         return Came("done", told, how, can_undo=True)
-    return Came("done", told, how, recorded.effective_at, can_undo=recorded.state == "grace")
+    return Came("done", capfirst(how), how, recorded.effective_at, can_undo=recorded.state == "grace")
 
 
 def _explain(refused: Exception, id: UUID, actor: Any, told_before: Container[str]) -> Came:
@@ -164,7 +166,7 @@ def _explain(refused: Exception, id: UUID, actor: Any, told_before: Container[st
     rule = refused.obstacle.rule if isinstance(refused, NotAllowed) else ""
     if isinstance(refused, AlreadyDecided) or (rule == "grace" and rule in told_before):
         is_own = review.open and review.decided_by_id == actor.pk
-        told = f"{describe_status(review, actor)}."
+        told = end_sentence(describe_status(review, actor))
         return Came("before", told, until=review.effective_at, can_undo=is_own)
     kind: Literal["before", "left"] = "before" if rule in told_before else "left"
     return Came(kind, tell_refusal(refused, review), is_stale=isinstance(refused, Stale))

@@ -23,6 +23,7 @@ from approvals.policies import Outcome, load_outcomes
 from approvals.show_values import MAX_NAME, show_text
 from approvals.viewers import Viewer
 from workflows.exceptions import InvalidData
+from workflows.joining import join_list
 from workflows.schema import load_schema
 
 _WANTED = (
@@ -65,7 +66,7 @@ def read_materials(viewer: Viewer, ids: Iterable[UUID]) -> dict[UUID, Material]:
         facts = {gettext("About"): show_text(row["subject_label"], MAX_NAME)} if row["subject_label"] else {}
         for fact in list_facts(row["interaction__request"]):
             label = fact.label or gettext("Sent along")
-            facts[label] = f"{facts[label]}, {fact.value.text}" if label in facts else fact.value.text
+            facts[label] = join_list([facts[label], fact.value.text]) if label in facts else fact.value.text
         for diff in diffs:
             named = {"field": diff.label, "before": diff.before.text, "after": diff.after.text}
             facts[gettext("New %(field)s") % named] = gettext("%(before)s → %(after)s") % named

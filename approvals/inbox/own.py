@@ -26,6 +26,7 @@ from approvals.principals import list_active, name_person
 from approvals.show_times import show_at
 from approvals.show_values import MAX_NAME, name_kind, show_text
 from workflows.clock import Now
+from workflows.joining import join_list
 from workflows.members import list_workspaces
 from workflows.models import Workspace
 
@@ -226,7 +227,7 @@ def _show(one: Absence, now: datetime) -> ShownAbsence:
         state=gettext("now") if is_now else gettext("over") if is_over else gettext("to come"),
         since=show_at(one.since, now),
         until=show_at(one.until, now) if one.until is not None else gettext("until further notice"),
-        scope=show_text(", ".join([*scope, *map(name_kind, one.workflows or ())])),
+        scope=show_text(join_list([*scope, *map(name_kind, one.workflows or ())])),
         note=show_text(one.note) if one.note else "",
         is_now=is_now,
     )

@@ -20,6 +20,7 @@ from django.urls import reverse
 from django.utils.translation import gettext, ngettext
 
 from approvals.answered import find_answerer
+from approvals.cards import RISK_LABELS
 from approvals.inbox.filters import Filters
 from approvals.inbox.lists import DECIDABLE, Lists
 from approvals.inbox.presence import list_names, looking_at
@@ -174,7 +175,7 @@ def _show(review: Any, lists: Lists, filters: Filters, names: dict[Any, str]) ->
         requester=requester,
         username=review.requester.get_username() if review.requester else "",
         risk=review.risk,
-        risk_label=gettext("%(risk)s risk") % {"risk": RISKS[review.risk]},
+        risk_label=str(RISK_LABELS[review.risk]),
         due_at=review.due_at,
         due=due,
         due_tone=due_tone,

@@ -13,6 +13,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from approvals.models.reviews import Review
 from workflows.fields import TextListField
@@ -97,7 +98,7 @@ class Preference(models.Model):
             "each": _("for each request"),
             "hourly": _("collected, once an hour"),
             "daily": _("collected, once a day"),
-            "none": _("none"),
+            "none": pgettext_lazy("no e-mails", "none"),
         },
     )
     #: Whether single keys decide in the inbox.

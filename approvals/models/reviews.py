@@ -11,6 +11,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from approvals.models.base import point_to_user
 from approvals.querysets import ReviewQuerySet
@@ -49,7 +50,7 @@ class Review(EngineModel):  # type: ignore[django-manager-missing, unused-ignore
     #: Whose vote was the last one that it took; nobody, where time decided.
     decided_by = point_to_user(_("decided by"), null=True)
     #: Raised by what changes the thing to be decided; votes and comments do not.
-    version = models.IntegerField(_("version"), default=1)
+    version = models.IntegerField(pgettext_lazy("of a request", "version"), default=1)
     #: How many rungs of the ladder have been taken.
     rung = models.IntegerField(default=0)
     open = models.BooleanField(_("open"), default=True)

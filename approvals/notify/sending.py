@@ -37,7 +37,7 @@ from approvals.notify.words import Occasion
 from approvals.policies import find_obstacle
 from approvals.principals import USER, list_users, load_user, name_person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.status import tell_outcome
+from approvals.status import tell_decision
 from workflows import answering
 from workflows.clock import Now, read_now
 
@@ -181,7 +181,7 @@ def _find_occasion(delivery: Delivery, case: Case) -> Occasion:
 
 
 def _tell_outcome(case: Case) -> str:
-    return capfirst(tell_outcome(case, case.review.outcome)) if case.review.outcome else ""
+    return capfirst(tell_decision(case, case.review.outcome)) if case.review.outcome else ""
 
 
 def _name(key: Any, otherwise: str) -> str:

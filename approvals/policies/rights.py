@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal, NoReturn
 
 from django.utils.translation import gettext
 
 from approvals.exceptions import AlreadyDecided, NotAllowed, ReasonRequired, Stale, UnknownOutcome
 from approvals.policies.outcomes import Outcome, find_outcome
+from approvals.show_times import show_second, show_when
 from workflows.joining import end_sentence, join_list
 
 Risk = Literal["low", "medium", "high"]
@@ -64,7 +65,9 @@ class Rules:
 class Decided:
     """Who has decided what, and when; `until` is the end of the grace in which it can be undone.
 
-    >>> Decided("Ana Ruiz", datetime(2026, 7, 14, 8, 43, tzinfo=UTC), "approve").by
+    Moments are told as they are seen from `now`; without it, none is.
+
+    >>> Decided("Ana Ruiz", outcome="approve").by
     'Ana Ruiz'
     """
 
@@ -72,6 +75,7 @@ class Decided:
     at: datetime | None = None
     outcome: str = ""
     until: datetime | None = None
+    now: datetime | None = None
     #: Whether nobody answered so: those asked did not agree.
     is_divided: bool = False
 
@@ -257,7 +261,7 @@ def _label(rules: Rules, name: str) -> str:
 
 
 def _tell_closed(rules: Rules, decided: Decided) -> str:
-    at = "" if decided.at is None else f"{decided.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    at = "" if decided.at is None or decided.now is None else show_when(decided.at, decided.now)
     given = {"by": decided.by, "outcome": _label(rules, decided.outcome), "at": at}
     if decided.is_divided and at:
         told = gettext("Answered %(outcome)s %(when)s, because those asked did not agree")
@@ -273,7 +277,7 @@ def _tell_grace(rules: Rules, decided: Decided) -> str:
     given = {"by": decided.by or gettext("Somebody"), "outcome": _label(rules, decided.outcome)}
     if decided.until is None:
         return gettext("%(by)s is deciding this: “%(outcome)s”. It can still be undone.") % given
-    given["until"] = f"{decided.until.astimezone(UTC):%H:%M:%S} UTC"
+    given["until"] = show_second(decided.until)
     if decided.is_divided:
         told = gettext(
             "Those asked did not agree, so this becomes “%(outcome)s”. It can still be undone until %(until)s."

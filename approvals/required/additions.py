@@ -13,12 +13,14 @@ from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import DataError, IntegrityError, models, router, transaction
 from django.utils.translation import gettext
 
+from approvals.changes import REFUSED_THERE
 from approvals.plain_values import MISREAD, from_plain, is_secret, to_plain
 from approvals.related import Related
 from approvals.show_fields import label_field, show_value
 from approvals.show_values import show_text
 from approvals.subjects import MAX_REASON, InvalidChange, find_field, write_keys
 from workflows.joining import join_list
+from workflows.reasons import Reason, gettext_noop
 
 
 def read_addition(obj: models.Model, cleaned: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,9 +70,10 @@ def make_addition(model: type[models.Model], plain: Mapping[str, Any]) -> models
         raise InvalidChange("addition", obj, _read_reasons(error)) from error
     except (DataError, IntegrityError) as error:
         # Not its words: they name values, of other rows too.
-        raise InvalidChange("addition", obj, {"": ["the database refuses it"]}) from error
+        raise InvalidChange("addition", obj, {"": [REFUSED_THERE]}) from error
     except MISREAD as error:
-        raise InvalidChange("addition", obj, {"": [f"{type(error).__name__} in one of its values"]}) from error
+        told = Reason(gettext_noop("one of its values cannot be read any more"))
+        raise InvalidChange("addition", obj, {"": [told]}) from error
     return obj
 
 

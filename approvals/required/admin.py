@@ -10,6 +10,7 @@ done (`applying`) and shown (`panel`). Invariants owned:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -27,23 +28,27 @@ from django.utils.translation import gettext
 
 from approvals.channel import Approval
 from approvals.exceptions import ApprovalError
+from approvals.refused import tell_unasked
 from approvals.required.additions import describe_addition
 from approvals.required.admin_checks import find_problems
 from approvals.required.admin_forms import ProposingForm, make_proposing, read_difference
 from approvals.required.options import ApprovalOptions
 from approvals.required.panel import make_panel, tell_conflicts, tell_nobody, tell_proposed
-from approvals.required.proposals import AlreadyProposed, list_pending, propose
+from approvals.required.proposals import AlreadyProposed, TooManyProposals, list_pending, propose
 from approvals.required.stored import Stored, find_changes, is_gone, read_stored
 from approvals.show_fields import label_field
 from approvals.show_values import show_text
 from approvals.subjects import InvalidChange, find_alias, find_field, name_object
 from workflows.exceptions import WorkflowError
 from workflows.joining import join_list
+from workflows.reasons import tell_reason
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
 else:
     _ModelAdmin = object
+
+logger = logging.getLogger("approvals")
 
 #: Characters of a name in the sentence that says what will happen.
 MAX_NAME = 100
@@ -236,7 +241,7 @@ class ApprovalRequiredMixin(ApprovalOptions, _ModelAdmin):
             try:
                 values = read_difference(obj, aside.found, self._needing(do) or ())
             except InvalidChange as refused:
-                told = gettext("Nothing was saved: %(reason)s") % {"reason": show_text(refused)}
+                told = gettext("Nothing was saved: %(reason)s") % {"reason": show_text(tell_reason(refused.reason))}
                 self.message_user(request, told, messages.ERROR)
                 return HttpResponseRedirect(again)
         if not values:
@@ -269,11 +274,14 @@ class ApprovalRequiredMixin(ApprovalOptions, _ModelAdmin):
                     workspace=self.get_approval_workspace(request, obj),
                     timeout=self.approval_timeout,
                 )
-        except AlreadyProposed as refused:
-            self.message_user(request, str(refused), messages.INFO)
+        except (AlreadyProposed, TooManyProposals) as refused:
+            level = messages.INFO if isinstance(refused, AlreadyProposed) else messages.ERROR
+            self.message_user(request, str(refused), level)
             return False
         except (ApprovalError, WorkflowError) as refused:
-            self.message_user(request, str(refused), messages.ERROR)
+            # In full for who wrote `approval_…`; whoever saves can do something about few of these.
+            logger.warning("saving %s cannot ask for approval: %s", self.model._meta.label, refused)
+            self.message_user(request, tell_unasked(refused), messages.ERROR)
             return False
         link = "" if do == "add" else f"{self._locate(request, obj)}#holdpoint-pending"
         self.message_user(request, tell_proposed(made, link), messages.SUCCESS)

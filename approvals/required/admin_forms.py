@@ -22,6 +22,7 @@ from approvals.required.additions import read_addition
 from approvals.required.stored import Stored, find_differences, is_key, keep_stored, read_stored
 from approvals.subjects import InvalidChange, find_alias, find_field, is_state
 from workflows.joining import join_label
+from workflows.reasons import make_sentence
 
 
 class ProposingForm:
@@ -58,7 +59,8 @@ class ProposingForm:
             for name, reasons in refused.errors.items():
                 shown = name if name in form.fields else None
                 for reason in reasons:
-                    form.add_error(shown, reason if shown or not name else join_label(name, reason))
+                    told = make_sentence(reason)
+                    form.add_error(shown, told if shown or not name else join_label(name, told))
 
     def needs_approval(self) -> bool:
         """Whether something would be saved that takes an approval; then all of it does."""

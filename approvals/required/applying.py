@@ -17,7 +17,7 @@ from django.db.models import ProtectedError, RestrictedError
 from django.utils import translation
 from django.utils.translation import gettext
 
-from approvals.changes import apply_change
+from approvals.changes import GONE, apply_change
 from approvals.channel import Answer
 from approvals.exceptions import DecisionFailed
 from approvals.principals import name_person
@@ -28,6 +28,7 @@ from approvals.show_fields import label_field
 from approvals.subjects import InvalidChange, find_field, load_subject
 from workflows.joining import join_list
 from workflows.models import Instance
+from workflows.reasons import Reason, gettext_noop
 
 
 def apply_proposal(answer: Answer, instance: Instance) -> None:
@@ -47,16 +48,16 @@ def apply_proposal(answer: Answer, instance: Instance) -> None:
             return
         found = load_subject(load_kept_subject(asked["subject"]), lock=True)
         if found is None:
-            raise DecisionFailed(gettext("it is no longer there"))
+            raise DecisionFailed(GONE)
         if asked["do"] == "delete":
             _log(asked, answer, found, "delete")
             found.delete()
         else:
             _log(asked, answer, apply_change(found, asked["values"]), "change")
     except InvalidChange as error:
-        raise DecisionFailed(str(error)) from error
+        raise DecisionFailed(error.reason) from error
     except (ProtectedError, RestrictedError) as error:
-        raise DecisionFailed(gettext("other objects still need it")) from error
+        raise DecisionFailed(Reason(gettext_noop("other objects still need it"))) from error
 
 
 def _log(asked: dict[str, Any], answer: Answer, obj: models.Model, do: str) -> None:

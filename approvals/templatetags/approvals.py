@@ -155,6 +155,29 @@ def label(name: Any, value: Any) -> str:
 
 
 @register.filter
+def after_name(value: Any) -> str:
+    """What follows a name that stands there already: ": €1,240.00"."""
+    return join_label("", value)
+
+
+@register.filter
+def after_comma(value: Any) -> str:
+    """What follows something else of a list: ", settings"."""
+    return join_list(["", value])
+
+
+@register.filter
+def as_number(count: Any) -> int:
+    """A count as it is shown, as the number that chooses the form of the words around it.
+
+    >>> as_number("1"), as_number("1+"), as_number("1,000+")
+    (1, 2, 1001)
+    """
+    digits = "".join(one for one in str(count) if one.isdecimal())
+    return int(digits or 0) + str(count).endswith("+")
+
+
+@register.filter
 def get(mapping: Any, key: str) -> Any:
     """What stands under a key; nothing where there is nothing."""
     return mapping.get(key) if mapping else None

@@ -16,7 +16,6 @@ from django.utils.translation import gettext
 from approvals.decisions import MAX_REASON
 from approvals.inbox.each import Pick
 from approvals.inbox.together import MOST
-from approvals.show_values import show_text
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
 
@@ -87,5 +86,5 @@ def find_reason_error(sent: Sent, *, is_needed: bool) -> str:
     try:
         check_text(sent.reason, "a reason", limit=MAX_REASON, blank=True)
     except InvalidCall as refused:
-        return show_text(str(refused))
+        return refused.tell()
     return ""

@@ -44,9 +44,9 @@ from approvals.show_values import MAX_BLOCK, show_text
 from approvals.sight import note_unseen
 from approvals.views.visit import Banner, Typed, Visit, has_typed, read_typed
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge, WorkflowError
-from workflows.joining import end_sentence, join_clauses
+from workflows.joining import end_sentence
 from workflows.pages.posted import read_posted
-from workflows.reasons import tell_reason
+from workflows.reasons import make_sentence
 
 #: Rules that stand against anybody at this moment, and not against this person.
 _PASSING = ("grace", "claimed", "voted")
@@ -128,18 +128,16 @@ def _decide(visit: Visit, data: QueryDict, typed: Typed) -> HttpResponse:
     except InvalidData as refused:
         filled.place_errors(refused.errors)
         if not filled.errors:
-            return _show_problem(
-                visit, 422, join_clauses(tell_reason(one) for texts in refused.errors.values() for one in texts), typed
-            )
+            return _show_problem(visit, 422, refused.tell(), typed)
         return visit.show(status=422, typed=typed)
     except PolicyRefused as refused:
         return _show_problem(visit, 403, refused.reason or gettext("The rules of this site do not allow it."), typed)
     except DecisionFailed as refused:
-        return _show_problem(visit, 409, refused.problem, typed)
+        return _show_problem(visit, 409, make_sentence(refused.problem), typed)
     except (TooLarge, NotSerializable) as refused:
-        return _show_problem(visit, 413 if isinstance(refused, TooLarge) else 422, str(refused), typed)
+        return _show_problem(visit, 413 if isinstance(refused, TooLarge) else 422, refused.tell(), typed)
     except InvalidCall as refused:
-        return visit.show(status=422, typed=replace(typed, reason_error=show_text(str(refused))))
+        return visit.show(status=422, typed=replace(typed, reason_error=refused.tell()))
     return _finish(visit, _tell(visit, recorded), left=True)
 
 
@@ -297,7 +295,7 @@ def _do(visit: Visit, name: str, data: QueryDict, typed: Typed, choice: str) -> 
     try:
         deed.do(visit, data, choice)
     except InvalidApproval as refused:
-        field = "question" if name == "ask" and "question" in data else deed.field
+        field = _find_field(name, data, refused)
         told = _explain(field, data, refused)
         return visit.show(status=422, typed=replace(typed, said_errors={field: told}))
     except AlreadyDecided:
@@ -332,6 +330,13 @@ def _finish(visit: Visit, told: str, *, left: bool) -> HttpResponse:
     return again.finish(told, left=left)
 
 
+def _find_field(name: str, data: QueryDict, refused: InvalidApproval) -> str:
+    """The field of the page that holds what was refused."""
+    if name == "delegate" and refused.option == "reason":
+        return "handing"
+    return "question" if name == "ask" and "question" in data else DEEDS[name].field
+
+
 def _explain(field: str, data: QueryDict, refused: InvalidApproval) -> str:
     if field == "to":
         return gettext("There is nobody of that name here. Choose somebody else.")
@@ -339,4 +344,4 @@ def _explain(field: str, data: QueryDict, refused: InvalidApproval) -> str:
         return gettext("Choose until when.")
     if not data.get(field, "").strip():
         return gettext("Write something first.")
-    return show_text(str(refused))
+    return refused.tell()

@@ -14,9 +14,11 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse
 from django.middleware.csrf import get_token
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from approvals.models import Preference
-from approvals.notify.readers import make_reader, speaking_to
+from approvals.notify.readers import make_reader
+from approvals.views.visit import speaking_to
 from workflows.pages.answers import answer_page, write_policy
 
 View = Callable[..., HttpResponse]
@@ -67,9 +69,11 @@ def read_theme(request: HttpRequest) -> str:
 def tell_count(count: int, late: int, asked: int) -> str:
     """What waits for somebody, in a sentence."""
     if late:
-        return _("%(count)d wait, %(late)d of them overdue.") % {"count": count, "late": late}
+        told = ngettext("%(count)d waits, and is overdue.", "%(count)d wait, %(late)d of them overdue.", count)
+        return told % {"count": count, "late": late}
     if count:
-        return _("%(count)d wait.") % {"count": count}
+        return ngettext("%(count)d waits.", "%(count)d wait.", count) % {"count": count}
     if asked:
-        return _("%(count)d requests are on their way.") % {"count": asked}
+        told = ngettext("%(count)d request is on its way.", "%(count)d requests are on their way.", asked)
+        return told % {"count": asked}
     return _("Nothing waits.")

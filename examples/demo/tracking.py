@@ -19,8 +19,9 @@ from approvals.cases import Case
 from approvals.models import Review
 from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, show_text
-from approvals.status import describe_status, find_status, measure_progress, tell_outcome
+from approvals.status import describe_status, find_status, measure_progress, tell_decision
 from examples.demo.offers import find_offer
+from workflows.joining import end_sentence, join_clauses
 from workflows.lifecycle import Status
 from workflows.models import Instance
 
@@ -103,7 +104,7 @@ def follow(instance: Instance, user: Any) -> Track:
 def _tell(instance: Instance, case: Case | None, user: Any) -> str:
     """The sentence below the title: what is the case now."""
     if case is not None and find_status(case) in OPEN:
-        return f"{describe_status(case.review, user, case=case)}."
+        return end_sentence(describe_status(case.review, user, case=case))
     if instance.ended:
         result = instance.result if isinstance(instance.result, dict) else {}
         return show_text(str(result.get("told") or instance.error or _("It has ended.")), MAX_BLOCK)
@@ -137,14 +138,14 @@ def _tell_review(case: Case) -> Stage:
     review = case.review
     match find_status(case):
         case "open":
-            votes = "; ".join(one.text for one in measure_progress(case) if one.needed > 1 or one.votes)
+            votes = join_clauses(one.text for one in measure_progress(case) if one.needed > 1 or one.votes)
             return Stage("now", _("Waits for"), case.who, votes, at=review.created_at)
         case "grace":
             note = _("can be undone for a few seconds")
-            return Stage("now", capfirst(tell_outcome(case, review.outcome)), case.name(review.decided_by_id), note)
+            return Stage("now", capfirst(tell_decision(case, review.outcome)), case.name(review.decided_by_id), note)
         case "decided":
             by = case.name(review.decided_by_id) or _("time")
-            outcome = tell_outcome(case, review.outcome)
+            outcome = tell_decision(case, review.outcome)
             return Stage(
                 "past",
                 _("Decided"),

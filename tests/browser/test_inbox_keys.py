@@ -241,6 +241,35 @@ def test_keys_rest_while_somebody_types_or_means_something_else(visit: Visits, s
     assert [vote.review_id for vote in Vote.objects.all()] == [first.pk]
 
 
+#: A key as a browser tells it, of the layout that somebody types with.
+PRESS = "(typed) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {bubbles: true, ...typed}))"
+
+
+@pytest.mark.parametrize(
+    ("down", "yes"),
+    [
+        ({"key": "\u3153", "code": "KeyJ"}, {"key": "\u3141", "code": "KeyA"}),  # Hangul
+        ({"key": "\u043e", "code": "KeyJ"}, {"key": "\u0444", "code": "KeyA"}),  # Cyrillic
+        ({"key": "j", "code": "KeyC"}, {"key": "a", "code": "KeyQ"}),  # Latin letters at other places
+    ],
+)
+def test_keys_are_where_they_are_whatever_letters_the_layout_has(
+    visit: Visits, site: Site, desk: Desk, down: dict[str, str], yes: dict[str, str]
+) -> None:
+    first, _, _ = ask_three()
+    page = visit(desk.maya)
+    page.goto("/approvals/")
+    page.evaluate(PRESS, down)
+    expect(find_detail(page, first)).to_be_visible()
+    # The letter of the layout, and not what stands on that key elsewhere.
+    page.evaluate(PRESS, {"key": "\u0131", "code": "KeyA"})
+    page.evaluate(PRESS, {**yes, "ctrlKey": True})
+    expect(find_detail(page, first)).to_be_visible()
+    page.evaluate(PRESS, yes)
+    expect(find_detail(page, first)).to_be_hidden()
+    assert [vote.review_id for vote in Vote.objects.all()] == [first.pk]
+
+
 def test_no_single_key_decides_what_is_of_high_risk(visit: Visits, site: Site, desk: Desk) -> None:
     review = ask_high()
     visit.allow("status of 403")

@@ -12,7 +12,7 @@ from django.urls import URLPattern, path, re_path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from workflows.admin.actions import OperatorActions
@@ -145,7 +145,8 @@ class InstanceAdmin(OperatorActions):
             waits = getattr(instance, "shown_waits", {})
             return show_awaited(instance.names, waits, full=full, until=instance.due_at)
         if instance.status == Status.AWAITING_CHILDREN:
-            return format_html("{}", _("%(count)d children") % {"count": instance.pending})
+            count = instance.pending
+            return format_html("{}", ngettext("%(count)d child", "%(count)d children", count) % {"count": count})
         return NOTHING
 
     @admin.display(description=_("due"))

@@ -12,6 +12,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from workflows.fields import (
     INHERITED,
@@ -72,7 +73,7 @@ class Instance(EngineModel):
     inbox = models.IntegerField(default=0)
     #: How many children of the latest Spawn have not ended.
     pending = models.IntegerField(default=0)
-    version = models.IntegerField(_("version"), default=1)
+    version = models.IntegerField(pgettext_lazy("of a workflow", "version"), default=1)
     status = StatusField(_("status"))
     #: Explicit retries of the current step (`ctx.attempt`).
     attempt = models.SmallIntegerField(_("attempt"), default=0)

@@ -11,6 +11,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from workflows.fields import (
     CallField,
@@ -80,7 +81,7 @@ class Interaction(EngineModel):
     #: Counts items from 0.
     index = models.IntegerField(_("index"), default=0)
     #: Raised by every change; a caller may demand the one that it was shown.
-    version = models.IntegerField(_("version"), default=1)
+    version = models.IntegerField(pgettext_lazy("of a question", "version"), default=1)
     status = InteractionStatusField(_("status"))
     #: Its channel answers it, and every other door refuses.
     owned = models.BooleanField(default=False)

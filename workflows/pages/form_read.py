@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 
 from workflows.completion import MISSING
 from workflows.joining import join_label
-from workflows.jsontext import MAX_DIGITS
+from workflows.jsontext import MAX_DIGITS, UNKEEPABLE
 from workflows.pages.form_tree import (
     Checks,
     Choice,
@@ -37,6 +37,7 @@ from workflows.pages.form_tree import (
     join_name,
     join_step,
 )
+from workflows.pages.posted import join_lines
 from workflows.reasons import make_sentence, tell_reason
 from workflows.rest.body import parse_json
 from workflows.rest.problems import RequestRefused
@@ -146,8 +147,7 @@ class _Reader:
 
     def find_text(self, name: str) -> str:
         texts = self.typed.get(name, ())
-        # A browser sends every line break as two characters.
-        text = texts[-1].replace("\r\n", "\n").replace("\r", "\n") if texts else ""
+        text = join_lines(texts[-1]) if texts else ""
         check_text(text)
         return text
 
@@ -219,7 +219,7 @@ def find_option(options: Iterable[Option], token: str) -> Option:
 def check_text(text: str) -> None:
     """Refuse what no database and no strict reader of JSON takes."""
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise _Refused(_("This has a character that cannot be kept. Delete it, or type the text anew."))
+        raise _Refused(UNKEEPABLE.tell())
 
 
 def read_json(text: str, *, or_text: bool) -> Any:

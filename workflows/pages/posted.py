@@ -1,7 +1,8 @@
 """A form as it was posted: read within limits, and known to come from a page of ours.
 
 Invariants owned: no more than a few times the largest answer is read; no refusal here writes the address, which holds
-a token, to a log; the page that is shown again has what was typed.
+a token, to a log; the page that is shown again has what was typed; a line break is one character, as it is to a
+browser that counts what is typed, and not the two that it sends.
 """
 
 from __future__ import annotations
@@ -61,7 +62,26 @@ def read_posted(request: HttpRequest) -> Posted:
         raise FormRefused(413, _("This form is larger than this site reads.")) from None
     except (BadRequest, MultiPartParserError, UnreadablePostError):
         raise FormRefused(400, _("What your browser sent cannot be read, or not all of it came.")) from None
-    return Posted(data, trusted=_FormCheck(_answer_nothing).find_reason(request) is None)
+    return Posted(join_breaks(data), trusted=_FormCheck(_answer_nothing).find_reason(request) is None)
+
+
+def join_breaks(data: QueryDict) -> QueryDict:
+    """A form with each line break as one character.
+
+    >>> join_breaks(QueryDict("text=a%0D%0Ab"))["text"]
+    'a\\nb'
+    """
+    if not any("\r" in text for _name, texts in data.lists() for text in texts):
+        return data
+    joined = QueryDict(mutable=True, encoding=data.encoding)
+    for name, texts in data.lists():
+        joined.setlist(name, [join_lines(text) for text in texts])
+    return joined
+
+
+def join_lines(text: str) -> str:
+    """The same of one text."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def give_token(request: HttpRequest) -> str:

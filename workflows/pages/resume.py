@@ -123,14 +123,8 @@ def take_answer(request: HttpRequest, find: Find) -> HttpResponse:
     except ProjectionFailed as refused:
         told = _("This answer cannot be used: %(reason)s") % {"reason": f"{refused.__cause__}"[:300]}
         return show_form(visit, typed, {"": [told]}, status=422)
-    except NotSerializable as refused:
-        return show_form(visit, typed, {"": [f"{refused.path}: {refused.problem}"]}, status=422)
-    except TooLarge as refused:
-        told = _("This answer is too large: %(size)s bytes, and %(limit)s at most.") % {
-            "size": str(refused.size),
-            "limit": str(refused.limit),
-        }
-        return show_form(visit, typed, {"": [told]}, status=413)
+    except (NotSerializable, TooLarge) as refused:
+        return show_form(visit, typed, {"": [refused.tell()]}, status=413 if isinstance(refused, TooLarge) else 422)
     except PolicyRefused as refused:
         return show_refused(visit, typed, refused)
     except StaleVersion:

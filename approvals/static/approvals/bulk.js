@@ -12,7 +12,7 @@
 
   function count() {
     const n = boxes.filter((box) => box.checked).length;
-    if (told) told.textContent = `${n === 1 ? told.dataset.one : told.dataset.many.replace("{n}", n)}.`;
+    if (told) told.textContent = n === 1 ? told.dataset.one : told.dataset.many.replace("{n}", n);
     if (!all) return;
     const box = all.querySelector("input");
     box.checked = n > 0 && n === boxes.length;

@@ -107,6 +107,13 @@
     return true;
   }
 
+  /* The letter that is meant: a layout of other letters (Hangul, Cyrillic, Greek …) has ours on the same keys. */
+  function readKey(event) {
+    const [, letter] = /^Key([A-Z])$/.exec(event.code) ?? [];
+    if (!letter || event.key.length !== 1 || /[ -~]|\p{Script=Latin}/u.test(event.key)) return event.key;
+    return event.shiftKey ? letter : letter.toLowerCase();
+  }
+
   function findHotkey(key) {
     const found = document.querySelectorAll(`[data-hotkey="${CSS.escape(key)}"]`);
     return [...found].find((one) => !one.disabled && !one.closest("[inert]") && isShown(one));
@@ -135,12 +142,13 @@
     if (event.key === "Escape") return leave() && event.preventDefault();
     if (!areOn() || isTyping(event.target)) return;
     if (/^[1-9]$/.test(event.key)) return pressNumber(event.key) && event.preventDefault();
-    const act = Object.hasOwn(KEYS, event.key) ? KEYS[event.key] : null;
-    const target = act || event.key.length > 1 ? null : findHotkey(event.key);
+    const key = readKey(event);
+    const act = Object.hasOwn(KEYS, key) ? KEYS[key] : null;
+    const target = act || key.length > 1 ? null : findHotkey(key);
     if (!act && !target) return;
     event.preventDefault();
     // A key that is held down moves on and on, and decides once.
-    if (event.repeat && !"jk".includes(event.key)) return;
+    if (event.repeat && !"jk".includes(key)) return;
     if (act) act();
     else press(target);
   });
