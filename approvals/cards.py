@@ -27,7 +27,7 @@ from approvals.facts import Fact as Fact
 from approvals.facts import list_evidence, list_facts
 from approvals.models import Review
 from approvals.plain_values import redact_json
-from approvals.policies import describe_four_eyes, describe_quorum, find_obstacle
+from approvals.policies import describe_four_eyes, describe_quorum, find_obstacle, says_no
 from approvals.related import find_link
 from approvals.show_values import MAX_BLOCK, MAX_NAME, Shown, show_text
 from approvals.similar import Similar as Similar
@@ -55,6 +55,8 @@ class Choice:
     presets: tuple[str, ...]
     #: Empty: may.
     obstacle: str
+    #: Whether nothing happens by it: then it takes neither a look nor a password, however high the risk.
+    says_no: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +270,7 @@ def _list_choices(case: Case, user: Any, status: Status) -> tuple[Choice, ...]:
             requires_reason=one.requires_reason or case.review.risk == "high",
             presets=tuple(show_text(preset, MAX_BLOCK) for preset in one.presets),
             obstacle=obstacle,
+            says_no=says_no(one, case.outcomes),
         )
         for one in case.outcomes
     )

@@ -107,7 +107,7 @@ def test_who_decided_an_earlier_stage_does_not_decide(ann: User, ben: User, door
 @each_door
 def test_nobody_decides_twice(ann: User, ben: User, door: Door) -> None:
     review = ask(assignees=["ann", "ben"], quorum=2)
-    decide(review, "approve", actor=ann)
+    decide(review, "reject", actor=ann)
     check_refused(door, review, ann, "voted", 409, "You have decided on this already")
 
 

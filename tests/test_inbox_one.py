@@ -15,7 +15,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from approvals import actions, decide
+from approvals import Outcome, actions, decide
 from approvals.inbox.presence import list_lookers, look
 from approvals.models import Comment, Preference, Presence, Review, Snooze, Vote
 from approvals.timers import work
@@ -220,6 +220,21 @@ def test_a_password_is_asked_for_where_there_is_one_however_fresh_the_login_is(a
     ann.send(review, status=403, outcome="approve", reason="Checked", saw="1")
     ann.send(review, outcome="approve", reason="Checked", saw="1", password="secret")
     assert again(review).outcome == "approve"
+
+
+def test_saying_no_takes_neither_a_look_nor_a_password_whatever_it_is_called(ann: Desk) -> None:
+    def list_gated(*outcomes: Any) -> list[str]:
+        page = ann.open(ask(groups=["finance"], risk="high", outcomes=outcomes))
+        return re.findall(r'name="outcome" value="(\w+)"[^>]* data-gated', page.text)
+
+    decline, delete = Outcome("decline", tone="negative"), Outcome("delete", tone="negative")
+    assert list_gated("approve", decline) == ["approve"]
+    assert list_gated("approve", "request_changes", "reject") == ["approve"]
+    # A red button may well do something, where it is not the last one.
+    assert list_gated("approve", delete, decline) == ["approve", "delete"]
+    review = ask(groups=["finance"], risk="high", outcomes=("approve", decline))
+    ann.send(review, outcome="decline", reason="Not ours")
+    assert again(review).outcome == "decline"
 
 
 def test_two_decide_at_once_and_the_second_sees_who_was_first(ann: Desk, ben: Desk) -> None:
@@ -474,3 +489,59 @@ def test_a_vote_among_several_can_be_taken_back_on_the_page(ann: Desk) -> None:
     ann.post(review, do="undo")
     assert not Vote.objects.filter(standing=True).exists()
     assert 'value="undo"' not in ann.open(review).text
+
+
+# --- the same twice: a second tap, or a second tab ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("passed", ["", "9s"], ids=["while it can be undone", "when it is carried out"])
+@pytest.mark.parametrize("part", [True, False])
+def test_the_same_decision_sent_twice_is_answered_twice_alike(ann: Desk, part: bool, passed: str) -> None:
+    review = ask(groups=["finance"])
+    shown = ann.open(review).context["card"]
+    sent: Any = {"outcome": "approve", "reason": " As agreed ", "version": shown.version, "seen": shown.seen}
+    first = ann.post(review, part=part, status=200 if part else 303, **sent)
+    before = LedgerEvent.objects.count()
+    if passed:
+        advance(passed)
+        work()
+        drain()
+        before = LedgerEvent.objects.count()
+    second = ann.post(review, part=part, status=first.status_code, **sent)
+    if part:
+        assert tell(second)["told"] == tell(first)["told"]
+        assert tell(second)["undo"] is not bool(passed)
+    else:
+        assert second["Location"] == first["Location"]
+        assert "You answered “Approve”" in ann.open(review).text or passed
+    assert "was not taken" not in second.text
+    assert Vote.objects.count() == 1
+    assert LedgerEvent.objects.count() == before
+
+
+def test_a_vote_among_several_sent_twice_counts_once_and_is_no_mistake(ann: Desk) -> None:
+    review = ask(groups=["finance"], quorum=2)
+    first, second = (tell(ann.send(review, outcome="approve")) for _ in range(2))
+    assert second == first
+    assert Vote.objects.count() == 1
+
+
+@pytest.mark.parametrize("changes", [{"outcome": "reject"}, {"reason": "For another reason"}, {"data/amount": "41"}])
+def test_something_else_sent_after_a_decision_is_told_and_kept(ann: Desk, changes: dict[str, str]) -> None:
+    schema = {"type": "object", "required": ["amount"], "properties": {"amount": {"type": "integer"}}}
+    review = ask(groups=["finance"], schema=schema)
+    sent: Any = {"outcome": "approve", "reason": "As agreed", "data/amount": "40"}
+    ann.send(review, **sent)
+    page = ann.send(review, status=409, **{**sent, **changes})
+    assert "Nothing was decided" in page.text
+    assert (changes.get("reason") or "As agreed") in page.text
+    assert Vote.objects.get().data == {"amount": 40}
+
+
+def test_what_was_undone_can_be_decided_again(ann: Desk) -> None:
+    review = ask(groups=["finance"])
+    ann.send(review, outcome="approve")
+    ann.post(review, do="undo")
+    ann.send(review, outcome="approve")
+    assert Vote.objects.filter(standing=True).count() == 1
+    assert again(review).outcome == "approve"

@@ -1,7 +1,8 @@
 """What a posted form of a request's page does: decide, undo, say something, claim, hand on, put aside, withdraw …
 
 Must not live here: a rule of its own about who may what. Invariants owned: a deed goes through the same functions as
-at every other door, with the visitor as actor; a refusal keeps what was typed.
+at every other door, with the visitor as actor; a refusal keeps what was typed; a decision that is sent twice, by a
+second tap or another tab, is answered twice alike.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from django.views.decorators.debug import sensitive_variables
 from approvals import actions
 from approvals.action_rules import CHECKS
 from approvals.decision_form import Filled
-from approvals.decisions import Recorded, decide
+from approvals.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import (
     AlreadyDecided,
@@ -98,6 +99,8 @@ def take_deed(visit: Visit) -> HttpResponse:
 def _decide(visit: Visit, data: QueryDict, typed: Typed) -> HttpResponse:
     filled = typed.filled
     assert filled is not None
+    if (answered := _answer_again(visit, typed)) is not None:
+        return answered
     if filled.errors and not visit.is_over:
         return visit.show(status=422, typed=typed)
     try:
@@ -138,20 +141,28 @@ def _decide(visit: Visit, data: QueryDict, typed: Typed) -> HttpResponse:
         return _show_problem(visit, 413 if isinstance(refused, TooLarge) else 422, refused.tell(), typed)
     except InvalidCall as refused:
         return visit.show(status=422, typed=replace(typed, reason_error=refused.tell()))
-    return _finish(visit, _tell(visit, recorded), left=True)
+    voted = recorded.vote.outcome if recorded.vote else recorded.outcome
+    return _finish(visit, _tell(visit, voted, recorded.outcome), left=True)
 
 
-def _tell(visit: Visit, recorded: Recorded) -> str:
-    """What a decision did, for the line that says so."""
-    named = {
-        "title": show_text(visit.review.title, MAX_BLOCK),
-        "outcome": visit.label(recorded.vote.outcome if recorded.vote else recorded.outcome),
-    }
-    if recorded.vote is not None and recorded.outcome not in ("", recorded.vote.outcome):
-        told = gettext("“%(outcome)s” noted, but those asked did not agree: %(title)s is answered “%(answer)s”.")
-        return told % {**named, "answer": visit.label(recorded.outcome)}
-    if recorded.state == "open":
+def _answer_again(visit: Visit, typed: Typed) -> HttpResponse | None:
+    """What the first one was answered, if this is, word for word, the decision of theirs that counts."""
+    filled, vote = typed.filled, visit.case.find_vote(visit.user)
+    if filled is None or vote is None or visit.card.status == "closed":
+        return None
+    if (vote.outcome, vote.reason, vote.data) != (filled.outcome, filled.reason.strip(), filled.data):
+        return None
+    return visit.finish(_tell(visit, vote.outcome, visit.review.outcome), left=True)
+
+
+def _tell(visit: Visit, voted: str, answer: str) -> str:
+    """What a decision did, for the line that says so; `answer` is what was answered, if that is known by now."""
+    named = {"title": show_text(visit.review.title, MAX_BLOCK), "outcome": visit.label(voted)}
+    if not answer:
         return gettext("“%(outcome)s” noted: %(title)s. Others still have to decide.") % named
+    if answer != voted:
+        told = gettext("“%(outcome)s” noted, but those asked did not agree: %(title)s is answered “%(answer)s”.")
+        return told % {**named, "answer": visit.label(answer)}
     return gettext("“%(outcome)s”: %(title)s.") % named
 
 
@@ -164,6 +175,9 @@ def _check_password(visit: Visit, filled: Filled) -> bool:
 
 def _show_late(visit: Visit, typed: Typed) -> HttpResponse:
     again = visit.look_again()
+    # The first may have been under way when this one was looked at.
+    if (answered := _answer_again(again, typed)) is not None:
+        return answered
     banner = Banner("warn", gettext("What you sent was not taken"), end_sentence(again.card.told))
     return again.show(status=410, banner=banner, typed=typed)
 
@@ -202,7 +216,10 @@ def _show_forbidden(visit: Visit, refused: NotAllowed, typed: Typed) -> HttpResp
         message = gettext("It takes your password, and you have none here: decide it in the inbox.")
     if rule == "high_risk_diff":
         return visit.show(status=422, typed=replace(typed, saw_error=message))
-    return _show_problem(visit.look_again(), 409 if rule in _PASSING else 403, message, typed)
+    again = visit.look_again()
+    if (answered := _answer_again(again, typed)) is not None:
+        return answered
+    return _show_problem(again, 409 if rule in _PASSING else 403, message, typed)
 
 
 def _show_problem(visit: Visit, status: int, told: str, typed: Typed) -> HttpResponse:

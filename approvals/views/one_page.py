@@ -25,28 +25,13 @@ from approvals.loading import load_case
 from approvals.models import Vote
 from approvals.principals import forget_permissions, has_groups, list_active, list_users, name_person
 from approvals.show_times import show_when
-from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
+from approvals.show_values import MAX_NAME, show_text
 from approvals.views.deeds import note_attempt, take_deed
 from approvals.views.reader import Opened, for_people
 from approvals.views.visit import Banner, Typed, Visit
 from workflows.conf import conf as engine_conf
-from workflows.pages.posted import read_posted
 
 METHODS = ("GET", "HEAD", "POST")
-#: Fields of a form that nobody types, or that nobody is shown again.
-_NOT_TYPED = (
-    "csrfmiddlewaretoken",
-    "password",
-    "version",
-    "seen",
-    "outcome",
-    "do",
-    "key",
-    "saw",
-    "preset",
-    "until",
-    "to",
-)
 #: Among whom colleagues are looked for.
 LATEST_VOTES = 1_000
 #: Of those whom something can be handed on to; others are named by their username.
@@ -182,17 +167,8 @@ def review(page: Opened, id: UUID) -> HttpResponse:
     except UnknownReview:
         if page.request.method == "POST":
             note_attempt(page.request, id, page.user, PageVisit.door)
-        return page.tell_gone(_keep_typed(page))
+        return page.tell_gone(page.keep_typed())
     return take_deed(visit) if page.request.method == "POST" else visit.show()
-
-
-def _keep_typed(page: Opened) -> str:
-    """What was typed into a form that nothing can take any more."""
-    if page.request.method != "POST":
-        return ""
-    fields = read_posted(page.request).data.lists()
-    lines = [text for name, texts in fields if name.partition("-")[0] not in _NOT_TYPED for text in texts]
-    return show_text("\n".join(line for line in lines if line.strip()), MAX_BLOCK, lines=True)
 
 
 def write_said(claimed_by: Any, comments: int) -> str:
