@@ -102,15 +102,17 @@ def live(page: Opened) -> HttpResponse:
 def theme(page: Opened) -> HttpResponse:
     """Light, dark, or as the system has it."""
     form = _read_form(page)
-    return go_back(page) if form is None else set_theme(page, form.get("theme", ""))
+    return form if isinstance(form, HttpResponse) else set_theme(page, form.get("theme", ""))
 
 
 @for_people
 def keys(page: Opened) -> HttpResponse:
     """Whether single keys do something."""
-    if (form := _read_form(page)) is not None:
-        is_on = form.get("shortcuts") == "on"
-        Preference._default_manager.update_or_create(user=page.user, defaults={"shortcuts": is_on})
+    form = _read_form(page)
+    if isinstance(form, HttpResponse):
+        return form
+    is_on = form.get("shortcuts") == "on"
+    Preference._default_manager.update_or_create(user=page.user, defaults={"shortcuts": is_on})
     return go_back(page)
 
 
@@ -239,10 +241,14 @@ def _read_ids(text: str) -> list[UUID]:
     return list(dict.fromkeys(found))
 
 
-def _read_form(page: Opened) -> QueryDict | None:
-    """A small form; None for one that is not ours, which does nothing."""
-    posted = read_posted(page.request) if page.request.method == "POST" else None
-    return posted.data if posted is not None and posted.trusted else None
+def _read_form(page: Opened) -> QueryDict | HttpResponse:
+    """A small form; the answer to one that is none, or not ours."""
+    if page.request.method != "POST":
+        return HttpResponseNotAllowed(["POST"])
+    posted = read_posted(page.request)
+    if posted.trusted:
+        return posted.data
+    return page.tell(403, gettext("Nothing was changed"), gettext("Load the page anew, then try again."))
 
 
 def _hash(value: Any) -> str:

@@ -18,6 +18,7 @@ from approvals.links import Visitor
 from approvals.models import Review
 from approvals.notify.readers import read_readers
 from approvals.status import describe_status
+from approvals.views.reader import read_theme
 from approvals.views.visit import Banner, Typed, Visit
 from workflows import answering
 from workflows.joining import end_sentence
@@ -47,7 +48,11 @@ class LinkVisit(Visit):
         """The page as it stands."""
         context = self.make_context(banner=banner, typed=typed)
         has_form = self.card.may_decide or any(not self.card.actions[name] for name in _ACTIONS)
-        context |= {"has_form": has_form, "csrf_token": give_token(self.request) if has_form else ""}
+        context |= {
+            "theme": read_theme(self.request),
+            "has_form": has_form,
+            "csrf_token": give_token(self.request) if has_form else "",
+        }
         response = answer_page(PAGE, context, status=status, has_form=has_form)
         if has_form:
             keep_cookie(self.request, response)

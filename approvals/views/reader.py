@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any
 
-from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
 from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
-from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.gzip import gzip_page
 
 from approvals.conf import DEFAULTS, conf
 from approvals.exceptions import UnknownReview
@@ -33,6 +33,7 @@ from approvals.viewers import Viewer, find_viewer
 from approvals.views.visit import speaking_to
 from workflows.pages.answers import answer_page, write_policy
 from workflows.pages.posted import FormRefused, check_charset, give_token, keep_cookie, read_posted
+from workflows.rest.machines import open_to_machines
 
 THEME = "holdpoint_theme"
 THEMES = ("light", "dark")
@@ -93,8 +94,7 @@ class Opened:
     @cached_property
     def theme(self) -> str:
         """The theme that they chose; empty: that of their system."""
-        chosen = self.request.COOKIES.get(THEME, "")
-        return chosen if chosen in THEMES else ""
+        return read_theme(self.request)
 
     @cached_property
     def person(self) -> Person:
@@ -159,19 +159,22 @@ class Opened:
 def for_people(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """A view that takes an `Opened` in the place of the request; whoever is not logged in is led to do so."""
 
-    # Asked here, and so not by a middleware of the project's: that would lead a script, and a form, away to the login.
-    @login_not_required
+    # The login and the form's token are judged here, so that what was typed is not lost with a refusal; and many that
+    # are decided together are not one transaction, even where the project makes one of every request.
+    @open_to_machines
+    @gzip_page  # with a padding of random length, so that its size tells nothing of what is in it
     @sensitive_post_parameters("password")
-    @csrf_exempt  # forms are checked where they are read, so that what was typed is not lost with a refusal
     @wraps(view)
     def opened(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         page = Opened(request)
         if page.is_somebody:
             with speaking_to(page.reader):
                 response = _open(view, page, *args, **kwargs)
+                response["Content-Language"] = get_language() or ""
         else:
             response = _ask_to_log_in(page)
         response["X-Frame-Options"] = "DENY"
+        response.headers.setdefault("Cache-Control", "no-store")
         patch_vary_headers(response, ("Accept-Language", "Cookie", "HX-Request"))
         return response
 
@@ -206,6 +209,12 @@ def _find_logout() -> str:
     with suppress(NoReverseMatch):
         return reverse("logout")
     return ""
+
+
+def read_theme(request: HttpRequest) -> str:
+    """The theme that this browser has been told; empty: that of its system."""
+    chosen = request.COOKIES.get(THEME, "")
+    return chosen if chosen in THEMES else ""
 
 
 def set_theme(page: Opened, wanted: str) -> HttpResponse:

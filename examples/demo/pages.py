@@ -18,6 +18,7 @@ from django.utils.translation import ngettext
 
 from approvals.models import Preference
 from approvals.notify.readers import make_reader
+from approvals.views.reader import read_theme
 from approvals.views.visit import speaking_to
 from workflows.pages.answers import answer_page, write_policy
 
@@ -58,12 +59,6 @@ def answer(
     response = answer_page(template, {**shared, **context}, status=status, has_form=True)
     response["Content-Security-Policy"] = write_policy(has_scripts=has_scripts)
     return response
-
-
-def read_theme(request: HttpRequest) -> str:
-    """The theme that the inbox has been told."""
-    theme = request.COOKIES.get("holdpoint_theme", "")
-    return theme if theme in ("light", "dark") else ""
 
 
 def tell_count(count: int, late: int, asked: int) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from approvals.models import SavedView
+from tests.browser.judging import check_axe, check_fits, check_touch
+from tests.browser.picturing import shoot
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
 from tests.browser.world import ask, make_desk
@@ -36,3 +39,20 @@ def test_the_second_page_stays_the_second_page_while_it_is_alive(visit: Visits, 
     page.get_by_role("link", name="Open as a page").click()
     page.get_by_role("link", name="Back to the list").click()
     expect(page.locator("#rows .request-title").first).to_have_text("Refund 050")
+
+
+@pytest.mark.parametrize("width", [1024, 800])
+def test_on_a_tablet_every_view_can_be_touched(visit: Visits, site: Site, width: int) -> None:
+    desk = make_desk()
+    ask("Refund 1", groups=["Finance"])
+    SavedView.objects.create(user=desk.maya, name="Refunds under €50", query="q=refund")
+    page = visit(desk.maya, width=width, height=768, touch=True)
+    page.goto("/approvals/")
+    for name in ("Overdue", "Finance", "I asked for", "Decided", "Refunds under €50"):
+        expect(page.get_by_role("link", name=name)).to_be_visible()
+    check_axe(page)
+    check_fits(page)
+    check_touch(page)
+    shoot(page, f"inbox-tablet-{width}", whole=False)
+    page.get_by_role("link", name="Decided").tap()
+    expect(page.get_by_role("heading", level=1, name="Decided")).to_be_visible()
