@@ -49,7 +49,7 @@ def act(action: str, review: Any, actor: Any, door: str) -> Iterator[Case]:
             if person is None:
                 raise NotAllowed(Obstacle("not_candidate", gettext("You can’t do this because your account is gone.")))
             if (obstacle := CHECKS[action](case, person)) is not None:
-                _refuse(case, obstacle)
+                raise make_refusal(case, obstacle)
             yield case
     except DecisionRefused as refused:
         note_refusal(id, actor, action, door, refused)
@@ -61,6 +61,20 @@ def record(case: Case, what: str, actor: Any, door: str, told: Mapping[str, Any]
     assert case.held is not None
     row = {"what": what, "door": door, **{name: value for name, value in (told or {}).items() if value}}
     answering.record(case.held, Event.HANDLED, row, actor=read_actor(actor))
+
+
+def make_refusal(case: Case, obstacle: Obstacle) -> DecisionRefused:
+    """The error that a rule is refused with.
+
+    >>> make_refusal(case, Obstacle("not_candidate", "This is not yours to see."))
+    NotAllowed('This is not yours to see.')
+    """
+    review = case.review
+    if obstacle.rule == "closed":
+        return AlreadyDecided(case.decided.by, review.decided_at, review.outcome)
+    if obstacle.rule == "cooldown" and (until := find_next_nudge(review)) is not None:
+        return TooSoon(until)
+    return NotAllowed(obstacle)
 
 
 def read_words(given: object, option: str, what: str, *, blank: bool = False) -> str:
@@ -78,12 +92,3 @@ def read_later(given: Any, option: str, now: datetime) -> datetime:
     if given <= now:
         raise InvalidApproval(option, given, "it lies in the past", reason=Reason(gettext_noop("It lies in the past.")))
     return given
-
-
-def _refuse(case: Case, obstacle: Obstacle) -> None:
-    review = case.review
-    if obstacle.rule == "closed":
-        raise AlreadyDecided(case.name(review.decided_by_id), review.decided_at, review.outcome)
-    if obstacle.rule == "cooldown" and (until := find_next_nudge(review)) is not None:
-        raise TooSoon(until)
-    raise NotAllowed(obstacle)

@@ -18,6 +18,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from approvals.actions import explain
+from approvals.answered import find_agreeing
 from approvals.cases import Case
 from approvals.diffs import FieldDiff, compare, find_drift
 from approvals.endings import Ending as Ending
@@ -26,7 +27,7 @@ from approvals.facts import Fact as Fact
 from approvals.facts import list_evidence, list_facts
 from approvals.models import Review
 from approvals.plain_values import redact_json
-from approvals.policies import describe_four_eyes, describe_quorum, find_obstacle
+from approvals.policies import describe_four_eyes, describe_quorum, find_obstacle, says_no
 from approvals.related import find_link
 from approvals.show_values import MAX_BLOCK, MAX_NAME, Shown, show_text
 from approvals.similar import Similar as Similar
@@ -54,6 +55,8 @@ class Choice:
     presets: tuple[str, ...]
     #: Empty: may.
     obstacle: str
+    #: Whether nothing happens by it: then it takes neither a look nor a password, however high the risk.
+    says_no: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Answered:
     label: str
     tone: str
     reason: str
-    #: Nobody, where time answered.
+    #: Nobody, where time answered, or where those asked did not agree.
     by: str
 
 
@@ -106,6 +109,8 @@ class Card:
     subject: Shown | None
     diff: tuple[FieldDiff, ...]
     drift: tuple[FieldDiff, ...]
+    #: Fields of the subject that stay as they are; 0 where nothing is to change any more.
+    unchanged: int
     facts: tuple[Fact, ...]
     evidence: tuple[dict[str, Any], ...]
     similar: tuple[Similar, ...]
@@ -200,6 +205,7 @@ def build_card(review: Review, user: Any | None, *, case: Case | None = None) ->
         subject=shown.subject,
         diff=compare(review.snapshot or {}, review.change or {}, model=review.subject_model or None, user=user),
         drift=shown.drift,
+        unchanged=shown.unchanged,
         facts=list_facts(interaction.request),
         evidence=list_evidence(review.evidence),
         similar=list_similar(case, user),
@@ -220,6 +226,7 @@ class _Subject:
     subject: Shown | None
     digest: str
     drift: tuple[FieldDiff, ...] = ()
+    unchanged: int = 0
 
 
 def _dump(value: Any) -> str:
@@ -243,7 +250,10 @@ def _look_at_subject(case: Case, user: Any, status: Status) -> _Subject:
     if not is_waiting:
         return _Subject(named, review.digest)
     seen = digest(snapshot_again(row, before), review.change or {})
-    return _Subject(named, seen, () if seen == review.digest else find_drift(before, row, user=user))
+    fields = [one for one in row._meta.concrete_fields if one.editable and not one.primary_key]
+    unchanged = sum(one.name not in review.change for one in fields) if review.change else 0
+    drift = () if seen == review.digest else find_drift(before, row, user=user)
+    return _Subject(named, seen, drift, unchanged)
 
 
 def _list_choices(case: Case, user: Any, status: Status) -> tuple[Choice, ...]:
@@ -260,6 +270,7 @@ def _list_choices(case: Case, user: Any, status: Status) -> tuple[Choice, ...]:
             requires_reason=one.requires_reason or case.review.risk == "high",
             presets=tuple(show_text(preset, MAX_BLOCK) for preset in one.presets),
             obstacle=obstacle,
+            says_no=says_no(one, case.outcomes),
         )
         for one in case.outcomes
     )
@@ -285,11 +296,11 @@ def _find_answer(case: Case, status: Status) -> Answered | None:
     if not review.outcome or status == "open":
         return None
     outcome = next((one for one in case.outcomes if one.name == review.outcome), None)
-    last = next((vote for vote in reversed(case.votes) if vote.user_id == review.decided_by_id), None)
+    said = None if review.decided_by_id is None else find_agreeing(case.votes, review.outcome)
     return Answered(
         outcome=review.outcome,
         label=show_text(outcome.label, MAX_NAME) if outcome else gettext("Withdrawn"),
         tone=outcome.tone if outcome else "neutral",
-        reason=show_text(last.reason, MAX_BLOCK, lines=True) if last and review.decided_by_id is not None else "",
-        by=show_text(case.name(review.decided_by_id), MAX_NAME),
+        reason="" if said is None else show_text(said.reason, MAX_BLOCK, lines=True),
+        by=show_text(case.decided.by, MAX_NAME),
     )

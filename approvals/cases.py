@@ -6,7 +6,7 @@ decide and the decision itself ask the same questions of the same rows; a decisi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -16,6 +16,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Count, Exists, Q, QuerySet
 from django.utils.translation import ngettext
 
+from approvals.answered import find_answerer, is_divided
 from approvals.conf import conf
 from approvals.drifts import Now, read_subject_now
 from approvals.models import Candidate, Comment, Review, Vote
@@ -43,6 +44,7 @@ from approvals.principals import (
     load_user,
     name_user,
 )
+from approvals.reach import find_gap
 from approvals.viewers import Viewer, is_within_absence, list_absences, see_as
 from workflows import answering
 from workflows.clock import read_now
@@ -188,9 +190,22 @@ class Case:
         return Facts(
             is_open=review.open and (self.held is None or answering.is_open(self.held)),
             in_grace=review.effective_at is not None,
-            decided=Decided(
-                self.name(review.decided_by_id), review.decided_at, review.outcome, review.effective_at, self.now
-            ),
+            decided=self.decided,
+        )
+
+    @property
+    def decided(self) -> Decided:
+        """Who has decided what, if anybody has."""
+        review = self.review
+        if not review.outcome:
+            return Decided()
+        return Decided(
+            self.name(find_answerer(review, self.votes)),
+            review.decided_at,
+            review.outcome,
+            review.effective_at,
+            self.now,
+            is_divided=is_divided(review, self.votes),
         )
 
     # --- a person -------------------------------------------------------------------------------------------
@@ -347,11 +362,25 @@ class Case:
         members = list_active().filter(holdpoint_workspaces=self.review.workspace_id)
         return users.filter(Q(pk__in=members.values("pk")) | ~Exists(others))
 
+    def find_gap(self, asked: Collection[str], *, keep: bool) -> str:
+        """Why nothing could be decided if these were asked from now on (with `keep`, as well), in words; or nothing."""
+        voted = {f"{USER}:{key}" for vote in self.votes for key in (vote.user_id, vote.on_behalf_of_id)}
+        people = {*asked, *(one.principal for one in self.candidates if keep)} - voted
+        counted = [f"{GROUP}:{key}" for key in self.groups.values()]
+        return find_gap(self.quorum, counted, people, new=asked, is_final=not self._grows(), votes=len(self.votes))
+
+    def may_any_decide(self, principal: str) -> bool:
+        """Whether anybody of these may decide: not where all of them have left, say, or asked for it themselves."""
+        return any(not self.is_barred(user) for user in self.keep_members(list_users([principal])))
+
+    def _grows(self) -> bool:
+        """Whether a rung is to come that asks more people."""
+        left = (self.review.rungs or [])[self.review.rung :]
+        return any(rung["do"] in ("add", "reassign") for rung in left)
+
     def _is_final(self) -> bool:
         """Whether nobody can join: all asked by name, and no rung to come that asks more."""
-        left = (self.review.rungs or [])[self.review.rung :]
-        grows = any(rung["do"] in ("add", "reassign") for rung in left)
-        return not grows and all(one.principal.startswith(f"{USER}:") for one in self.candidates)
+        return not self._grows() and all(one.principal.startswith(f"{USER}:") for one in self.candidates)
 
     # --- the subject ----------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -75,11 +75,12 @@ def decide(
     reason: str = "",
     data: Any = None,
     version: int | None = None,
-    grace: bool = False,
+    grace: bool | timedelta = False,
     override: bool = False,
     door: Door = PYTHON,
 ) -> Recorded:
-    """Record one person's decision; if it is the last one needed, answer.
+    """Record one person's decision; if it is the last one needed, answer: at once, or with `grace` when it can no
+    longer be undone. A timedelta adds so much to the time in which it can.
 
     >>> decide(review, "approve", actor=ann).state
     'decided'
@@ -121,7 +122,7 @@ class _Attempt:
     reason: str
     data: Any
     version: int | None
-    grace: bool
+    grace: bool | timedelta
     override: bool
     door: Door
 
@@ -154,7 +155,7 @@ def _settle(case: Case, attempt: _Attempt, vote: Vote) -> Recorded:
     review, door = case.review, attempt.door
     verdict = case.count([*case.votes, vote])
     answer = vote.outcome if attempt.override else verdict.outcome
-    until = None if answer is None else find_end(case, wanted=attempt.grace and not door.is_automated)
+    until = None if answer is None else find_end(case, wanted=attempt.grace if not door.is_automated else False)
     vote.verdict = dump_verdict(verdict)
     records.insert(vote)
     case.votes.append(vote)

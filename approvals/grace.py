@@ -26,13 +26,17 @@ from workflows import answering, store
 from workflows.arguments import read_actor
 
 
-def find_end(case: Case, *, wanted: bool) -> datetime | None:
-    """Until when a decision of now can be undone; None where it is carried out at once."""
-    if not wanted or conf.undo_seconds <= 0 or case.review.risk == "high":
+def find_end(case: Case, *, wanted: bool | timedelta) -> datetime | None:
+    """Until when a decision of now can be undone; None where it is carried out at once.
+
+    A timedelta makes it so much longer: what is decided together can be undone together, also the first of it.
+    """
+    if wanted is False or conf.undo_seconds <= 0 or case.review.risk == "high":
         return None
     if case.held is None or not case.held.parked:
         return None  # its deadline is in its worker's hands and could not be held
-    return case.now + timedelta(seconds=conf.undo_seconds)
+    longer = wanted if isinstance(wanted, timedelta) else timedelta(0)
+    return case.now + timedelta(seconds=conf.undo_seconds) + longer
 
 
 def undo(review: Review | UUID | str, *, actor: Any, door: Door = PYTHON) -> Review:
@@ -54,7 +58,7 @@ def find_undoable(case: Case, user: Any) -> Vote:
     """The vote that this person may take back now; the error that says why not."""
     review, vote = case.review, case.find_vote(user)
     if not case.state.is_open or (review.effective_at is not None and review.effective_at <= case.now):
-        raise AlreadyDecided(case.name(review.decided_by_id), review.decided_at, review.outcome)
+        raise AlreadyDecided(case.decided.by, review.decided_at, review.outcome)
     is_theirs = user.is_active and case.is_member(user)
     if vote is None or not is_theirs or (review.effective_at is not None and review.decided_by_id != vote.user_id):
         raise NotAllowed(Obstacle("voted", gettext("You have decided nothing here that could be undone.")))

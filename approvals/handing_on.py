@@ -18,8 +18,9 @@ from approvals.channel import list_given
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.models import Candidate, Review
 from approvals.people import find_group, find_user, refuse_user
-from approvals.policies import Count, Obstacle, PerGroup, Veto
-from approvals.principals import GROUP, USER, load_user, name_person, name_user
+from approvals.policies import Count, Obstacle, PerGroup
+from approvals.principals import GROUP, load_user, name_person, name_user
+from approvals.reach import find_plain
 from workflows.reasons import Listed, Reason, gettext_noop
 
 
@@ -113,7 +114,7 @@ def _move_share(case: Case, giver: Any, other: Any) -> None:
     own = next((one for one in mine if one.principal == name_user(giver)), None)
     is_asked = bool(case.list_answering(other))
     # Both asked as members of something: nothing is the giver's alone that could move.
-    if is_asked and (own is None or _find_rule(case) != Count(1)):
+    if is_asked and (own is None or find_plain(case.quorum) != Count(1)):
         told = gettext("%(name)s has been asked already, and everybody counts once.") % {"name": name_person(other)}
         raise NotAllowed(Obstacle("asked", told))
     if own is not None:
@@ -133,29 +134,15 @@ def _find_share(asked: Candidate, name: str) -> tuple[str, str]:
 
 def _check_counted(case: Case, asked: list[str], *, keep: bool) -> None:
     """Nobody is asked whose answers would not count, or who would be too few."""
-    rule = _find_rule(case)
-    if isinstance(rule, PerGroup) and not isinstance(case.quorum, Veto):
-        counted = {f"{GROUP}:{key}" for key in case.groups.values()}
-        if not set(asked) <= counted or not (keep or counted <= set(asked)):
-            told = gettext_noop(
-                "answers count by group here (%(groups)s): "
-                "add people to these groups, or decide in their place (override)"
-            )
-            raise InvalidApproval("groups", asked, Reason(told, {"groups": Listed(sorted(case.groups))}))
-    people = {*asked, *(one.principal for one in case.candidates if keep)}
-    grows = any(rung["do"] in ("add", "reassign") for rung in (case.review.rungs or [])[case.review.rung :])
-    if not isinstance(rule, Count) or grows or not all(one.startswith(f"{USER}:") for one in people):
+    told: str = case.find_gap(asked, keep=keep)
+    if not told:
         return
-    voted = {f"{USER}:{key}" for vote in case.votes for key in (vote.user_id, vote.on_behalf_of_id)}
-    if (reach := len(people - voted) + len(case.votes)) < rule.votes:
-        told = gettext_noop(
-            "%(votes)s equal answers decide, and no more than %(reach)s could be given: name more, or a group"
-        )
-        raise InvalidApproval("users", asked, Reason(told, {"votes": rule.votes, "reach": reach}))
-
-
-def _find_rule(case: Case) -> Any:
-    return case.quorum.rule if isinstance(case.quorum, Veto) else case.quorum
+    if not isinstance(find_plain(case.quorum), PerGroup):
+        raise InvalidApproval("users", asked, told)
+    form = gettext_noop(
+        "answers count by group here (%(groups)s): add people to these groups, or decide in their place (override)"
+    )
+    raise InvalidApproval("groups", asked, Reason(form, {"groups": Listed(sorted(case.groups))}))
 
 
 def _let_go(case: Case) -> None:

@@ -15,13 +15,13 @@ from django.db import router
 from approvals import records
 from approvals.changes import read_change
 from approvals.exceptions import InvalidApproval
-from approvals.ladder import dump_rungs, next_moment, place_due, place_rungs
+from approvals.ladder import Action, dump_rungs, next_moment, place_due, place_rungs
 from approvals.models import Review
 from approvals.people import find_group as find_group
 from approvals.people import find_groups
 from approvals.people import find_user as find_user
 from approvals.people import find_users as find_users
-from approvals.policies import Count, PerGroup, Veto, dump_outcomes, dump_quorum
+from approvals.policies import Count, PerGroup, dump_outcomes, dump_quorum
 from approvals.principals import (
     ANYBODY,
     GROUP,
@@ -34,9 +34,10 @@ from approvals.principals import (
     load_user,
     name_user,
 )
+from approvals.reach import find_gap, find_plain, find_rung_gap
 from approvals.subjects import digest, load_subject, read_subject, snapshot
 from workflows.models import Instance, Interaction
-from workflows.reasons import Reason, gettext_noop, ngettext_lazy
+from workflows.reasons import Reason, gettext_noop
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -105,7 +106,7 @@ def _list_rung_groups(approval: Approval) -> list[str]:
 
 def _list_asked(approval: Approval, groups: dict[str, int]) -> list[str]:
     principals = _list_candidates(approval, groups)
-    _check_reach(approval, principals)
+    _check_reach(approval, principals, groups)
     return principals
 
 
@@ -155,24 +156,32 @@ def _freeze_users(given: QuerySet[Any] | list[Any]) -> list[Any]:
     return keys
 
 
-def _check_reach(approval: Approval, principals: list[str]) -> None:
-    """People asked by name cannot become more by themselves."""
-    rule = approval.quorum.rule if isinstance(approval.quorum, Veto) else approval.quorum
-    grows = any(step.action.do in ("add", "reassign") for step in approval.ladder.steps)
-    by_name = all(one.startswith(f"{USER}:") for one in principals)
-    if isinstance(rule, Count) and not grows and by_name and rule.votes > len(principals):
-        count = len(principals)
-        told = ngettext_lazy(
-            "only %(n)s is asked, so %(votes)s equal answers can never be reached",
-            "only %(n)s are asked, so %(votes)s equal answers can never be reached",
-        )
-        raise InvalidApproval("quorum", rule.votes, Reason(told, {"n": count, "votes": rule.votes}, count))
+def _check_reach(approval: Approval, principals: list[str], groups: dict[str, int]) -> None:
+    """Those asked, also by the ladder, could decide: people asked by name cannot become more by themselves."""
+    rule, plain = approval.quorum, find_plain(approval.quorum)
+    if not isinstance(plain, PerGroup) and not (isinstance(plain, Count) and plain.votes > 1):
+        return  # anybody's answer counts, and one of them is there
+    counted = [f"{GROUP}:{key}" for key in _pick_groups(approval, groups).values()]
+    rungs = [
+        (step.action.do, _name_target(step.action, groups))
+        for step in approval.ladder.steps
+        if step.action.do in ("add", "reassign")
+    ]
+    if told := find_gap(rule, counted, principals, is_final=not rungs):
+        raise InvalidApproval("quorum", dump_quorum(rule), told)
+    if told := find_rung_gap(rule, counted, principals, rungs):
+        raise InvalidApproval("escalate", [do for do, _ in rungs], told)
 
 
 def _pick_groups(approval: Approval, groups: dict[str, int]) -> dict[str, int]:
     """The groups that a rule counts by, with their keys: they may be called something else later."""
-    rule = approval.quorum.rule if isinstance(approval.quorum, Veto) else approval.quorum
+    rule = find_plain(approval.quorum)
     return {name: groups[name] for name in rule.names} if isinstance(rule, PerGroup) else {}
+
+
+def _name_target(action: Action, groups: dict[str, int]) -> str:
+    """Whom a rung asks."""
+    return f"{GROUP}:{groups[action.group]}" if action.group else name_user(find_user(action.user, "escalate"))
 
 
 def _name_rungs(rungs: list[dict[str, str]], groups: dict[str, int]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Asking somebody for their password again, and against guessing it.
+"""Asking somebody for their password again, and against guessing it; and what stands in for it where there is none.
 
 Invariant owned: so many tries in so long a time and no more, counted in Django's cache before each is looked at: so
 many at once are not more than the same one after another.
@@ -6,6 +6,7 @@ many at once are not more than the same one after another.
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.cache import cache
@@ -16,18 +17,29 @@ from approvals.exceptions import ApprovalError
 
 TRIES = 5
 SECONDS = 900
+#: Whoever logs in elsewhere (SSO) has no password to be asked for; that they did so lately stands for it.
+LATELY = timedelta(minutes=15)
 
 
 class TooManyTries(ApprovalError):
     """The password was wrong too often; it is not looked at for a while.
 
     >>> str(TooManyTries())
-    'Too many tries. Wait 15 minutes, or decide in the inbox.'
+    'Too many tries. Wait 15 minutes.'
     """
 
     def __init__(self) -> None:
-        told = gettext("Too many tries. Wait %(minutes)s minutes, or decide in the inbox.")
-        super().__init__(told % {"minutes": SECONDS // 60})
+        super().__init__(gettext("Too many tries. Wait %(minutes)s minutes.") % {"minutes": SECONDS // 60})
+
+
+def has_logged_in_lately(user: Any, now: datetime) -> bool:
+    """Whether somebody without a password here has just proven elsewhere who they are.
+
+    >>> has_logged_in_lately(ann, now)  # she has a password: it is asked for
+    False
+    """
+    at = getattr(user, "last_login", None)
+    return not user.has_usable_password() and at is not None and now - at < LATELY
 
 
 @sensitive_variables("password")

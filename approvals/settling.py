@@ -19,6 +19,7 @@ from django.db import InterfaceError, OperationalError, transaction
 from psycopg import errors
 
 from approvals import records
+from approvals.answered import find_agreeing
 from approvals.cases import Case
 from approvals.channel import Answer, Approval
 from approvals.drifts import Now
@@ -75,13 +76,13 @@ def finish(
 ) -> None:
     """The author's change to business rows, and the answer.
 
-    Its data and reason are those of the latest vote that agrees with it: the one that closed the matter may have said
-    the opposite. `override` is the reason of somebody who was not asked.
+    Its data and reason are those of the latest vote that agrees with it. `override` is the reason of somebody who was
+    not asked.
     """
     review, held = case.review, case.held
     assert held is not None
     is_carried_out = review.effective_at is not None and review.decided_by_id == user
-    agreeing = next((vote for vote in reversed(case.votes) if vote.outcome == outcome), None)
+    agreeing = find_agreeing(case.votes, outcome)
     stored = {
         "outcome": outcome,
         "data": None if agreeing is None else agreeing.data,

@@ -1,7 +1,7 @@
 """What somebody may not see is told them as what is not there.
 
 Invariant owned: a refusal says nothing about a review to who may not look at it, neither that it exists nor how it
-stands; the attempt is in the ledger all the same, because the refusal came from the decision itself.
+stands; the attempt of a member of its workspace is in the ledger all the same, whichever door they came by.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+from approvals.acting import make_refusal
+from approvals.action_rules import CHECKS
+from approvals.cases import Case
 from approvals.exceptions import ApprovalError, UnknownReview
 from approvals.models import Review
+from approvals.settling import note_refusal
 from workflows import answering
 from workflows.exceptions import InvalidData, PolicyRefused
 
@@ -36,3 +40,17 @@ def hiding(id: UUID, user: Any, *, workspace: int) -> Iterator[None]:
         if not rows.filter(pk=id).exists():
             raise UnknownReview(id) from refused
         raise
+
+
+def note_unseen(id: UUID, user: Any, what: str, door: str, *, action: str = "decide") -> None:
+    """Write down that somebody tried something about a review that they may not see, for doors that never get as far as
+    the call: what would have refused it there. Nothing for who is no member of its workspace.
+
+    >>> note_unseen(review.pk, zoe, "approve", "page")
+    """
+    review = Review.objects.using(answering.reach().alias).filter(pk=id).first()
+    if review is None or not user.is_active:
+        return
+    case = Case(review)
+    if case.is_member(user) and (obstacle := CHECKS[action](case, user)) is not None:
+        note_refusal(id, user, what, door, make_refusal(case, obstacle))

@@ -32,7 +32,7 @@ class Similar:
     at: datetime
     id: UUID
     tone: str
-    #: Why, as whoever decided it wrote; may be empty.
+    #: Why, as the latest of those who decided it so wrote; may be empty.
     reason: str
 
 
@@ -56,7 +56,7 @@ def list_similar(case: Case, user: Any | None) -> tuple[Similar, ...]:
         .exclude(outcome__in=("", "withdrawn"))
         .visible_to(case.see_as(user), workspace=review.workspace_id)
     )
-    theirs = Vote.objects.filter(review_id=OuterRef("pk"), user_id=OuterRef("decided_by_id"), standing=True)
+    theirs = Vote.objects.filter(review_id=OuterRef("pk"), outcome=OuterRef("outcome"), standing=True)
     found = seen.order_by("-decided_at", "-pk").annotate(said=Subquery(theirs.order_by("-pk").values("reason")[:1]))
     return tuple(map(_show, found.values_list("pk", "title", "outcome", "outcomes", "decided_at", "said")[:MOST]))
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from django.utils.translation import gettext, ngettext, pgettext
 
+from approvals.answered import find_answerer
 from approvals.cases import MAX_NAMED, Case
 from approvals.models import Review
 from approvals.policies import Count, Outcome, PerGroup, Veto
@@ -216,6 +217,15 @@ def _tell_grace(case: Case, user: Any) -> str:
         "outcome": quote_outcome(case, review.outcome),
         "seconds": seconds,
     }
+    if find_answerer(review, case.votes) is None:
+        return (
+            ngettext(
+                "Those asked did not agree: it becomes %(outcome)s in one second unless that is undone",
+                "Those asked did not agree: it becomes %(outcome)s in %(seconds)d seconds unless that is undone",
+                seconds,
+            )
+            % given
+        )
     if until <= case.now:
         return gettext("%(by)s answered %(outcome)s; it takes effect now") % given
     if is_user(user, review.decided_by_id):
@@ -241,16 +251,15 @@ def _tell_decided(case: Case, user: Any) -> str:
     review = case.review
     at = find_closed_at(case)
     given = {
-        "by": show_text(case.name(review.decided_by_id), MAX_NAME),
+        "by": show_text(case.decided.by, MAX_NAME),
         "outcome": quote_outcome(case, review.outcome),
         "how": tell_outcome(case, review.outcome),
         "when": show_when(at, case.now) if at else "",
     }
-    if review.decided_by_id is None:
-        return gettext("Answered %(outcome)s automatically %(when)s") % given
-    agreed = any(vote.user_id == review.decided_by_id and vote.outcome == review.outcome for vote in case.votes)
-    if not agreed and case.votes:  # whose vote was the last one had another answer
+    if case.decided.is_divided:
         return gettext("Answered %(outcome)s %(when)s, because those asked did not agree") % given
+    if find_answerer(review, case.votes) is None:
+        return gettext("Answered %(outcome)s automatically %(when)s") % given
     if _find_outcome(case, review.outcome).written or review.outcome not in ("approve", "reject"):
         if is_user(user, review.decided_by_id):
             return gettext("You answered %(outcome)s %(when)s") % given

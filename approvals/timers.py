@@ -20,7 +20,9 @@ from approvals.exceptions import DecisionRefused, UnknownReview
 from approvals.grace import carry_out
 from approvals.ladder import Rung, load_rungs, next_moment, next_rung
 from approvals.models import Review
+from approvals.policies import PerGroup
 from approvals.principals import USER
+from approvals.reach import find_plain
 from approvals.settling import answer_by_time, open_case
 from workflows import answering, store
 from workflows.clock import Now
@@ -123,21 +125,38 @@ def _take(case: Case, rung: Rung, principal: str | None) -> None:
     review, action = case.review, rung.action
     assert case.held is not None
     told: dict[str, Any] = {"what": "escalated", "rung": rung.index, "do": action.do, "to": principal}
+    if principal is not None:
+        told |= _check_handing_on(case, action.do, principal)
     if action.do == "outcome":
         told["outcome"] = action.outcome
     answering.record(case.held, Event.HANDLED, told, actor="time")
     if action.do == "outcome":
         answer_by_time(case, action.outcome)
         return
-    if action.do == "remind" or principal is None:
+    if told["do"] == "remind" or principal is None:
         records.insert_notice(review, "reminder", at=case.now)
         return
-    if action.do == "reassign":
+    if told["do"] == "reassign":
         records.remove_candidates(review)
         if review.claimed_by_id is not None:
             records.update_review(review, claimed_by_id=None, claimed_at=None)
     records.insert_candidates(review, [principal], added_by="time")
     records.insert_notice(review, "escalation", at=case.now, to=[principal])
+
+
+def _check_handing_on(case: Case, do: str, principal: str) -> dict[str, Any]:
+    """What is done in place of a rung that would leave nobody who can decide: those asked stay, or are reminded.
+
+    Where it was written this was refused; since then people left, or the review is older than that check.
+    """
+    problem = "" if case.may_any_decide(principal) else "nobody of these can decide it"
+    problem = problem or case.find_gap([principal], keep=do == "add")
+    if not problem:
+        return {}
+    logger.warning("review %s: its escalation to %s does not replace anybody: %s", case.review.pk, principal, problem)
+    if isinstance(find_plain(case.quorum), PerGroup) and case.find_gap([principal], keep=True):
+        return {"do": "remind", "to": None, "problem": problem}
+    return {"do": "add", "problem": problem}
 
 
 def _list_due() -> Iterator[tuple[Callable[[UUID], bool], UUID]]:

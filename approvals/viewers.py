@@ -90,6 +90,15 @@ class Viewer:
         found = self._streams[alias]
         return found if workspace is None else [one for one in found if one.workspace == workspace]
 
+    def list_groups(self) -> list[str]:
+        """The names of the groups that they are in, "group:7"."""
+        return [one for one in self.list_principals((GROUP,)) if one.startswith(f"{GROUP}:")]
+
+    def list_waiting(self, alias: str, principal: str) -> list[int]:
+        """The workspaces in which anything waits for one of their names: among thousands there are few of them."""
+        own = principal in self.list_principals()
+        return sorted({one.workspace for one in self.list_streams(alias) if own and one.principal == principal})
+
     def knows(self, names: Iterable[str]) -> bool:
         """Whether these were asked for."""
         return all(name in self._beside for name in names)

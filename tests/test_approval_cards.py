@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 
@@ -85,6 +86,8 @@ def test_a_card_shows_what_changes_and_what_was_sent_along_in_words(asked: Revie
         ("Due", "—", "Dec. 1, 2026"),
     ]
     assert card.drift == ()
+    fields = apps.get_model(asked.subject_model)._meta.concrete_fields
+    assert card.unchanged == sum(one.editable and not one.primary_key for one in fields) - 3
     assert {fact.label: fact.value.text for fact in card.facts} == {
         "Order › Number": "A-20718",  # noqa: RUF001 - the sign between a name and one within it
         "Order › Paid": "Yes",  # noqa: RUF001

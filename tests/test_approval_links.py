@@ -168,7 +168,7 @@ def test_who_decided_an_earlier_stage_cannot_decide_by_a_link(ann: User) -> None
 
 def test_nobody_decides_twice_by_a_link(ann: User, ben: User) -> None:
     review = ask(assignees=["ann", "ben"], quorum=2)
-    decide(review, "approve", actor=ann)
+    decide(review, "reject", actor=ann)
     check_forbidden(review, ann, 409, "You have decided on this already")
 
 

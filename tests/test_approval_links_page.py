@@ -52,6 +52,22 @@ def test_it_shows_who_else_decided_and_when(ann: User, ben: User) -> None:
     assert visitor.list_buttons() == []
 
 
+def test_the_same_decision_sent_twice_leads_to_the_page_and_another_one_is_told(ann: User) -> None:
+    visitor = Visitor(ask(assignees=["ann"]), ann)
+    visitor.open()
+    shown = visitor.page
+    for _ in range(2):
+        visitor.page = shown
+        words = visitor.send(outcome="approve", reason="As agreed")
+        assert "You approved this" in words
+        assert "not taken" not in words
+    visitor.page = shown
+    words = visitor.send(outcome="approve", reason="For another reason", status=410)
+    assert "What you sent was not taken" in words
+    assert "For another reason" in words
+    assert Vote.objects.get().reason == "As agreed"
+
+
 def test_it_shows_that_time_ran_out(ann: User) -> None:
     review = ask(assignees=["ann"])
     visitor = Visitor(review, ann)

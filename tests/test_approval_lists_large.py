@@ -1,16 +1,13 @@
 """What pages and badges of the inbox cost beside 50,000 other reviews: what they show, wherever they lie.
 
-Plans are looked at, not times, because a test never times. For a million, with times beside those at a thousand:
-
-    PENDING=1000000 pytest -s -n0 tests/test_approval_lists_large.py
+Plans are looked at, not times, because a test never times (`python -m benchmarks --only inbox --full` does). For a
+million: PENDING=1000000 pytest -n0 tests/test_approval_lists_large.py
 """
 
 from __future__ import annotations
 
 import os
 import re
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -214,28 +211,3 @@ def test_somebody_is_asked_in_each_of_these_ways(plans: Any) -> None:
         shown = re.findall(r"^Limit \(actual rows=([\d.]+)", told, re.MULTILINE)
         expected = {"none": [], "five": [5.0], "late": [min(50.0, PENDING // 1000)]}.get(name, [50.0])
         assert list(map(float, shown)) == expected, told
-
-
-@pytest.mark.skipif(PENDING < 1_000_000, reason="PENDING=1000000 measures")
-def test_report_of_times_beside_those_at_a_thousand(django_db_setup: None, django_db_blocker: Any) -> None:
-    """For people to read, with -s: milliseconds at the median and at 95 %, and how many times as long as at 1,000.
-
-    On a busy machine only the last figure tells something: it is that of the quickest tenth.
-    """
-    times: dict[int, dict[tuple[str, str], list[float]]] = {}
-    for pending in (1_000, PENDING):
-        with filled(django_db_blocker, pending, analyzed=True):
-            times[pending] = {(name, call): _measure(make(name)) for name in PEOPLE for call, make in CALLS.items()}
-    for key, found in times[PENDING].items():
-        cuts, few = (statistics.quantiles(one, n=20) for one in (found, times[1_000][key]))
-        ratios = f"{cuts[9] / few[9]:.2f} x that at 1,000, at best {cuts[1] / few[1]:.2f} x"
-        print(f"{key[0]:6} {key[1]:40} p50 {cuts[9]:6.1f} ms  p95 {cuts[18]:6.1f} ms  {ratios}")
-
-
-def _measure(call: Callable[[], object], times: int = 40) -> list[float]:
-    found = []
-    for _ in range(times + 3):
-        begun = time.perf_counter()
-        call()
-        found.append(1000 * (time.perf_counter() - begun))
-    return found[3:]

@@ -49,11 +49,11 @@ def look(review: Review, user: User) -> Card:
 def test_a_card_that_is_looked_up_for_somebody_costs_nine_statements(asked: Review, people: People) -> None:
     """With the session and the user's row a request takes eleven, however much has happened."""
     told = [
-        '"holdpoint_interaction"',  # the review with its question, candidates, votes, comments and history
         '"holdpoint_workspace_members"',  # who looks: their workspaces,
         '"auth_user_user_permissions"',  # permissions, by Django's own two statements,
         '"auth_group_permissions"',
         '"holdpoint_absence"',  # groups, rules and absences
+        '"holdpoint_interaction"',  # the review with its question, candidates, votes, comments and history
         '"auth_user"',  # the names of people
         '"auth_group"',  # and of groups and permissions
         '"shop_order"',  # what it is about

@@ -262,15 +262,57 @@ NOBODY: dict[str, tuple[Any, str]] = {
     "a user of the ladder": (lambda: {"escalate": [("1d", ("add", "user", "zoe"))]}, "escalate='zoe' cannot be used"),
     "more votes than people": (
         lambda: {"assignees": ["ann"], "quorum": 2},
-        "only 1 is asked, so 2 equal answers can never be reached",
+        "quorum=2 cannot be used: 2 equal answers decide, and no more than 1 could be given",
     ),
-    "more votes than people, with veto": (lambda: {"assignees": "ann", "quorum": Veto(3)}, "only 1 is asked"),
+    "more votes than people, with veto": (
+        lambda: {"assignees": "ann", "quorum": Veto(3)},
+        "3 equal answers decide, and no more than 1 could be given",
+    ),
+    "more votes than people are left by the ladder": (
+        lambda: {
+            "assignees": ["ann", make_person("ben")],
+            "quorum": 2,
+            "escalate": [("1h", ("reassign", "user", "ann"))],
+        },
+        "escalate=['reassign'] cannot be used: 2 equal answers decide, and no more than 1 could be given",
+    ),
+    "more votes than people, with one who is asked twice": (
+        lambda: {"assignees": ["ann"], "quorum": 2, "escalate": [("1h", ("add", "user", "ann"))]},
+        "2 equal answers decide, and no more than 1 could be given",
+    ),
+    "somebody whose answer counts in no group": (
+        lambda: {"assignees": ["ann"], "quorum": _count_by("finance")},
+        "answers count by group here (finance)",
+    ),
+    "a group that does not count": (
+        lambda: {"groups": ["legal"], "quorum": _count_by("finance", "legal")},
+        "answers count by group here (finance)",
+    ),
+    "a group that does not count, by the ladder": (
+        lambda: {"quorum": _count_by("finance", "legal"), "escalate": [("1h", ("add", "legal"))]},
+        "escalate=['add'] cannot be used: answers count by group here (finance)",
+    ),
+    "a group that counts, gone by the ladder": (
+        lambda: {"quorum": _count_by("finance", "legal") | {"legal": 1}, "escalate": [("1h", ("reassign", "legal"))]},
+        "answers count by group here (finance, legal)",
+    ),
+    "a group that counts, gone by the ladder, with veto": (
+        lambda: {"quorum": Veto(_count_by("finance", "legal")), "escalate": [("1h", ("reassign", "legal"))]},
+        "answers count by group here (finance)",
+    ),
     "a subject that is not saved": (lambda: {"subject": Group(name="x")}, "it is not saved yet"),
     "a subject that is gone": (lambda: {"subject": _gone_group()}, "its row is not there"),
     "a change of an unknown field": (lambda: _change({"nam": "x"}), "did you mean 'name'?"),
     "a change that the model refuses": (lambda: _change({"name": "x" * 200}), "at most 150 characters"),
     "a change that meets another row": (lambda: _change({"name": "taken"}), "already exists"),
 }
+
+
+def _count_by(counted: str, *others: str) -> dict[str, int]:
+    """A rule of one group, where there are others too."""
+    for name in (counted, *others):
+        Group.objects.get_or_create(name=name)
+    return {counted: 1}
 
 
 def _deleted_user() -> User:
@@ -656,7 +698,7 @@ def test_opening_takes_a_fixed_number_of_statements() -> None:
         "nobody named": len(_count_opening()),
         "a user's row": len(_count_opening(assignees=people[0])),
         "names": len(_count_opening(assignees=[one.username for one in people])),
-        "groups": len(_count_opening(groups=["finance", "legal"], quorum={"finance": 1})),
+        "groups": len(_count_opening(quorum={"finance": 1, "legal": 1})),
         "a permission": len(_count_opening(permission="auth.change_user")),
         "a query": len(_count_opening(candidates=User.objects.all())),
         "a requester": len(_count_opening(requester="u1")),

@@ -18,6 +18,7 @@ from approvals import (
     claim,
     decide,
     delegate,
+    records,
     register_calendar,
     timers,
 )
@@ -201,10 +202,46 @@ def test_a_group_that_is_added_counts_in_percent_from_then_on(ann: User) -> None
 
 def test_a_share_that_was_handed_on_is_gone_when_time_asks_others_instead(ann: User, board: Group) -> None:
     ben = make_person("ben")
+    make_person("dot", "board")
     review = ask(assignees=["ann"], escalate=[("1h", ("reassign", "board"))])
     delegate(review, to=ben, actor=ann)
     advance("2h")
     assert list_asked(review) == [f"group:{board.pk}"]
+
+
+@pytest.mark.parametrize("who", ["nobody", "whoever asked", "somebody who has left"])
+def test_time_hands_nothing_on_to_people_of_whom_nobody_can_decide(ann: User, board: Group, who: str) -> None:
+    dot = make_person("dot", *(["board"] if who != "nobody" else []))
+    review = ask(assignees=["ann"], requester="dot", escalate=[("1h", ("reassign", "board"))])
+    if who == "somebody who has left":
+        User.objects.filter(pk=dot.pk).update(is_active=False)
+    advance("2h")
+    assert list_asked(review) == [f"user:{ann.pk}", f"group:{board.pk}"]
+    assert list_rungs(review) == [("add", f"group:{board.pk}")]
+    assert decide(review, "approve", actor=ann).state == "decided"
+
+
+def test_time_hands_nothing_on_to_people_who_are_too_few(ann: User) -> None:
+    ben, cid = make_person("ben"), make_person("cid")
+    review = ask(assignees=[ann, ben], quorum=2, escalate=[("1h", ("add", "user", "cid"))])
+    records.update_review(review, rungs=[{**rung, "do": "reassign"} for rung in again(review).rungs or []])
+    advance("2h")
+    assert list_rungs(review) == [("add", f"user:{cid.pk}")]
+    assert decide(review, "approve", actor=cid).state == "open"
+    assert decide(review, "approve", actor=ben).outcome == "approve"
+
+
+@pytest.mark.parametrize("do", ["add", "reassign"])
+def test_time_asks_nobody_whose_answer_would_count_in_no_group(ann: User, board: Group, do: str) -> None:
+    fin = make_person("fin", "finance")
+    make_person("dot", "board")
+    review = ask(quorum={"finance": 1}, escalate=[("1h", "remind")])
+    rungs = [{**rung, "do": do, "group": "board", "principal": f"group:{board.pk}"} for rung in review.rungs or []]
+    records.update_review(review, rungs=rungs)
+    advance("2h")
+    assert list_rungs(review) == [("remind", None)]
+    assert len(list_notices(review, "reminder")) == 1
+    assert decide(review, "approve", actor=fin).state == "decided"
 
 
 # --- business time --------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -170,6 +171,23 @@ def test_whoever_asked_watches_it_wait_be_approved_and_be_paid(ben: Client, peop
     whole = ben.get(path)
     assert "script-src 'self'" in whole["Content-Security-Policy"]
     assert "refresh" not in whole.content.decode()
+
+
+def test_while_nothing_changes_whoever_watches_is_sent_nothing(ben: Client, people: dict[str, User]) -> None:
+    given = {"process": "refund", "customer": "Acme", "amount": "620", "why": "Lost."}
+    path = ben.post("/demo/", given)["Location"]
+    drain()
+
+    def look(seen: str) -> Any:
+        return ben.get(f"{path}?seen={seen}", headers={"HX-Request": "true"})
+
+    first = look("")
+    [seen] = re.findall(r'hx-get="[^"]*\?seen=(\w+)"', first.text)
+    assert [look(seen).status_code for _ in range(2)] == [204, 204]
+    assert f"?seen={seen}" in ben.get(path).text
+    decide(Instance.objects.get(), "approve", actor=people["ana"])
+    assert look(seen).status_code == 200
+    assert "1 of 3" in look(seen).text
 
 
 def test_a_text_that_was_sent_back_is_sent_again_by_who_asked(ben: Client, people: dict[str, User]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import doctest
 import re
+import time
+from datetime import timedelta
 from importlib import import_module
 from typing import Any
 from uuid import uuid4
@@ -27,7 +29,7 @@ from tests.approving import (
     meet_another_server,
     truth,  # noqa: F401 (a fixture)
 )
-from tests.many import AT, Browser, ask_many
+from tests.many import AT, Browser, ask_many, read_words
 from workflows.testing import advance
 
 pytestmark = pytest.mark.django_db
@@ -364,6 +366,35 @@ def test_all_are_undone_together_with_a_result_for_each(ann: User) -> None:
     assert event.data is not None
     assert event.data["door"] == "page"
     assert browser.ticked == []
+
+
+def take_their_time(operation: str, interaction: Any, actor: str) -> None:
+    """A site's policy that asks somebody far away."""
+    if operation == "resume":
+        time.sleep(0.6)
+
+
+def test_the_first_can_be_undone_as_long_as_one_alone_however_long_the_others_take(ann: User, settings: Any) -> None:
+    ask_many(3)
+    browser = Browser(ann)
+    browser.open()
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "POLICY": take_their_time}
+    browser.press()
+    told = re.search(r'data-seconds="(\d+)"', browser.html)
+    assert told is not None
+    assert int(told[1]) >= 8
+    ends = {one.effective_at for one in Review.objects.all() if one.effective_at is not None}
+    assert len(ends) == 3
+    assert max(ends) - min(ends) < timedelta(seconds=0.5)
+
+
+def test_what_can_no_longer_be_undone_is_not_offered(ann: User, settings: Any) -> None:
+    settings.APPROVALS = {"UNDO_SECONDS": 0}
+    ask_many(2)
+    browser = Browser(ann)
+    browser.open()
+    browser.press()
+    assert "Undo all" not in read_words(browser.html)
 
 
 def test_what_was_carried_out_meanwhile_stays(ann: User) -> None:

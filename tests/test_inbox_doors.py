@@ -107,7 +107,7 @@ def test_who_decided_an_earlier_stage_does_not_decide(ann: User, ben: User, door
 @each_door
 def test_nobody_decides_twice(ann: User, ben: User, door: Door) -> None:
     review = ask(assignees=["ann", "ben"], quorum=2)
-    decide(review, "approve", actor=ann)
+    decide(review, "reject", actor=ann)
     check_refused(door, review, ann, "voted", 409, "You have decided on this already")
 
 
@@ -224,7 +224,8 @@ def test_what_others_may_see_is_left_out_and_the_rest_is_decided(ann: User, ben:
     assert "1 of 3 approved" in words
     assert "2 are not here for you any more." in words
     assert "Secret plan" not in browser.html
-    assert not list_events(hidden, "refused")
+    [event] = list_events(hidden, "refused")
+    assert (event.actor, event.data) == (f"user:{ann.pk}", {**event.data, "door": "page", "rule": "not_candidate"})
 
 
 def test_nothing_of_others_is_shown_at_all(ann: User, ben: User) -> None:
@@ -238,7 +239,8 @@ def test_undoing_what_is_not_ones_own_changes_nothing(ann: User, ben: User) -> N
     answer = login(ann).post(AT, {"do": "undo", "undo": str(hidden.pk), f"version-{hidden.pk}": "1"})
     assert answer.status_code == 404
     assert again(hidden).effective_at is not None
-    assert not list_events(hidden, "refused")
+    [event] = list_events(hidden, "refused")
+    assert (event.actor, event.data) == (f"user:{ann.pk}", {**event.data, "door": "page", "outcome": "undo"})
 
 
 def test_whatever_stands_in_a_request_is_text(ann: User) -> None:

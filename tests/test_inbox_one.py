@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,11 +15,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from approvals import actions, decide
+from approvals import Outcome, actions, decide
 from approvals.inbox.presence import list_lookers, look
 from approvals.models import Comment, Preference, Presence, Review, Snooze, Vote
 from approvals.timers import work
-from tests.approving import again, ask, make_person, start
+from tests.approving import again, ask, fail_always, make_person, start
 from workflows.clock import read_now
 from workflows.models import LedgerEvent
 from workflows.testing import advance, assert_done, drain
@@ -189,6 +192,51 @@ def test_high_risk_wants_the_difference_seen_and_a_reason(ann: Desk) -> None:
     assert Vote.objects.count() == 0
 
 
+def test_who_has_no_password_here_decides_high_risk_after_a_fresh_login(ann: Desk, settings: Any) -> None:
+    settings.APPROVALS = {"REAUTHENTICATE": True}
+    ann.user.set_unusable_password()
+    ann.user.last_login = read_now() - timedelta(hours=1)
+    ann.user.save()
+    ann.client.force_login(ann.user)
+    review = ask(groups=["finance"], risk="high")
+    User.objects.filter(pk=ann.user.pk).update(last_login=read_now() - timedelta(hours=1))
+    given = {"outcome": "approve", "reason": "Checked", "saw": "1"}
+    told = ann.send(review, status=403, **given).text
+    assert "it takes a fresh login: log out, log in, and decide within 15 minutes." in told
+    assert "Checked</textarea>" in told
+    User.objects.filter(pk=ann.user.pk).update(last_login=read_now() - timedelta(minutes=1))
+    ann.send(review, **given)
+    assert again(review).outcome == "approve"
+
+
+def test_a_password_is_asked_for_where_there_is_one_however_fresh_the_login_is(ann: Desk, settings: Any) -> None:
+    settings.APPROVALS = {"REAUTHENTICATE": True}
+    User.objects.filter(pk=ann.user.pk).update(last_login=read_now())
+    review = ask(groups=["finance"], risk="high")
+    User.objects.get(pk=ann.user.pk)
+    ann.user.set_password("secret")
+    ann.user.save()
+    ann.client.force_login(ann.user)
+    ann.send(review, status=403, outcome="approve", reason="Checked", saw="1")
+    ann.send(review, outcome="approve", reason="Checked", saw="1", password="secret")
+    assert again(review).outcome == "approve"
+
+
+def test_saying_no_takes_neither_a_look_nor_a_password_whatever_it_is_called(ann: Desk) -> None:
+    def list_gated(*outcomes: Any) -> list[str]:
+        page = ann.open(ask(groups=["finance"], risk="high", outcomes=outcomes))
+        return re.findall(r'name="outcome" value="(\w+)"[^>]* data-gated', page.text)
+
+    decline, delete = Outcome("decline", tone="negative"), Outcome("delete", tone="negative")
+    assert list_gated("approve", decline) == ["approve"]
+    assert list_gated("approve", "request_changes", "reject") == ["approve"]
+    # A red button may well do something, where it is not the last one.
+    assert list_gated("approve", delete, decline) == ["approve", "delete"]
+    review = ask(groups=["finance"], risk="high", outcomes=("approve", decline))
+    ann.send(review, outcome="decline", reason="Not ours")
+    assert again(review).outcome == "decline"
+
+
 def test_two_decide_at_once_and_the_second_sees_who_was_first(ann: Desk, ben: Desk) -> None:
     review = ask(groups=["finance"])
     shown = ann.open(review).context["card"]
@@ -227,6 +275,29 @@ def test_what_the_schema_refuses_stands_at_the_field_with_what_was_typed(ann: De
     assert "because" in page.text
     assert 'aria-invalid="true"' in page.text
     assert Vote.objects.count() == 0
+
+
+@dataclass
+class Address:
+    street: str = ""
+    zip: str = ""
+    city: str = ""
+
+
+@dataclass
+class Check:
+    receipt: bool
+    payment_days: int = 14
+    note: str = ""
+    address: Address = field(default_factory=Address)
+
+
+def test_a_form_has_its_fields_in_the_order_in_which_they_were_written(ann: Desk) -> None:
+    review = ask(groups=["finance"], schema=Check)
+    page = ann.open(review).text
+    shown = list(dict.fromkeys(re.findall(r'name="data/([a-z_/]+)"', page)))
+    assert shown == ["receipt", "payment_days", "note", "address/street", "address/zip", "address/city"]
+    assert "Payment days" in page
 
 
 def test_a_form_that_is_not_ours_does_nothing_and_loses_nothing(ann: Desk) -> None:
@@ -294,8 +365,10 @@ def test_snoozing_until_never_is_refused(ann: Desk) -> None:
 
 
 def test_hand_on(ann: Desk, ben: Desk) -> None:
-    lea = make_person("lea")
+    lea = make_person("lea", "finance")
+    make_person("customer")
     review = ask(assignees=["ann"])
+    assert ann.open(review).context["colleagues"] == (("ben", "Ben"), ("lea", "Lea"))
     assert ("lea", "Lea") in ann.open(review).context["colleagues"]
     page = ann.post(review, status=422, do="delegate", to="nobody", handing="please")
     assert page.context["typed"].said_errors == {"to": "There is nobody of that name here. Choose somebody else."}
@@ -327,7 +400,7 @@ def test_what_was_typed_for_what_asks_others_now_is_given_back(ann: Desk, part: 
 
 def test_colleagues_are_named_to_whoever_may_hand_on_and_to_nobody_else(ann: Desk) -> None:
     zoe = Desk(make_person("zoe"))
-    make_person("lea")
+    make_person("lea", "finance")
     review = ask(assignees=["ann"], requester=zoe.user)
     assert "lea" in ann.client.get(f"/approvals/{review.pk}/colleagues/").text
     assert "lea" not in zoe.client.get(f"/approvals/{review.pk}/colleagues/").text
@@ -346,6 +419,32 @@ def test_nudge_and_withdraw_are_the_requesters(ann: Desk) -> None:
 
 
 # --- what it costs, and whom it speaks to --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", [True, False])
+def test_withdrawing_that_fails_in_code_of_the_project_is_told_and_keeps_what_was_typed(ann: Desk, part: bool) -> None:
+    ben = Desk(make_person("ben"))
+    outcomes = ("approve", "reject", "withdraw")
+    review = ask(groups=["finance"], requester="ben", outcomes=outcomes, on_decision=fail_always)
+    told = ben.send(review, part=part, status=409, do="withdraw", withdrawal="No longer needed").text
+    assert "the books are closed" in told
+    assert "No longer needed" in told
+    assert again(review).open
+
+
+def test_what_is_not_theirs_takes_as_many_statements_as_what_is_not_there(ann: Desk) -> None:
+    theirs, nowhere = ask(assignees=[make_person("ben")]), uuid4()
+    told: list[str] = []
+    costs = []
+    for id in (theirs.pk, nowhere):
+        ann.client.get(f"/approvals/{id}/")
+        with CaptureQueriesContext(connection) as heard:
+            assert ann.client.get(f"/approvals/{id}/").status_code == 404
+        told.append(heard.captured_queries[-1]["sql"].replace(id.hex, "…"))
+        assert '"holdpoint_interaction"' in told[-1]
+        costs.append(len(heard))
+    assert told[0] == told[1]
+    assert costs[0] == costs[1]
 
 
 def test_it_costs_few_statements_however_much_is_on_it(ann: Desk, ben: Desk) -> None:
@@ -390,3 +489,59 @@ def test_a_vote_among_several_can_be_taken_back_on_the_page(ann: Desk) -> None:
     ann.post(review, do="undo")
     assert not Vote.objects.filter(standing=True).exists()
     assert 'value="undo"' not in ann.open(review).text
+
+
+# --- the same twice: a second tap, or a second tab ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("passed", ["", "9s"], ids=["while it can be undone", "when it is carried out"])
+@pytest.mark.parametrize("part", [True, False])
+def test_the_same_decision_sent_twice_is_answered_twice_alike(ann: Desk, part: bool, passed: str) -> None:
+    review = ask(groups=["finance"])
+    shown = ann.open(review).context["card"]
+    sent: Any = {"outcome": "approve", "reason": " As agreed ", "version": shown.version, "seen": shown.seen}
+    first = ann.post(review, part=part, status=200 if part else 303, **sent)
+    before = LedgerEvent.objects.count()
+    if passed:
+        advance(passed)
+        work()
+        drain()
+        before = LedgerEvent.objects.count()
+    second = ann.post(review, part=part, status=first.status_code, **sent)
+    if part:
+        assert tell(second)["told"] == tell(first)["told"]
+        assert tell(second)["undo"] is not bool(passed)
+    else:
+        assert second["Location"] == first["Location"]
+        assert "You answered “Approve”" in ann.open(review).text or passed
+    assert "was not taken" not in second.text
+    assert Vote.objects.count() == 1
+    assert LedgerEvent.objects.count() == before
+
+
+def test_a_vote_among_several_sent_twice_counts_once_and_is_no_mistake(ann: Desk) -> None:
+    review = ask(groups=["finance"], quorum=2)
+    first, second = (tell(ann.send(review, outcome="approve")) for _ in range(2))
+    assert second == first
+    assert Vote.objects.count() == 1
+
+
+@pytest.mark.parametrize("changes", [{"outcome": "reject"}, {"reason": "For another reason"}, {"data/amount": "41"}])
+def test_something_else_sent_after_a_decision_is_told_and_kept(ann: Desk, changes: dict[str, str]) -> None:
+    schema = {"type": "object", "required": ["amount"], "properties": {"amount": {"type": "integer"}}}
+    review = ask(groups=["finance"], schema=schema)
+    sent: Any = {"outcome": "approve", "reason": "As agreed", "data/amount": "40"}
+    ann.send(review, **sent)
+    page = ann.send(review, status=409, **{**sent, **changes})
+    assert "Nothing was decided" in page.text
+    assert (changes.get("reason") or "As agreed") in page.text
+    assert Vote.objects.get().data == {"amount": 40}
+
+
+def test_what_was_undone_can_be_decided_again(ann: Desk) -> None:
+    review = ask(groups=["finance"])
+    ann.send(review, outcome="approve")
+    ann.post(review, do="undo")
+    ann.send(review, outcome="approve")
+    assert Vote.objects.filter(standing=True).count() == 1
+    assert again(review).outcome == "approve"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.conf import settings as django_settings
+from django.contrib.auth.models import Group, User
 from django.core.signals import got_request_exception
 from django.db import connection
 from django.test import Client, RequestFactory, override_settings
@@ -15,12 +16,17 @@ from django.views.debug import SafeExceptionReporterFilter
 from approvals import actions, decide
 from approvals.models import Absence, Preference, Presence, Review, SavedView
 from approvals.viewers import find_viewer
+from approvals.views.inbox import inbox
 from approvals.views.reader import Opened
 from tests.approving import ask, grant, make_person
 from workflows.clock import read_now
+from workflows.models import Workspace
 from workflows.testing import advance
 
 pytestmark = pytest.mark.django_db
+
+#: Of very many tenants.
+SLUGS = ["default", *(f"tenant-{number}" for number in range(60))]
 
 
 @pytest.fixture
@@ -96,6 +102,56 @@ def test_what_was_decided_before_says_why_and_leads_there(ann: User) -> None:
     page = log_in(ann).get(f"/approvals/{ask(groups=['finance']).pk}/").text
     assert f'<a href="/approvals/{before.pk}/"><bdi>Refund one</bdi></a>' in page
     assert "<bdi>No receipt &lt;b&gt;</bdi>" in page
+
+
+def test_in_lists_of_what_waits_for_others_nothing_is_said_to_wait_for_oneself(ann: User) -> None:
+    ben = make_person("ben")
+    for view, told in (("requested", False), ("mine", True)):
+        client, whose = (log_in(ben), {"requester": ben}) if view == "requested" else (log_in(ann), {})
+        client.get(f"/approvals/?view={view}")
+        ask(groups=["finance"], title=f"Refund {view}", **whose)
+        news = client.get(f"/approvals/live/?view={view}&shown=&stamp=", headers={"HX-Request": "true"}).text
+        assert f"New: Refund {view}." in news
+        assert ("for you." in news) is told
+
+
+def test_whether_an_answer_can_be_taken_back_is_said_to_whoever_can_give_it(ann: User) -> None:
+    ben = make_person("ben")
+    review = ask(groups=["finance"], requester=ben)
+    assert "It can be undone for 8 seconds." in log_in(ann).get(f"/approvals/{review.pk}/").text
+    assert "It can be undone" not in log_in(ben).get(f"/approvals/{review.pk}/").text
+    high = ask(groups=["finance"], risk="high")
+    assert "It takes effect at once and can’t be undone." in log_in(ann).get(f"/approvals/{high.pk}/").text
+
+
+def test_a_list_of_a_group_that_one_is_not_in_is_ones_own(ann: User) -> None:
+    ask(groups=["finance"], title="Refund one")
+    legal = Group.objects.create(name="legal")
+    answer = log_in(ann).get(f"/approvals/?view=group-{legal.pk}")
+    assert answer.context["rows"].title == "Waiting for me"
+    assert "Refund one" in answer.text
+
+
+def test_the_rail_asks_about_groups_only_where_something_waits_for_them(ann: User) -> None:
+    Group.objects.create(name="legal").user_set.add(ann)
+    ask(groups=["finance"])
+    longest = max(map(len, hear(log_in(ann), "/approvals/")))
+    with override_settings(WORKFLOWS={**django_settings.WORKFLOWS, "WORKSPACES_FOR": lambda user: SLUGS}):
+        for slug in SLUGS:
+            Workspace.objects.get_or_create(slug=slug)
+        answer = log_in(ann).get("/approvals/?workspace=default")
+        assert [(one.name, one.count) for one in answer.context["rail"].groups] == [("finance", "1"), ("legal", "")]
+        assert max(map(len, hear(log_in(ann), "/approvals/"))) < longest + 40 * len(SLUGS)
+
+
+def test_an_account_that_was_closed_a_moment_ago_sees_nothing_and_breaks_nothing(ann: User) -> None:
+    ask(groups=["finance"], title="Refund one")
+    request = RequestFactory().get("/approvals/")
+    request.user = User.objects.get(pk=ann.pk)
+    User.objects.filter(pk=ann.pk).update(is_active=False)
+    answer = inbox(request)
+    assert answer.status_code == 200
+    assert "Refund one" not in answer.text
 
 
 def test_a_filter_that_nothing_passes_is_not_an_empty_inbox(ann: User) -> None:

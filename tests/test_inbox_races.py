@@ -1,10 +1,14 @@
-"""Many requests decided together while somebody else decides one of them: that one is theirs, the others go on."""
+"""Requests decided on two pages at once: each is decided once, what another decided is theirs, and the others go on."""
 
 from __future__ import annotations
 
 import pytest
+from django.test import RequestFactory
+from django.urls import reverse
 
 from approvals.inbox.each import Pick, decide_each, undo_each
+from approvals.models import Review
+from approvals.views.one_page import review as open_page
 from tests.approving import list_standing
 from tests.test_approval_races import _provided_again, find, park, people, pytestmark, say  # noqa: F401
 from tests.two_connections import race
@@ -41,3 +45,21 @@ def test_two_tabs_of_one_person_decide_each_once_and_undo_each_once() -> None:
 
     assert race(undo_all, undo_all) == (["undone", "undone"], ["left", "left"])
     assert [list_standing(review) for review in reviews] == [[], []]
+
+
+def send(review: Review, outcome: str) -> int:
+    """Post the form of the request's own page as ann; the status of the answer."""
+    sent = {"outcome": outcome, "version": str(review.version)}
+    request = RequestFactory().post(reverse("approvals:review", args=[review.pk]), sent)
+    request.user = find("ann")
+    request._dont_enforce_csrf_checks = True  # type: ignore[attr-defined]
+    return open_page(request, id=review.pk).status_code
+
+
+@pytest.mark.parametrize(("second", "status"), [("approve", 303), ("reject", 409)])
+def test_a_second_tap_while_the_first_is_under_way_leads_to_the_page_and_another_answer_is_told(
+    second: str, status: int
+) -> None:
+    review = park()
+    assert race(lambda: send(review, "approve"), lambda: send(review, second)) == (303, status)
+    assert list_standing(review) == [(f"user:{find('ann').pk}", "approve")]

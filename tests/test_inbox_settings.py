@@ -294,3 +294,22 @@ def test_only_languages_that_the_pages_speak_are_offered(client: Client) -> None
     assert 'value="de-at"' in words
     assert 'value="pl"' not in words
     assert 'value="zh-hant"' not in words
+
+
+def test_what_stands_below_a_field_describes_it(client: Client) -> None:
+    """Help, what the page adds to it, and what is wrong: each is told with the field, in that order."""
+
+    def describe(html: str, name: str) -> list[str]:
+        page = Page(html)
+        assert page.references <= set(page.ids)
+        [control] = [one for one in page.controls if one.attributes.get("name") == name]
+        return control.attributes.get("aria-describedby", "").split()
+
+    html = client.get(AT).text
+    assert describe(html, "time_zone") == ["id_time_zone_helptext", "id_time_zone_note"]
+    assert describe(html, "since") == ["id_since_note"]
+    assert describe(html, "until") == ["id_until_helptext"]
+    assert describe(html, "language") == []
+    refused = keep(client, time_zone="Nowhere/Atlantis").text
+    assert describe(refused, "time_zone") == ["id_time_zone_helptext", "id_time_zone_note", "id_time_zone_error"]
+    assert "Times are those of" in html

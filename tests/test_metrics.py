@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ from tests.test_statements import explain, statements
 from tests.two_connections import play, settle
 from workflows import Await, Done, Workflow, dropped, durable, health, keys, metrics, step, store
 from workflows.conf import conf
-from workflows.dropped import count_dropped, count_refusal, flush_dropped
+from workflows.dropped import Refusal, count_dropped, count_refusal, flush_dropped, record_later
 from workflows.exceptions import (
     InteractionResolved,
     InvalidCall,
@@ -32,7 +34,7 @@ from workflows.exceptions import (
     StaleVersion,
     UnknownInteraction,
 )
-from workflows.models import Instance, Interaction, Workspace
+from workflows.models import Instance, Interaction, LedgerEvent, Workspace
 from workflows.rest.problems import CONTENT_TYPE
 from workflows.store import state
 from workflows.store.counting import REASONS
@@ -397,6 +399,39 @@ def test_what_is_kept_in_memory_is_bounded_and_nothing_is_lost(monkeypatch: pyte
     assert len(dropped._drops._counts) <= 11
     assert flush_dropped()
     assert read_tallies(db(), None) == {("dropped", "unknown"): 999}
+
+
+def cancel_a_gate() -> Refusal:
+    started = workflows.start("metrics.gate", {"signal": "gate"})
+    drain()
+    workflows.cancel(started)
+    return Refusal(started.workspace_id, started.pk, "key:1", '{"refused": "UnknownInteraction"}')
+
+
+def test_rows_that_are_written_later_are_bounded_and_those_that_are_not_written_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dropped, "MOST", 10)
+    monkeypatch.setattr(dropped, "GATHER_SECONDS", 3600.0)
+    one = cancel_a_gate()
+    for n in range(100):
+        record_later(replace(one, actor=f"key:{n}"))
+    record_later(replace(one, instance=uuid.uuid4()))
+    assert flush_dropped()
+    assert LedgerEvent.objects.filter(kind="refused").count() == 10
+    assert read_tallies(db(), one.workspace) == {("dropped", "unknown"): 91}
+
+
+def test_a_row_that_cannot_be_written_is_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dropped, "GATHER_SECONDS", 3600.0)
+    record_later(cancel_a_gate())
+    execute("ALTER TABLE holdpoint_ledger RENAME TO holdpoint_ledger_away")
+    try:
+        assert not flush_dropped()
+    finally:
+        execute("ALTER TABLE holdpoint_ledger_away RENAME TO holdpoint_ledger")
+    assert flush_dropped()
+    assert LedgerEvent.objects.filter(kind="refused").count() == 1
 
 
 ENDING = """

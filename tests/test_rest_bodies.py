@@ -44,10 +44,11 @@ def test_every_address_that_takes_a_body_is_attacked_here() -> None:
 def test_a_body_may_be_as_large_as_the_limit_and_not_a_byte_larger(api: Api, settings: Any, path: str) -> None:
     settings.WORKFLOWS = {**settings.WORKFLOWS, "MAX_BODY": 2_000, "MAX_BULK_BODY": 3_000}
     limit = 3_000 if path.endswith("/bulk") else 2_000
-    for size, statuses in ((limit - 1, TAKEN), (limit, TAKEN), (limit + 1, {413}), (limit * 3, {413})):
+    for size in (limit - 1, limit):
         response = api.post(path, raw=GOOD[path].ljust(size))
-        assert response.status_code in statuses, (size, response.content)
-    assert str(limit) in problem(response, 413, "too-large")["detail"]
+        assert response.status_code in TAKEN, (size, response.content)
+    assert str(limit) in problem(api.post(path, raw=GOOD[path].ljust(limit + 1)), 413, "too-large")["detail"]
+    problem(api.post(path, raw=GOOD[path].ljust(limit * 3)), 413, "too-large")
 
 
 @pytest.mark.parametrize(("path", "limit"), [("/v1/signals", 512 * 1024), ("/v1/signals/bulk", 16 * 1024 * 1024)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -21,8 +22,10 @@ import workflows
 from tests.calls import Api, make_key
 from tests.two_connections import _provided_again, committed  # noqa: F401 (fixtures)
 from workflows import Await, Done, Workflow, durable, step
+from workflows.dropped import flush_dropped
 from workflows.keys import forget_keys
-from workflows.models import Interaction
+from workflows.models import ApiKey, Interaction, LedgerEvent
+from workflows.store.tally import read_tallies
 from workflows.testing import drain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed")]
@@ -118,6 +121,30 @@ def test_a_refused_completion_takes_one_for_its_row_in_the_ledger(api, address: 
     with statements(0):
         assert api.post(path, {"dtaa": {}}).status_code == 400
         assert api.post(path, raw=b"{").status_code == 400
+
+
+@BOTH
+def test_a_cancelled_question_costs_what_one_does_that_never_was(api, address: Address):
+    """So that nobody learns by the time it takes which of them it was; the ledger tells of it a moment later."""
+    workflows.workspace.create("cost-other")
+    with workflows.workspace("cost-other"):
+        foreign = park()
+    cancelled, unknown = park(), Interaction(pk=uuid4(), signal_id="nothing:1")
+    workflows.cancel(cancelled.instance)
+    asked = []
+    for found in (unknown, foreign, cancelled):
+        path = address(found)
+        with CaptureQueriesContext(connections["default"]) as captured:
+            told = [api.post(path, ANSWER).content for _ in range(3)]
+        asked.append((len(captured), set(told)))
+    assert asked == [(3, set(told))] * 3
+    refused = LedgerEvent.objects.filter(kind="refused")
+    assert not refused.exists()
+    assert flush_dropped()
+    [row] = refused  # and not one per attempt: the rest is counted
+    assert (row.instance_id, row.actor) == (cancelled.instance_id, f"key:{ApiKey.objects.get().pk}")
+    assert (row.data["refused"], row.data["interaction"]) == ("UnknownInteraction", str(cancelled.pk))
+    assert read_tallies(connections["default"], cancelled.workspace_id)["dropped", "unknown"] == 3 + 3 + 2
 
 
 def test_a_start_and_a_signal_take_one_statement_each(api):

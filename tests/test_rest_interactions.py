@@ -42,6 +42,13 @@ def person(ctx, assignee=None, group=None, timeout=None, channel="api"):
     return ctx.wait_for("look", channel, input={"about": 1}, assignee=assignee, group=group, timeout=timeout)
 
 
+@durable(name="rest-several")
+def several(ctx, cardinality="ONE_TO_MANY"):
+    got = ctx.wait_for("items", "api", cardinality=cardinality, timeout="1h")
+    ctx.sleep("nap", "1m")
+    return [len(got), got[-1]]
+
+
 @pytest.fixture
 def api() -> Api:
     return Api(make_key())
@@ -239,3 +246,44 @@ def test_a_list_costs_the_same_however_many_there_are(api, django_assert_num_que
         assert len(api.get("/v1/interactions", status="pending").json()["results"]) == 5
     with django_assert_num_queries(1):
         assert len(api.get("/v1/interactions", status="pending", limit=3).json()["results"]) == 3
+
+
+# --- several answers at once ----------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("cardinality", ["ONE_TO_MANY", "MANY_TO_MANY"])
+def test_a_list_of_answers_may_be_as_large_as_many_signals(api, by, cardinality):
+    found = park("rest-several", {"cardinality": cardinality})
+    items = [{"n": n, "text": "x" * 1_000} for n in range(5_000)]
+    answer = api.post(address(found, by), {"data": items}, {"Idempotency-Key": "k"})
+    assert answer.status_code == 200, answer.content
+    assert api.post(address(found, by), {"data": items}, {"Idempotency-Key": "k"}).content == answer.content
+    drain()
+    advance("1m")  # played again, with the answer it was given
+    assert_done(found.instance_id, [5_000, items[-1]])
+
+
+@BOTH
+def test_of_a_question_that_takes_one_answer_it_is_too_large_and_of_none_too(api, by):
+    found, cancelled = park(), park("rest-several")
+    workflows.cancel(cancelled.instance)
+    large = {"data": ["x" * 1_000] * 600}
+    told = {api.post(address(one, by), large).content for one in (found, cancelled)}
+    unknown = "/v1/signals/nothing/complete" if by == "signal" else f"/v1/interactions/{uuid.uuid4()}/complete"
+    told.add(api.post(unknown, large).content)
+    assert len(told) == 1
+    assert str(512 * 1024) in problem(api.post(unknown, large), 413, "too-large")["detail"]
+    # As it is kept, and not only as it was sent.
+    problem(api.post(address(found, by), raw=b'{"data":[' + b"1e300," * 60_000 + b"1]}"), 413, "too-large")
+    assert Interaction.objects.get(pk=found.pk).status == "pending"
+
+
+@BOTH
+def test_there_is_a_limit_to_a_list_of_answers(api, by, settings):
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS": 3, "MAX_BULK_BODY": 2_000}
+    found = park("rest-several")
+    told = problem(api.post(address(found, by), {"data": [1, 2, 3, 4]}), 422, "invalid-data")
+    assert "3" in told["errors"]["data"][0]
+    assert "2000" in problem(api.post(address(found, by), {"data": ["x" * 2_000]}), 413, "too-large")["detail"]
+    assert api.post(address(found, by), {"data": [1, 2, 3]}).status_code == 200

@@ -20,7 +20,8 @@ import workflows
 from tests.calls import Api, make_key, problem
 from tests.test_rest_access import give_token
 from workflows import Await, Done, Workflow, durable, step
-from workflows.models import Instance, StoredAnswer
+from workflows.keys import change_key
+from workflows.models import ApiKey, Instance, Signal, StoredAnswer
 from workflows.rest.body import read_bytes
 from workflows.store.prune import prune
 from workflows.testing import advance, drain
@@ -119,6 +120,89 @@ def test_what_others_were_told_is_not_told_to_a_key_for_some_workflows(api, limi
     assert one["status"] == 404
 
 
+ONCE = {"Idempotency-Key": "k"}
+
+
+def test_a_key_that_was_narrowed_meanwhile_repeats_its_calls_and_does_not_make_them_anew():
+    key = make_key()
+    api, row = Api(key), ApiKey.objects.get()
+    mine, theirs = workflows.start("limits-mine", key="mine"), workflows.start("limits-theirs", key="theirs")
+    drain()
+    calls: list[tuple[str, Any]] = [
+        ("/v1/instances", {"workflow": "limits-mine"}),
+        ("/v1/keys/mine/signals", {"name": "note"}),
+        ("/v1/signals", {"key": "mine", "name": "note"}),
+        (f"/v1/instances/{mine.pk}/signals", {"name": "note"}),
+        ("/v1/signals/bulk", [{"key": "mine", "name": "note"}, {"key": "theirs", "name": "note"}, {"key": "nobody"}]),
+        (f"/v1/instances/{mine.pk}/cancel", {}),
+    ]
+    first = [api.post(path, body, ONCE) for path, body in calls]
+    lost = api.post(f"/v1/instances/{theirs.pk}/signals", {"name": "note"}, ONCE)
+    counted = Signal.objects.count(), Instance.objects.count()
+    change_key(row, workflows=["limits-mine"])
+    for (path, body), before in zip(calls, first, strict=True):
+        again = api.post(path, body, ONCE)
+        assert (again.status_code, again.headers.get("Idempotency-Replayed")) == (before.status_code, "true"), path
+        if path == "/v1/signals/bulk":  # less what is not theirs any more
+            told, now = before.json()["results"], again.json()["results"]
+            assert [one["status"] for one in told] == [202, 202, 400]
+            assert [now[0], now[2]] == [told[0], told[2]]
+            assert now[1]["status"] == 404
+        else:
+            assert again.content == before.content
+    assert lost.status_code == 202
+    problem(api.post(f"/v1/instances/{theirs.pk}/signals", {"name": "note"}, ONCE), 404, "not-found")
+    assert (Signal.objects.count(), Instance.objects.count()) == counted
+
+
+def test_a_key_that_was_narrowed_repeats_an_answer_to_a_question_that_is_its_own_and_no_other():
+    api, row = Api(make_key()), ApiKey.objects.get()
+    workflows.start("limits-question")
+    drain()
+    path = "/v1/signals/limits-question/complete"
+    first = api.post(path, {"data": 1}, ONCE)
+    change_key(row, workflows=["limits-question"])
+    again = api.post(path, {"data": 1}, ONCE)
+    assert (again.content, again.headers["Idempotency-Replayed"]) == (first.content, "true")
+    change_key(row, workflows=["limits-mine"])
+    unknown = api.post("/v1/signals/nothing/complete", {"data": 1}, ONCE)
+    for body in ({"data": 1}, {"data": 2}):
+        told = api.post(path, body, ONCE)
+        problem(told, 404, "not-found")
+        assert told.content == unknown.content
+
+
+def test_of_two_keys_for_different_workflows_each_needs_idempotency_keys_of_its_own(limited):
+    other = Api(make_key(workflows=["limits-theirs"]))
+    assert limited.post("/v1/instances", {"workflow": "limits-mine"}, ONCE).status_code == 201
+    problem(other.post("/v1/instances", {"workflow": "limits-theirs"}, ONCE), 409, "idempotency-conflict")
+    assert Instance.objects.count() == 1
+
+
+def test_an_idempotency_key_that_was_used_where_the_caller_could_not_look_is_a_conflict_where_it_can(api, limited):
+    workflows.start("limits-question")
+    drain()
+    path = "/v1/signals/limits-question/complete"
+    assert api.post(path, {"data": 1}, ONCE).status_code == 200
+    drain()
+    limited_to_asks = Api(make_key(workflows=["limits-asks-too"]))
+    workflows.start("limits-asks-too")
+    drain()
+    problem(limited_to_asks.post(path, {"data": 1}, ONCE), 409, "idempotency-conflict")
+    assert limited_to_asks.post(path, {"data": 1}, {"Idempotency-Key": "another"}).status_code == 200
+
+
+def test_what_was_told_of_an_instance_that_is_gone_is_told_again_to_a_key_for_its_workflow_only(limited):
+    id = limited.post("/v1/instances", {"workflow": "limits-mine"}, {"Idempotency-Key": "start"}).json()["id"]
+    first = limited.post(f"/v1/instances/{id}/cancel", {}, ONCE)
+    advance("1d")
+    assert [one.instances for one in prune(connection, older_than=1)] == [1]
+    again = limited.post(f"/v1/instances/{id}/cancel", {}, ONCE)
+    assert (again.status_code, again.content) == (200, first.content)
+    other = Api(make_key(workflows=["limits-theirs"]))
+    problem(other.post(f"/v1/instances/{id}/cancel", {}, ONCE), 404, "not-found")
+
+
 def test_a_taken_key_is_told_without_its_holder_where_that_is_not_the_callers(limited):
     theirs, mine = workflows.start("limits-theirs", key="theirs"), workflows.start("limits-mine", key="mine")
     told = problem(limited.post("/v1/instances", {"workflow": "limits-mine", "key": "theirs"}), 409, "duplicate-key")
@@ -200,6 +284,11 @@ def test_a_key_that_reads_like_an_id_is_not_that_instance(limited):
 
 @durable(name="limits-question")
 def question(ctx):
+    return ctx.wait_for_signal("ask", signal="limits-question", timeout="1h")
+
+
+@durable(name="limits-asks-too")
+def asks_too(ctx):
     return ctx.wait_for_signal("ask", signal="limits-question", timeout="1h")
 
 

@@ -19,6 +19,7 @@ from django.urls import include, path
 import workflows
 from workflows import Await, Done, Workflow, step, store
 from workflows.conf import conf
+from workflows.lifecycle import CARDINALITY_CODES, Cardinality
 from workflows.models import Instance, Interaction, LedgerEvent, StoredAnswer
 from workflows.rest.problems import CONTENT_TYPE
 from workflows.rest.resume import resume
@@ -327,6 +328,16 @@ def test_a_bad_body_is_refused_before_the_token_is_looked_at(raw, status, slug):
         assert str(512 * 1024) in told["detail"]
     if raw.count(b"1e300") == 0:
         assert post(raw, at="/resume/unknown").content == post(raw).content
+
+
+def test_a_list_of_answers_may_be_larger_where_the_question_takes_one():
+    park()
+    large = json.dumps({"data": ["x" * 1_000] * 600}).encode()
+    assert problem(post(large), 413, "too-large") == problem(post(large, at="/resume/unknown"), 413, "too-large")
+    with connections["default"].cursor() as cursor:
+        cursor.execute("UPDATE holdpoint_unit SET cardinality = %s", [CARDINALITY_CODES[Cardinality.ONE_TO_MANY]])
+    assert post(large).status_code == 200
+    problem(post(large, at="/resume/unknown"), 413, "too-large")
 
 
 def test_another_media_type_is_refused():

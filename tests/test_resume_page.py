@@ -163,7 +163,7 @@ def test_the_page_tells_what_is_asked():
     names = [control.attributes["name"] for control in page.controls]
     assert names == [
         *("csrfmiddlewaretoken", "version", "shown", "once"),
-        *("data/count", "data/lines", "data/lines/0/part", "data/note"),
+        *("data/count", "data/note", "data/lines", "data/lines/0/part"),
     ]
     assert_awaiting(instance)
 

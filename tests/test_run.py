@@ -9,15 +9,16 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from urllib.error import HTTPError
+from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 import psutil
 import psycopg
 import pytest
+import urllib3
 from psycopg import sql
 
+from tests.openapi_document import OPERATIONS, ROUTES
 from workflows.client import (
     AnsweredElsewhere,
     Client,
@@ -25,6 +26,7 @@ from workflows.client import (
     Gone,
     IdempotencyConflict,
     InstanceCancelled,
+    InstanceFailed,
     InvalidData,
     NotFinished,
     NotPossible,
@@ -153,17 +155,41 @@ print(tokens.make_token(one.pk, workspace=one.workspace_id, visit=one.unit.visit
 """
 
 
-def test_another_program_drives_every_row_of_the_api(site: Site, port: int) -> None:
-    """With the client, and by hand where it has no call for a row."""
+#: What the document promises of every row: (operation, status). A person drives the rows of approvals.
+PROMISED = {
+    (operation["operationId"], int(status))
+    for _, path, operation in OPERATIONS
+    for status in operation["responses"]
+    if status < "300" and not path.startswith("/v1/approvals")
+}
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int]]:
+    """What this program has been told by the site: (operation, status)."""
+    told: set[tuple[str, int]] = set()
+    send = urllib3.HTTPConnectionPool.urlopen
+
+    def remember(pool: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
+        response = send(pool, method, url, *args, **kwargs)
+        meant = [one for verb, route, one in ROUTES if verb == method and route.match(url)]
+        told.update((one["operationId"], response.status) for one in meant)
+        return response
+
+    monkeypatch.setattr(urllib3.HTTPConnectionPool, "urlopen", remember)
+    return told
+
+
+def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answered: set[tuple[str, int]]) -> None:
+    """With the client, and by hand where it has no call for a row: each to every success that its document promises."""
     address = f"http://127.0.0.1:{port}"
     key = manage("api_key", "create", "robot", "--workspace", "default")
 
+    by_hand = urllib3.HTTPConnectionPool("127.0.0.1", port, timeout=40)
+
     def look(path: str, **headers: str) -> tuple[int, bytes]:
-        try:
-            with urlopen(Request(address + path, headers=headers), timeout=40) as answer:
-                return answer.status, answer.read()
-        except HTTPError as error:
-            return error.code, error.read()
+        answer = by_hand.urlopen("GET", path, headers=headers, redirect=False)
+        return answer.status, answer.data
 
     with Client(address, key) as client:
         order = client.start("demo.ship", {"order": 1}, key="robot-1")
@@ -183,6 +209,10 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int) -> N
         assert client.signal("robot-1", "note", 1, dedup_key="d").duplicate
         assert not first.duplicate
         assert look("/v1/keys/robot-1/signals")[0] == 401
+        allowed = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        for holder, status in (("robot-1", 202), ("nobody", 404)):
+            path = f"/v1/keys/{holder}/signals"
+            assert by_hand.urlopen("POST", path, b'{"name": "x"}', allowed, redirect=False).status == status
         told = client.signal_many([("robot-1", "payment_confirmed", {"amount": 5}), ("nobody", "x")])
         assert [one.refused for one in told] == [None, "no_target"]
         assert client.wait(order.id, timeout=30) == {"paid": {"amount": 5}}
@@ -228,6 +258,19 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int) -> N
         assert client.resume(f"{address}/resume/{token}", {"payment_id": "p1", "amount": 5}).instance == paying.id
         assert client.wait(paying.id, timeout=30) == {"payment_id": "p1"}
 
+        buying = client.start("demo.pay_in_a_function", {"amount": 6})
+        while not (asked := [one for one in client.interactions(status="pending") if one.instance == buying.id]):
+            client.get(buying.id)
+        assert client.complete_interaction(asked[0].id, {"payment_id": "p2", "amount": 6}).instance == buying.id
+        assert client.wait(buying.id, timeout=30) == {"payment_id": "p2"}
+
+        ignored = client.start("demo.remind", {"times": 1, "every": "1s"})
+        with pytest.raises(InstanceFailed, match="nobody reacted"):
+            client.wait(ignored.id, timeout=30)
+        assert client.retry(ignored.id).id == ignored.id
+        with pytest.raises(InstanceFailed, match="nobody reacted"):
+            client.wait(ignored.id, timeout=30)
+
         gone = client.start("demo.ship")
         assert client.cancel(gone.id, "robot").status == "cancelled"
         with pytest.raises(NotPossible):
@@ -235,17 +278,12 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int) -> N
         with pytest.raises(InstanceCancelled):
             client.wait(gone.id, timeout=5)
 
-    allowed = {"Authorization": f"Bearer {key}"}
     assert look("/healthz")[0] == look("/readyz?require=cluster")[0] == 200
     assert look("/metrics")[0] == 401
     assert b"holdpoint_deliveries_total" in look("/metrics", **allowed)[1]
     assert b'"openapi": "3.1.0"' in look("/v1/schema")[1]
     assert look("/v1/docs")[0] == 200
-    keyed = Request(
-        f"{address}/v1/keys/nobody/signals", b'{"name": "x"}', {**allowed, "Content-Type": "application/json"}
-    )
-    with pytest.raises(HTTPError, match="404"):
-        urlopen(keyed, timeout=10)
+    assert {one for one in answered if one[1] < 300} == PROMISED
     manage("api_key", "revoke", key[:11])
     until = time.monotonic() + 10
     while look("/v1/instances", **allowed)[0] != 401:

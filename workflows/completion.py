@@ -19,7 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import store
 from workflows.arguments import read_actor
 from workflows.conf import conf
-from workflows.dropped import count_dropped, count_refusal
+from workflows.dropped import Refusal, count_dropped, count_refusal, record_later
 from workflows.exceptions import (
     AnswerElsewhere,
     IdempotencyConflict,
@@ -30,11 +30,13 @@ from workflows.exceptions import (
     PolicyRefused,
     ProjectionFailed,
     StaleVersion,
+    TooLarge,
     UnknownInteraction,
     UnknownWorkspace,
+    WorkflowError,
     show,
 )
-from workflows.idempotency import check_told, make_once
+from workflows.idempotency import check_told, make_once, may_hear
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Cardinality, InteractionStatus
 from workflows.models import Instance, Interaction
@@ -54,6 +56,8 @@ class _Missing:
 MISSING: Final = _Missing()
 
 By: TypeAlias = Literal["id", "signal_id"]
+
+_LISTS = frozenset({Cardinality.ONE_TO_MANY, Cardinality.MANY_TO_MANY})
 
 #: Which doors a label lets answer; a label that is not listed here restricts nothing but the resume URL.
 DOORS = {"resume": frozenset({"callback", "webhook"})}
@@ -98,7 +102,7 @@ def complete(
         raise InvalidCall(f"{show(target)} is no interaction: pass its signal id, its UUID or the Interaction")
     once = None
     if idempotency_key is not None:
-        body = dump_value(data, "the data", conf.max_body)
+        body = dump_value(data, "the data", conf.max_bulk_body)
         once = make_once("complete", str(value), idempotency_key, body=body.encode())
     return complete_at(by, value, data, workspace=scope, door=None, actor=read_actor(actor), once=once, version=version)
 
@@ -114,16 +118,28 @@ def complete_at(
     once: Once | None = None,
     version: int | None = None,
     workflows: Sequence[str] | None = None,
+    too_large: WorkflowError | None = None,
 ) -> Completion:
-    """The same for a door of the outside, which a channel's label may keep shut, and for callers of some workflows."""
+    """The same for a door of the outside, which a channel's label may keep shut, and for callers of some workflows.
+
+    `too_large` is what is raised unless the question takes a list of answers.
+    """
     db = connections[router.db_for_write(Instance)]
-    text = None if data is MISSING else dump_value(data, "the data", conf.max_body)
+    text = None
+    if data is not MISSING:
+        try:
+            text = dump_value(data, "the data", conf.max_body)
+        except TooLarge as error:
+            too_large = too_large or error
     for _ in range(3):
         row = store.find_interaction(db, by, value, workspace=workspace, once=once, workflows=workflows)
         if row is None:
             raise UnknownWorkspace(workspace)
         before, found = row
         if before is not None and once is not None:
+            if not may_hear(before, workflows):
+                # With the same key for another workflow's. Where it means nothing of theirs, it is not there.
+                raise UnknownInteraction if found is None else IdempotencyConflict(once.key)
             try:
                 check_told(once, before)
             except IdempotencyConflict as refused:
@@ -131,11 +147,17 @@ def complete_at(
                     _record(db, found, actor, door, refused)
                 raise
             return read_completion(before.body)
+        if too_large is not None and not _takes_many(found):
+            # As early as if only one answer could be meant, so that what is not there is told alike.
+            raise too_large
+        if text is None and data is not MISSING:
+            text = dump_value(data, "the data", conf.max_bulk_body)
         if found is None:
             count_dropped(workspace if isinstance(workspace, int) else None, "unknown")
             raise UnknownInteraction
         if found.status is InteractionStatus.CANCELLED:
-            _record(db, found, actor, door, UnknownInteraction())
+            # Outside it has to cost what nothing costs, or the time it takes would tell one from the other.
+            _record(db, found, actor, door, UnknownInteraction(), later=door is not None)
             raise UnknownInteraction
         told = Completion(found.id, found.signal_id, found.instance)
         try:
@@ -177,6 +199,10 @@ def read_completion(text: str) -> Completion:
     return Completion(UUID(told["id"]), told["signal_id"], UUID(told["instance"]), replayed=True)
 
 
+def _takes_many(found: Addressed | None) -> bool:
+    return found is not None and found.status is not InteractionStatus.CANCELLED and found.cardinality in _LISTS
+
+
 def _check(
     db: BaseDatabaseWrapper, found: Addressed, data: Any, door: str | None, actor: str, version: int | None
 ) -> None:
@@ -194,8 +220,11 @@ def _check(
         return  # the statement makes it the expiry that is overdue
     if data is MISSING:
         raise InvalidData({"data": ["is required"]})
-    if found.cardinality in (Cardinality.ONE_TO_MANY, Cardinality.MANY_TO_MANY) and not isinstance(data, list):
-        raise InvalidData({"": ["must be a list: this interaction takes several answers at once"]})
+    if found.cardinality in _LISTS:
+        if not isinstance(data, list):
+            raise InvalidData({"": ["must be a list: this interaction takes several answers at once"]})
+        if len(data) > (most := conf.most_outputs):
+            raise InvalidData({"": [f"has {len(data)} items, the limit is {most}"]})
     if found.schema is not None:
         load_schema_text(found.schema, found.schema_type).check(data)
 
@@ -210,7 +239,9 @@ def _project(found: Addressed, data: Any) -> str:
         raise ProjectionFailed(found.projector, error) from error
 
 
-def _record(db: BaseDatabaseWrapper, found: Addressed, actor: str, door: str | None, refused: Exception) -> None:
+def _record(
+    db: BaseDatabaseWrapper, found: Addressed, actor: str, door: str | None, refused: Exception, *, later: bool = False
+) -> None:
     """A refusal to somebody who has a name is a row of the ledger; a stranger with a bad token is not."""
     if not actor and not isinstance(refused, PolicyRefused):
         count_refusal(found.workspace, refused)
@@ -221,4 +252,8 @@ def _record(db: BaseDatabaseWrapper, found: Addressed, actor: str, door: str | N
         "door": door,
         "reason": str(refused)[:1000],
     }
-    store.record_refusal(db, found.instance, actor=actor, data=dump_value(text, "a refusal"))
+    data = dump_value(text, "a refusal")
+    if later:
+        record_later(Refusal(found.workspace, found.instance, actor, data))
+    else:
+        store.record_refusal(db, found.instance, actor=actor, data=data)

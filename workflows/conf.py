@@ -86,8 +86,13 @@ class Conf:
 
     @property
     def max_bulk_body(self) -> int:
-        """The largest body of a call that carries many signals, in bytes."""
+        """The largest body of a call that carries many signals, or a list of answers, in bytes."""
         return int(self._read("MAX_BULK_BODY"))
+
+    @property
+    def most_outputs(self) -> int:
+        """How many answers a question takes that takes several at once."""
+        return int(self._read("AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS"))
 
     @property
     def api_rate(self) -> tuple[int, int] | None:

@@ -1,9 +1,11 @@
 """Completions that were dropped and of which no ledger tells: refusals of strangers, and of what is not there.
 
-Lives here: counting them in memory, and adding them to the database's sums within about two seconds. Invariants
-owned: counting costs the request that is refused no statement and never fails it; what is kept in memory is bounded;
-a forked process counts from zero. What a process that is killed has not added yet is lost, and a count whose
-connection breaks at the very moment of its commit may be added twice: these are sums for an alert, not a history.
+Lives here: counting them in memory, and adding them to the database's sums within about two seconds; and rows of the
+ledger that are written as late, because to write them at once would tell the caller by the time it takes that there
+was something. Invariants owned: counting costs the request that is refused no statement and never fails it; what is
+kept in memory is bounded, and of equal rows of one moment one is written and the others are counted; a forked process
+counts from zero. What a process that is killed has not added yet is lost, and a count whose connection breaks at the
+very moment of its commit may be added twice: these are sums for an alert, not a history.
 """
 
 from __future__ import annotations
@@ -11,12 +13,15 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from dataclasses import dataclass
 from multiprocessing import util
+from uuid import UUID
 
 from django.db import connections, router
 
-from workflows.exceptions import InteractionResolved, InvalidCall, show
+from workflows.exceptions import InteractionResolved, InvalidCall, UnknownInteraction, show
 from workflows.models import Tally
+from workflows.store.complete import record_refusal
 from workflows.store.counting import REASON_OF, REASONS
 from workflows.store.tally import add_dropped
 
@@ -27,10 +32,23 @@ GATHER_SECONDS = 1.0
 RETRY_SECONDS = 10.0
 #: A process that ends waits so long for its last counts to be added.
 LAST_SECONDS = 2.0
-#: Different counts kept in memory; of more the workspace is forgotten.
+#: Different counts kept in memory; of more the workspace is forgotten. As many rows; of more only the number is kept.
 MOST = 1_000
 
 Key = tuple[int | None, str]
+
+#: Why, as it is counted, where a row is not written after all.
+UNKNOWN = REASON_OF[UnknownInteraction.__name__]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A row of an instance's ledger: somebody was told that there is nothing, where there was something."""
+
+    workspace: int
+    instance: UUID
+    actor: str
+    data: str
 
 
 def count_dropped(workspace: int | None, reason: str) -> None:
@@ -51,6 +69,11 @@ def count_refusal(workspace: int | None, refused: Exception) -> None:
         count_dropped(workspace, reason)
 
 
+def record_later(refusal: Refusal) -> None:
+    """Write the row soon, and nothing now."""
+    _drops.record(refusal)
+
+
 def flush_dropped() -> bool:
     """Add what has been counted here, on this thread's connection; whether nothing is left."""
     return _drops.flush()
@@ -68,6 +91,7 @@ class _Drops:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[Key, int] = {}
+        self._rows: dict[Refusal, None] = {}
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
         self._finalizer: object = None
@@ -75,28 +99,47 @@ class _Drops:
     def count(self, workspace: int | None, reason: str) -> None:
         with self._lock:
             self._add((workspace, reason), 1)
-            if self._thread is None and not self._ending.is_set():
-                self._begin()
+            self._begin()
+
+    def record(self, refusal: Refusal) -> None:
+        with self._lock:
+            self._keep(refusal)
+            self._begin()
 
     def flush(self) -> bool:
         with self._lock:
             counts, self._counts = self._counts, {}
-        if not counts:
-            return True
+            rows, self._rows = self._rows, {}
+        db = connections[router.db_for_write(Tally)]
         try:
-            add_dropped(connections[router.db_for_write(Tally)], counts)
+            for row in list(rows):
+                if not record_refusal(db, row.instance, actor=row.actor, data=row.data):
+                    # It was pruned meanwhile.
+                    counts[row.workspace, UNKNOWN] = counts.get((row.workspace, UNKNOWN), 0) + 1
+                del rows[row]
+            if counts:
+                add_dropped(db, counts)
         except Exception as error:
             logger.warning("dropped completions could not be counted; they are counted later: %s", error)
             with self._lock:
                 for key, count in counts.items():
                     self._add(key, count)
+                for row in rows:
+                    self._keep(row)
             return False
         return True
 
     def abandon(self) -> None:
         with self._lock:
             self._counts.clear()
+            self._rows.clear()
         self._end()
+
+    def _keep(self, row: Refusal) -> None:
+        if row in self._rows or len(self._rows) >= MOST:
+            self._add((row.workspace, UNKNOWN), 1)
+        else:
+            self._rows[row] = None
 
     def _add(self, key: Key, count: int) -> None:
         if key not in self._counts and len(self._counts) >= MOST:
@@ -104,7 +147,9 @@ class _Drops:
         self._counts[key] = self._counts.get(key, 0) + count
 
     def _begin(self) -> None:
-        """Under the lock."""
+        """Under the lock: the thread, unless it is there."""
+        if self._thread is not None or self._ending.is_set():
+            return
         if self._finalizer is None:
             # Unlike atexit's, these run in processes of multiprocessing too, which servers and django-q use.
             self._finalizer = util.Finalize(None, self._end, exitpriority=10)
@@ -121,7 +166,7 @@ class _Drops:
             pause = GATHER_SECONDS if self.flush() else RETRY_SECONDS
             connections.close_all()
             with self._lock:
-                if not self._counts or self._ending.is_set():
+                if not (self._counts or self._rows) or self._ending.is_set():
                     self._thread = None
                     return
 

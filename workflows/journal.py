@@ -24,6 +24,7 @@ from workflows.exceptions import InvalidCall, PolicyRefused, SignalCollision
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Call, InteractionStatus
 from workflows.policy import ask_policy
+from workflows.schema_order import keep_order
 from workflows.store import Claim, FoundQuestion, NewQuestion, Saved
 from workflows.uuid7 import make_uuid7
 from workflows.waits import UNIT, Asked, Question
@@ -220,7 +221,7 @@ class Journal:
             owned=question.opener is not None and question.opener.owns_answers,
             cardinality=question.cardinality,
             request=_dump_request(question),
-            schema=None if schema is None else dump_value(schema.json, f"the schema of {question.step!r}"),
+            schema=None if schema is None else dump_value(keep_order(schema.json), f"the schema of {question.step!r}"),
             schema_type=None if schema is None else schema.type_path,
             projector=question.projector,
             assignee=question.assignee,

@@ -24,12 +24,13 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from approvals.actions import explain
-from approvals.admin.deeds import DECIDE, DEEDS, EXTEND, OVERRIDE, REASSIGN, RELEASE, WITHDRAW, Deed
+from approvals.admin.deeds import DECIDE, DEEDS, DOOR, EXTEND, OVERRIDE, REASSIGN, RELEASE, WITHDRAW, Deed
 from approvals.admin.listing import give_names
 from approvals.admin.showing import link_review, show_risk, show_standing, show_title
 from approvals.exceptions import ApprovalError
 from approvals.models import Review
 from approvals.refused import tell_refusal
+from approvals.sight import note_unseen
 from workflows.admin.base import ReadOnlyAdmin
 from workflows.exceptions import WorkflowError
 from workflows.joining import join_label, label_html
@@ -96,7 +97,10 @@ class ReviewActions(ReadOnlyAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """The list; Django would choke on a forged id."""
-        check_ids(request.POST.getlist(ACTION_CHECKBOX_NAME))
+        chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
+        check_ids(chosen)
+        if not self.has_view_permission(request):
+            self.note_attempts(request, chosen[:LIMIT], request.POST.get("action", ""))
         return super().changelist_view(request, extra_context)
 
     def do_many(self, request: HttpRequest, queryset: QuerySet[Review], deed: Deed) -> HttpResponse | None:
@@ -135,11 +139,18 @@ class ReviewActions(ReadOnlyAdmin):
     def find_review(self, request: HttpRequest, object_id: UUID) -> Review:
         """The review of an address, or 404 for who may not see it."""
         if not self.has_view_permission(request):
+            self.note_attempts(request, [str(object_id)], request.path.rstrip("/").rpartition("/")[2])
             raise PermissionDenied
         found: Review | None = self.get_object(request, str(object_id))
         if found is None:
             raise Http404(gettext("There is no such review."))
         return found
+
+    def note_attempts(self, request: HttpRequest, ids: Sequence[str], name: str) -> None:
+        """What somebody tried whom the admin shows no reviews is in the ledger, as at every door."""
+        if request.method == "POST" and name in DEEDS:
+            for id in ids:
+                note_unseen(UUID(id), request.user, request.POST.get("outcome", "") or name, DOOR, action=name)
 
     # --- asking and doing ---------------------------------------------------------------------------
 

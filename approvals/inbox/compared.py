@@ -31,10 +31,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one of them has there."""
+    """What one of them has there; a narrow window has no columns, so it knows what it is."""
 
+    label: str
     text: str
     is_number: bool
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is nothing there."""
+        return self.text == NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,8 @@ def compare_facts(given: Mapping[UUID, Mapping[str, str]]) -> Compared:
     shown = differing[:MAX_COLUMNS]
     columns = tuple(Column(label, all(_NUMBER.fullmatch(text) for text in values[label])) for label in shown)
     cells = {
-        id: tuple(Cell(values[one.label][place], one.is_number) for one in columns) for place, id in enumerate(given)
+        id: tuple(Cell(one.label, values[one.label][place], one.is_number) for one in columns)
+        for place, id in enumerate(given)
     }
     same = [(label, texts[0]) for label, texts in values.items() if label not in differing and texts[0] != NOTHING]
     return Compared(columns, cells, tuple(same[:MAX_SAME]), join_list(differing[MAX_COLUMNS:]))

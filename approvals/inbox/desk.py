@@ -64,7 +64,7 @@ def read_desk(viewer: Viewer) -> Desk:
     'Refunds under €50'
     """
     told = viewer.beside
-    if not told:  # deactivated a moment ago
+    if told.get("desk_now") is None:  # deactivated a moment ago
         return Desk(read_now(), None, ())
     saved = tuple(Kept(one["key"], one["name"], read_query(one["query"])) for one in told["desk_saved"])
     said = [Preference(user=viewer.user, **one) for one in told["desk_said"]]

@@ -24,9 +24,9 @@ def tell_today(lists: Lists) -> str:
     >>> tell_today(lists)
     'You decided 23 requests today; the median wait was 41 minutes.'
     """
-    votes = Vote.objects.filter(user_id=lists.user.pk, standing=True, review__workspace_id__in=lists.viewer.scopes)
-    latest = votes.order_by("-pk").values_list("at", F("at") - F("review__created_at"))[:MOST]
-    waits = [wait for at, wait in latest if at >= lists.morning]
+    latest = Vote.objects.filter(user_id=lists.user.pk, standing=True).order_by("-pk").values("pk")[:MOST]
+    votes = Vote.objects.filter(pk__in=latest, at__gte=lists.morning, review__workspace_id__in=lists.viewer.scopes)
+    waits = list(votes.values_list(F("at") - F("review__created_at"), flat=True))
     if not waits:
         return ""
     told = ngettext(

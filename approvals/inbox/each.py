@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any, Literal
 from uuid import UUID
@@ -20,6 +20,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext
 
 from approvals.cases import Case
+from approvals.conf import conf
 from approvals.decisions import Recorded, decide
 from approvals.doors import Door
 from approvals.exceptions import AlreadyDecided, ApprovalError, NotAllowed, Stale
@@ -32,6 +33,8 @@ from workflows.joining import end_sentence
 
 #: Seconds after which no further one is begun; the slowest one comes on top.
 SECONDS = 15.0
+#: Seconds that few of them may take, and each of them more: so much longer the first can be undone than one alone.
+FEW, EACH = 3.0, 0.1
 DOOR = "page"
 
 logger = logging.getLogger("approvals")
@@ -73,6 +76,9 @@ def decide_each(
     ['done', 'left']
     """
 
+    wanted = {pick.id: pick for pick in picks}
+    end = monotonic() + (min(SECONDS, FEW + EACH * len(wanted)) if conf.undo_seconds > 0 else SECONDS)
+
     def decide_one(pick: Pick) -> Came:
         if count_undone([pick.id], actor).get(pick.id, 0) != pick.undone:
             # The same form once more, after all of it was undone: a browser's reload must not decide again.
@@ -85,14 +91,14 @@ def decide_each(
             reason=reason,
             data=data.get(pick.id),
             version=pick.version,
-            grace=True,
+            # So that when the last one is decided the first can still be undone, as long as one that is alone.
+            grace=timedelta(seconds=max(0.0, end - monotonic())),
             door=door,
         )
         return _tell(recorded)
 
     waits = Came("waits", gettext("Its turn did not come: it is still ticked. Send the rest now."))
-    wanted = {pick.id: pick for pick in picks}
-    return _do_each(wanted, decide_one, waits, actor=actor, told_before=("grace", "voted"))
+    return _do_each(wanted, decide_one, waits, end, actor=actor, told_before=("grace", "voted"))
 
 
 def count_undone(ids: Collection[UUID], user: Any) -> dict[UUID, int]:
@@ -109,13 +115,14 @@ def undo_each(ids: Iterable[UUID], *, actor: Any) -> dict[UUID, Came]:
         return Came("undone", gettext("Undone. Nothing was carried out."))
 
     waits = Came("waits", gettext("Its turn did not come: undo the rest now."), can_undo=True)
-    return _do_each({id: id for id in ids}, undo_one, waits, actor=actor)
+    return _do_each({id: id for id in ids}, undo_one, waits, monotonic() + SECONDS, actor=actor)
 
 
 def _do_each(
     wanted: Mapping[UUID, Any],
     do: Callable[[Any], Came],
     waits: Came,
+    end: float,
     *,
     actor: Any,
     told_before: Container[str] = (),
@@ -125,7 +132,7 @@ def _do_each(
     `waits` is said of those that were not begun in time; `told_before` are the rules that forbid it because somebody
     has decided.
     """
-    end, came = monotonic() + SECONDS, {}
+    came: dict[UUID, Came] = {}
     for number, (id, one) in enumerate(wanted.items()):
         if number and monotonic() >= end:
             came[id] = waits

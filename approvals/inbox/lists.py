@@ -25,6 +25,7 @@ from approvals.models import Candidate, Review, Vote
 from approvals.principals import GROUP, USER, name_user
 from approvals.streams import Stream, read_streams
 from approvals.viewers import Viewer
+from workflows import answering
 
 #: Rows of a page.
 ROWS = 50
@@ -74,6 +75,11 @@ class Lists:
     def week(self) -> datetime:
         """The end of the seventh day from now."""
         return self.midnight + timedelta(days=6)
+
+    def keep_theirs(self, filters: Filters) -> Filters:
+        """The list that is asked for; of a group that they are not in (a colleague sent the address), their own."""
+        is_theirs = not filters.group or f"{GROUP}:{filters.group}" in self.viewer.list_groups()
+        return filters if is_theirs else replace(filters, view="mine")
 
     def find(self, filters: Filters, complete: Callable[[Any], Any] = lambda rows: rows) -> Found:
         """The page that an address asks for; `complete` adds what is shown of each row, to read it on the way."""
@@ -179,9 +185,10 @@ class Lists:
 
     def _read_group(self, principal: str) -> Any:
         """What waits for a group that the person is in, whether or not they may decide it themselves."""
-        if principal not in self.viewer.list_principals():
+        waiting = self.viewer.list_waiting(answering.reach().alias, principal)
+        if not waiting:
             return Review.objects.none()
-        streams = [Stream(principal, scope) for scope in self.viewer.scopes]
+        streams = [Stream(principal, scope) for scope in waiting]
         return read_streams(Review.objects.all(), streams).filter(open=True).by_due()
 
     def _scan(self, rows: Any, filters: Filters, narrowing: Q) -> Found:

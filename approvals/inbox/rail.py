@@ -24,7 +24,6 @@ from approvals.inbox.filters import Filters
 from approvals.inbox.lists import DECIDABLE, WINDOW, Lists
 from approvals.inbox.search import list_words
 from approvals.models import Review
-from approvals.principals import GROUP
 from approvals.show_values import MAX_NAME, show_text
 from workflows import answering, store
 
@@ -51,6 +50,7 @@ _GROUP = "SELECT {}::text, count(*) FROM ({}) waiting"
 #: With the name itself, in the order of the index: so PostgreSQL reads no more of a group's than is told.
 _WAITING = """(SELECT 1 FROM holdpoint_candidate WHERE principal = {} AND workspace_id = {} AND open
     ORDER BY due_at, review_id LIMIT %(most)s)"""
+_NOBODY = "SELECT 1 WHERE false"
 _NOTHING = "SELECT NULL::text, 0::bigint WHERE false"
 
 
@@ -175,13 +175,14 @@ def _count(lists: Lists, wanted: dict[Any, Filters], most: int) -> dict[Any, str
 
 
 def _count_others(lists: Lists) -> list[Any]:
-    groups = [one for one in lists.viewer.list_principals() if one.startswith(f"{GROUP}:")]
-    scopes = list(lists.viewer.scopes)
-    names = [Literal(one).as_string(None).replace("%", "%%") for one in groups if scopes]
-    parts = [
-        _GROUP.format(name, " UNION ALL ".join(_WAITING.format(name, int(one)) for one in scopes)) for name in names
-    ]
+    alias, scopes = answering.reach().alias, list(lists.viewer.scopes)
+    parts = []
+    for group in lists.viewer.list_groups() if scopes else ():
+        name = Literal(group).as_string(None).replace("%", "%%")
+        # Only where anything waits: somebody may be a member of thousands of workspaces.
+        waiting = [_WAITING.format(name, int(one)) for one in lists.viewer.list_waiting(alias, group)]
+        parts.append(_GROUP.format(name, " UNION ALL ".join(waiting) or _NOBODY))
     params = {"scopes": scopes, "user": lists.user.pk, "most": MOST_TOLD}
     sql = _OTHERS.format(" UNION ALL ".join(parts) or _NOTHING)
-    found = store.fetch(connections[answering.reach().alias], sql, params)
+    found = store.fetch(connections[alias], sql, params)
     return [*(row for row in found if row[0]), *(row for row in found if not row[0])]

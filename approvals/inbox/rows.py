@@ -19,10 +19,12 @@ from django.db.models import OuterRef
 from django.urls import reverse
 from django.utils.translation import gettext, ngettext
 
+from approvals.answered import find_answerer
 from approvals.cards import RISK_LABELS
 from approvals.inbox.filters import Filters
 from approvals.inbox.lists import DECIDABLE, Lists
 from approvals.inbox.presence import list_names, looking_at
+from approvals.loading import gather, make_rows
 from approvals.models import Review, Vote
 from approvals.models.reviews import RISKS
 from approvals.policies import Count, Veto, load_outcomes, load_quorum
@@ -125,10 +127,10 @@ class Section:
 
 def complete(lists: Lists, rows: Any) -> Any:
     """A queryset with all that a row shows."""
-    votes = Vote.objects.filter(review_id=OuterRef("pk"), standing=True).order_by("pk").values("outcome")
+    votes = Vote.objects.filter(review_id=OuterRef("pk"), standing=True).order_by("pk")
     others = looking_at(OuterRef("pk")).exclude(user_id=lists.user.pk).values("user_id")[:5]
     rows = rows.select_related("requester", "claimed_by", "decided_by").defer(*_list_unread())
-    return rows.annotate(given=ArraySubquery(votes), lookers=ArraySubquery(others))
+    return rows.annotate(given=gather(votes, ("user_id", "outcome")), lookers=ArraySubquery(others))
 
 
 def read_rows(lists: Lists, ids: Sequence[UUID], filters: Filters, read: Iterable[Any] = ()) -> tuple[Row, ...]:
@@ -156,13 +158,14 @@ def _list_unread() -> list[str]:
 
 
 def _show(review: Any, lists: Lists, filters: Filters, names: dict[Any, str]) -> Row:
-    status, told, tone = _tell(review, lists.now)
+    votes = make_rows(Vote, review.given, review._state.db)
+    status, told, tone = _tell(review, votes, lists.now)
     requester = show_text(name_person(review.requester), MAX_NAME)
-    progress = _measure(review)
+    progress = _measure(review, votes)
     subject = show_text(review.subject_label, MAX_NAME) if review.subject_label else ""
     due, due_tone = _tell_due(review.due_at, lists) if status == "open" else ("", "plain")
     is_anothers = review.claimed_by_id not in (None, lists.user.pk)
-    query = filters.write()
+    query = filters.write(after=filters.after)  # the way back leads to the page of the list that it was on
     url = reverse("approvals:review", args=[review.pk])
     return Row(
         id=review.pk,
@@ -192,7 +195,7 @@ def _show(review: Any, lists: Lists, filters: Filters, names: dict[Any, str]) ->
     )
 
 
-def _tell(review: Any, now: datetime) -> tuple[str, str, str]:
+def _tell(review: Any, votes: Sequence[Vote], now: datetime) -> tuple[str, str, str]:
     """How a row stands: in a word, as a sentence unless it just waits, and the tone of its outcome."""
     if review.open and review.effective_at is None:
         return "open", "", ""
@@ -201,7 +204,7 @@ def _tell(review: Any, now: datetime) -> tuple[str, str, str]:
     outcome = next((one for one in load_outcomes(review.outcomes) if one.name == review.outcome), None)
     label = show_text(outcome.label if outcome else review.outcome, MAX_NAME)
     told = gettext("“%(outcome)s”") % {"outcome": label}
-    if review.decided_by is not None:
+    if review.decided_by is not None and find_answerer(review, votes) is not None:
         named = {"outcome": told, "who": show_text(name_person(review.decided_by), MAX_NAME)}
         told = gettext("%(outcome)s by %(who)s") % named
     if review.decided_at is not None:
@@ -209,11 +212,11 @@ def _tell(review: Any, now: datetime) -> tuple[str, str, str]:
     return "grace" if review.open else "decided", told, outcome.tone if outcome else "neutral"
 
 
-def _measure(review: Any) -> str:
+def _measure(review: Any, votes: Sequence[Vote]) -> str:
     """How far the votes are, where it takes more than one."""
     quorum = load_quorum(review.quorum["rule"])
     rule = quorum.rule if isinstance(quorum, Veto) else quorum
-    given: list[str] = review.given
+    given = [one.outcome for one in votes]
     if isinstance(rule, Count):
         most = max((given.count(one) for one in set(given)), default=0)
         return gettext("%(votes)s of %(needed)s") % {"votes": most, "needed": rule.votes} if rule.votes > 1 else ""

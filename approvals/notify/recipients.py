@@ -23,6 +23,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db.models import Q, QuerySet
 
+from approvals.answered import find_answerer
 from approvals.cases import Case
 from approvals.models import Absence, Comment, Notice
 from approvals.notify.records import read_data
@@ -58,7 +59,7 @@ def list_recipients(notice: Notice, case: Case) -> list[Recipient]:
     if notice.kind in ("decided", "closed"):
         told = {review.requester_id, *_list_overruled(case)}
         if notice.kind == "decided":
-            told.discard(review.decided_by_id)
+            told.discard(find_answerer(review, case.votes))
     elif notice.to is None:  # an answer to whom nobody knows any more: to all who decide
         return _list_asked(notice, case)
     else:

@@ -16,7 +16,7 @@ from django.utils.translation import gettext
 from approvals.exceptions import AlreadyDecided, NotAllowed, ReasonRequired, Stale, UnknownOutcome
 from approvals.policies.outcomes import Outcome, find_outcome
 from approvals.show_times import show_second, show_when
-from workflows.joining import join_list
+from workflows.joining import end_sentence, join_list
 
 Risk = Literal["low", "medium", "high"]
 
@@ -76,6 +76,8 @@ class Decided:
     outcome: str = ""
     until: datetime | None = None
     now: datetime | None = None
+    #: Whether nobody answered so: those asked did not agree.
+    is_divided: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,12 +261,15 @@ def _label(rules: Rules, name: str) -> str:
 
 
 def _tell_closed(rules: Rules, decided: Decided) -> str:
+    at = "" if decided.at is None or decided.now is None else show_when(decided.at, decided.now)
+    given = {"by": decided.by, "outcome": _label(rules, decided.outcome), "at": at}
+    if decided.is_divided and at:
+        told = gettext("Answered %(outcome)s %(when)s, because those asked did not agree")
+        return end_sentence(told % {"outcome": gettext("“%(outcome)s”") % given, "when": at})
     if not decided.by:
         return gettext("This no longer waits for a decision.")
-    given = {"by": decided.by, "outcome": _label(rules, decided.outcome)}
-    if decided.at is None or decided.now is None:
+    if not at:
         return gettext("%(by)s has decided this already: “%(outcome)s”.") % given
-    given["at"] = show_when(decided.at, decided.now)
     return gettext("%(by)s has decided this already: “%(outcome)s”, %(at)s.") % given
 
 
@@ -273,6 +278,11 @@ def _tell_grace(rules: Rules, decided: Decided) -> str:
     if decided.until is None:
         return gettext("%(by)s is deciding this: “%(outcome)s”. It can still be undone.") % given
     given["until"] = show_second(decided.until)
+    if decided.is_divided:
+        told = gettext(
+            "Those asked did not agree, so this becomes “%(outcome)s”. It can still be undone until %(until)s."
+        )
+        return told % given
     return gettext("%(by)s is deciding this: “%(outcome)s”. It can be undone until %(until)s.") % given
 
 

@@ -13,15 +13,18 @@ from typing import Any, ClassVar
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from approvals.exceptions import ApprovalError
+from approvals.exceptions import ApprovalError, NotAllowed
 from approvals.models import Review
+from approvals.policies import Obstacle
 from approvals.rest.bodies import RefusalProblemOut
 from approvals.rest.refusals import answer_refusal
+from approvals.settling import note_refusal
 from approvals.sight import REFUSALS, hiding
 from workflows.rest.callers import Need
 from workflows.rest.endpoint import Answer, Endpoint
 from workflows.rest.ids import read_id, refuse_unknown
 from workflows.rest.problems import FORBIDDEN, RequestRefused
+from workflows.rest.throttle import count_call
 
 PEOPLE_ONLY = "A person decides, and not a key: log in, and send the session with its CSRF token."
 #: What the document says of every refusal that is about how the review stands.
@@ -42,8 +45,17 @@ class ReviewEndpoint(Endpoint):
         if self.caller.user is not None:
             return
         if self.request.method == "POST":
+            count_call(self.caller.actor, self.caller.rate)  # what is refused here is not counted later
+            self.note_attempt()
             raise RequestRefused(FORBIDDEN, PEOPLE_ONLY)
         super().judge()
+
+    def note_attempt(self) -> None:
+        """That a key tried what takes a person is in the ledger."""
+        id = read_id(str(self.kwargs["id"]))
+        if Review.objects.using(self.db.alias).filter(pk=id, workspace_id=self.caller.workspace).exists():
+            refused = NotAllowed(Obstacle("not_candidate", PEOPLE_ONLY))
+            note_refusal(id, self.caller.actor, self.request.path.rpartition("/")[2], DOOR, refused)
 
     @property
     def answers_within(self) -> Sequence[str] | None:

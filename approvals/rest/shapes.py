@@ -62,7 +62,13 @@ class ApprovalOut(Shape):
     requester_name: Annotated[str | None, Field(description="The same as people call them.")]
     claimed_by: Annotated[str | None, Field(description="The username of who is at it.")]
     claimed_by_name: Annotated[str | None, Field(description="The same as people call them.")]
-    decided_by: Annotated[str | None, Field(description="The username of whose vote was the last one it took.")]
+    decided_by: Annotated[
+        str | None,
+        Field(
+            description="The username of whose vote was the last one it took. Where votes differed they may have said "
+            "otherwise: the detail's `answer.by` names who gave the answer."
+        ),
+    ]
     decided_by_name: Annotated[str | None, Field(description="The same as people call them.")]
     created_at: Annotated[datetime, Field(description="When it was asked.")]
     due_at: Annotated[datetime | None, Field(description="When an answer is due.")]

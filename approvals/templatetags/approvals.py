@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from django import template
 from django.conf import settings
 from django.db.models import Model
+from django.forms import BoundField
 from django.http import QueryDict
 from django.utils import timezone
 from django.utils.translation import gettext
@@ -238,6 +239,14 @@ def preview(evidence: Mapping[str, Any]) -> str:
         return ""
     kind = mimetypes.guess_type(urlsplit(url).path)[0] or ""
     return "image" if kind in _PICTURES else "pdf" if kind == "application/pdf" else ""
+
+
+@register.filter
+def noted(field: BoundField) -> str:
+    """A field of a form whose page says more below it: that describes the field too, as its help and its errors do."""
+    described = (field.aria_describedby or "").split()
+    described.insert(1 if field.help_text else 0, f"{field.auto_id}_note")
+    return field.as_widget(attrs={"aria-describedby": " ".join(described)})
 
 
 @register.filter

@@ -18,13 +18,14 @@ from django.utils.translation import gettext, ngettext, pgettext
 from approvals.decisions import MAX_REASON
 from approvals.exceptions import UnknownReview
 from approvals.inbox.desk import read_query
-from approvals.inbox.each import Came, decide_each, undo_each
+from approvals.inbox.each import DOOR, Came, decide_each, undo_each
 from approvals.inbox.filters import Filters, read_filters
 from approvals.inbox.lists import WINDOW, Lists
 from approvals.inbox.materials import Material, read_materials
 from approvals.inbox.rail import read_rail, tell_count
 from approvals.inbox.together import MOST, read_together
 from approvals.inbox.totals import sum_up
+from approvals.sight import note_unseen
 from approvals.viewers import Viewer
 from approvals.views.bulk_form import Sent, find_reason_error, read_ids, read_sent
 from approvals.views.reader import Opened, for_people
@@ -80,6 +81,12 @@ def _take(page: Opened, filters: Filters) -> HttpResponse:
     sent = read_sent(posted.data)
     lists = Lists(page.viewer, page.desk.now)
     materials = read_materials(page.viewer, sent.shown[:MOST])
+    if posted.trusted and not sent.is_too_much:
+        is_undo = posted.data.get("do") == "undo"
+        for id in (sent.undoing if is_undo else sent.ticked)[:MOST]:
+            if id not in materials:
+                action = "undo" if is_undo else "decide"
+                note_unseen(id, page.user, "undo" if is_undo else sent.outcome, DOOR, action=action)
     if sent.shown and not materials:
         raise UnknownReview(sent.shown[0])
     if not posted.trusted:
@@ -152,8 +159,10 @@ def _show(
     query = filters.write()
     at, inbox = reverse("approvals:bulk"), reverse("approvals:inbox")
     together = read_together(lists, materials, filters, ticked=shown.ticked, came=shown.came)
-    undoing = [id for id, one in shown.came.items() if one.can_undo]
-    untils = [one.until for one in shown.came.values() if one.can_undo and one.until is not None]
+    undoable = {
+        id: one for id, one in shown.came.items() if one.can_undo and (one.until is None or one.until > lists.now)
+    }
+    untils = [one.until for one in undoable.values() if one.until is not None]
     context = {
         "filters": filters,
         "query": query,
@@ -166,7 +175,7 @@ def _show(
         "banner": shown.banner,
         "more": tell_count(shown.more, is_cut=shown.is_cut),
         "totals": sum_up([materials[one.row.id].amounts for one in together.lines if not one.obstacle]),
-        "undoing": undoing,
+        "undoing": list(undoable),
         "until": min(untils).isoformat() if untils else "",
         "seconds": max(0, round((min(untils) - lists.now).total_seconds())) if untils else 0,
         "max_reason": MAX_REASON,

@@ -1,26 +1,31 @@
 """What a posted form of a request's page does: decide, undo, say something, claim, hand on, put aside, withdraw …
 
 Must not live here: a rule of its own about who may what. Invariants owned: a deed goes through the same functions as
-at every other door, with the visitor as actor; a refusal keeps what was typed.
+at every other door, with the visitor as actor; a refusal keeps what was typed; a decision that is sent twice, by a
+second tap or another tab, is answered twice alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
-from django.http import HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_variables
 
 from approvals import actions
+from approvals.action_rules import CHECKS
 from approvals.decision_form import Filled
-from approvals.decisions import Recorded, decide
+from approvals.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import (
     AlreadyDecided,
+    ApprovalError,
     DecisionFailed,
     InvalidApproval,
     NotAllowed,
@@ -33,11 +38,13 @@ from approvals.exceptions import (
 from approvals.grace import undo
 from approvals.handing_on import delegate
 from approvals.inbox.snoozes import find_snooze
-from approvals.passwords import TooManyTries, check_password
+from approvals.passwords import LATELY, TooManyTries, check_password, has_logged_in_lately
+from approvals.refused import tell_refusal
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, show_text
+from approvals.sight import note_unseen
 from approvals.views.visit import Banner, Typed, Visit, has_typed, read_typed
-from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge
+from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge, WorkflowError
 from workflows.joining import end_sentence
 from workflows.pages.posted import read_posted
 from workflows.reasons import make_sentence
@@ -46,6 +53,19 @@ from workflows.reasons import make_sentence
 _PASSING = ("grace", "claimed", "voted")
 #: Does nothing but show the page with what was typed: how a draft comes back.
 KEEP = "keep"
+
+
+def note_attempt(request: HttpRequest, id: UUID, user: Any, door: str) -> None:
+    """What a form tried about a request that its sender may not see is in the ledger, as at every door."""
+    posted = read_posted(request)
+    if not posted.trusted:
+        return
+    name = posted.data.get("do", "").partition(":")[0]
+    action = {"ask": "request_info", "answer": "answer_info"}.get(name, name)
+    if name in DEEDS and action in CHECKS:  # taking up again what was put aside has no rule
+        note_unseen(id, user, action, door, action=action)
+    elif outcome := posted.data.get("outcome", "").partition(":")[0]:
+        note_unseen(id, user, outcome, door)
 
 
 @sensitive_variables("data", "posted", "typed")
@@ -79,6 +99,8 @@ def take_deed(visit: Visit) -> HttpResponse:
 def _decide(visit: Visit, data: QueryDict, typed: Typed) -> HttpResponse:
     filled = typed.filled
     assert filled is not None
+    if (answered := _answer_again(visit, typed)) is not None:
+        return answered
     if filled.errors and not visit.is_over:
         return visit.show(status=422, typed=typed)
     try:
@@ -119,27 +141,43 @@ def _decide(visit: Visit, data: QueryDict, typed: Typed) -> HttpResponse:
         return _show_problem(visit, 413 if isinstance(refused, TooLarge) else 422, refused.tell(), typed)
     except InvalidCall as refused:
         return visit.show(status=422, typed=replace(typed, reason_error=refused.tell()))
-    return _finish(visit, _tell(visit, recorded), left=True)
+    voted = recorded.vote.outcome if recorded.vote else recorded.outcome
+    return _finish(visit, _tell(visit, voted, recorded.outcome), left=True)
 
 
-def _tell(visit: Visit, recorded: Recorded) -> str:
-    """What a decision did, for the line that says so."""
-    named = {
-        "title": show_text(visit.review.title, MAX_BLOCK),
-        "outcome": visit.label(recorded.vote.outcome if recorded.vote else recorded.outcome),
-    }
-    if recorded.state == "open":
+def _answer_again(visit: Visit, typed: Typed) -> HttpResponse | None:
+    """What the first one was answered, if this is, word for word, the decision of theirs that counts."""
+    filled, vote = typed.filled, visit.case.find_vote(visit.user)
+    if filled is None or vote is None or visit.card.status == "closed":
+        return None
+    if (vote.outcome, vote.reason, vote.data) != (filled.outcome, filled.reason.strip(), filled.data):
+        return None
+    return visit.finish(_tell(visit, vote.outcome, visit.review.outcome), left=True)
+
+
+def _tell(visit: Visit, voted: str, answer: str) -> str:
+    """What a decision did, for the line that says so; `answer` is what was answered, if that is known by now."""
+    named = {"title": show_text(visit.review.title, MAX_BLOCK), "outcome": visit.label(voted)}
+    if not answer:
         return gettext("“%(outcome)s” noted: %(title)s. Others still have to decide.") % named
+    if answer != voted:
+        told = gettext("“%(outcome)s” noted, but those asked did not agree: %(title)s is answered “%(answer)s”.")
+        return told % {**named, "answer": visit.label(answer)}
     return gettext("“%(outcome)s”: %(title)s.") % named
 
 
 def _check_password(visit: Visit, filled: Filled) -> bool:
-    """Whether it is theirs; only where it is asked for, and something was typed."""
-    return visit.asks_password and bool(filled.password) and check_password(visit.user, filled.password)
+    """Whether they have just shown who they are: by their password, or by a login where they have none."""
+    if visit.asks_password:
+        return bool(filled.password) and check_password(visit.user, filled.password)
+    return visit.is_logged_in and has_logged_in_lately(visit.user, visit.case.now)
 
 
 def _show_late(visit: Visit, typed: Typed) -> HttpResponse:
     again = visit.look_again()
+    # The first may have been under way when this one was looked at.
+    if (answered := _answer_again(again, typed)) is not None:
+        return answered
     banner = Banner("warn", gettext("What you sent was not taken"), end_sentence(again.card.told))
     return again.show(status=410, banner=banner, typed=typed)
 
@@ -169,11 +207,19 @@ def _show_forbidden(visit: Visit, refused: NotAllowed, typed: Typed) -> HttpResp
             else message
         )
         return visit.show(status=403, typed=replace(typed, password_error=told))
-    if rule == "reauthenticate":
+    if rule == "reauthenticate" and visit.is_logged_in:
+        told = gettext(
+            "You have no password here, so it takes a fresh login: log out, log in, and decide within %(n)s minutes."
+        )
+        message = told % {"n": LATELY // timedelta(minutes=1)}
+    elif rule == "reauthenticate":
         message = gettext("It takes your password, and you have none here: decide it in the inbox.")
     if rule == "high_risk_diff":
         return visit.show(status=422, typed=replace(typed, saw_error=message))
-    return _show_problem(visit.look_again(), 409 if rule in _PASSING else 403, message, typed)
+    again = visit.look_again()
+    if (answered := _answer_again(again, typed)) is not None:
+        return answered
+    return _show_problem(again, 409 if rule in _PASSING else 403, message, typed)
 
 
 def _show_problem(visit: Visit, status: int, told: str, typed: Typed) -> HttpResponse:
@@ -279,6 +325,11 @@ def _do(visit: Visit, name: str, data: QueryDict, typed: Typed, choice: str) -> 
         status = 409 if refused.obstacle.rule in _PASSING else 403
         banner = Banner("warn", gettext("That was not done"), show_text(refused.obstacle.message))
         return visit.look_again().show(status=status, banner=banner, typed=typed)
+    except UnknownReview:
+        raise
+    except (ApprovalError, WorkflowError) as refused:  # withdrawing may lead to code of the project, which fails
+        banner = Banner("warn", gettext("That was not done"), tell_refusal(refused, visit.review))
+        return visit.look_again().show(status=409, banner=banner, typed=typed)
     sent = {"delegate": ("handing", "to"), "ask": ("question", "text")}.get(name, (deed.field,))
     left = {one: text for one, text in typed.said.items() if one not in sent}
     if any(text.strip() for text in left.values()) or has_typed(visit, typed.filled):

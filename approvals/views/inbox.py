@@ -6,7 +6,7 @@ what left the list while somebody had it on the screen is told them, and never j
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -21,7 +21,7 @@ from django.utils.translation import gettext, ngettext
 
 from approvals.inbox.done import tell_today
 from approvals.inbox.filters import Filters, read_filters
-from approvals.inbox.lists import ROWS, WINDOW, Found, Lists
+from approvals.inbox.lists import DECIDABLE, ROWS, WINDOW, Found, Lists
 from approvals.inbox.menus import list_menus
 from approvals.inbox.presence import look
 from approvals.inbox.rail import Rail, read_rail, tell_count, title_list
@@ -55,8 +55,8 @@ class Page:
     #: Changes when anything of it does.
     stamp: str
     announcement: str = ""
-    #: Where nothing waits: what was done today.
-    empty_text: str = ""
+    #: What was done today: asked only where it is shown, which is where nothing waits.
+    tell_today: Callable[[], str] = str
 
     @property
     def is_empty(self) -> bool:
@@ -69,11 +69,14 @@ def inbox(page: Opened) -> HttpResponse:
     """The whole of it."""
     if page.request.method not in ("GET", "HEAD"):
         return HttpResponseNotAllowed(["GET", "HEAD"])
-    filters, lists = read_filters(page.request.GET), Lists(page.viewer, page.desk.now)
+    lists = Lists(page.viewer, page.desk.now)
+    filters = lists.keep_theirs(read_filters(page.request.GET))
     rail = read_rail(lists, filters, page.desk.saved)
     shown = make_page(lists, filters, rail)
     context = {"filters": filters, "rail": rail, "rows": shown, "menus": list_menus(filters, shown.rows, rail.groups)}
-    return page.answer("approvals/inbox.html", {**context, "query": filters.write()})
+    # The list's address, and with the place in it that is shown: what asks for news asks about this page of the list.
+    place = filters.write(after=filters.after)
+    return page.answer("approvals/inbox.html", {**context, "query": filters.write(), "place": place})
 
 
 @for_people
@@ -82,7 +85,8 @@ def live(page: Opened) -> HttpResponse:
     if page.request.method not in ("GET", "HEAD"):
         return HttpResponseNotAllowed(["GET", "HEAD"])
     given = page.request.GET
-    filters, lists = read_filters(given), Lists(page.viewer, page.desk.now)
+    lists = Lists(page.viewer, page.desk.now)
+    filters = lists.keep_theirs(read_filters(given))
     rail = read_rail(lists, filters, page.desk.saved)
     shown = make_page(lists, filters, rail, keep=_read_ids(given.get("shown", "")))
     opened = next(iter(_read_ids(given.get("open", ""))), None)
@@ -134,8 +138,10 @@ def make_page(lists: Lists, filters: Filters, rail: Rail, *, keep: Sequence[UUID
         note=_note(found),
         is_narrowed=filters.is_narrowed,
         stamp=_hash([rail, rows, found.next]),
-        empty_text="" if rows or filters.view != "mine" or filters.is_narrowed else tell_today(lists),
-        announcement="" if keep is None else _announce(rows, others, _find_new(lists, rows, keep), count),
+        tell_today=partial(tell_today, lists),
+        announcement=""
+        if keep is None
+        else _announce(rows, others, _find_new(lists, rows, keep), count if filters.view in DECIDABLE else ""),
     )
 
 
@@ -183,14 +189,15 @@ def _find_new(lists: Lists, rows: Iterable[Row], keep: Sequence[UUID]) -> list[R
     return [row for row in rows if row.status == "open" and row.id not in keep and row.created_at > fresh]
 
 
-def _announce(rows: Iterable[Row], gone: Sequence[UUID], new: Sequence[Row], count: str) -> str:
+def _announce(rows: Iterable[Row], gone: Sequence[UUID], new: Sequence[Row], left: str) -> str:
+    """`left` is how many wait for the person; empty in lists of what waits for others."""
     told = [end_sentence(join_label(row.title, _tell_gone(row))) for row in rows if row.id in gone][:MOST_TOLD]
     if len(new) > MOST_TOLD:
         told.append(ngettext("%(n)s new request.", "%(n)s new requests.", len(new)) % {"n": len(new)})
     else:
         told += [end_sentence(join_label(gettext("New"), row.title)) for row in new]
-    if told and count.isdigit():
-        n = int(count)
+    if told and left.isdigit():
+        n = int(left)
         told.append(ngettext("%(n)s waits for you.", "%(n)s wait for you.", n) % {"n": n})
     return " ".join(told)
 

@@ -19,7 +19,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from approvals.exceptions import UnknownReview
 from approvals.links import read_link
 from approvals.notify.failures import describe_error, describe_place
-from approvals.views.deeds import take_deed
+from approvals.views.deeds import note_attempt, take_deed
 from approvals.views.link_page import (
     answer_no_link,
     answer_refused,
@@ -59,6 +59,8 @@ def _answer(request: HttpRequest, token: str) -> HttpResponse:
         visit = make_visit(request, read_link(token))
         with speaking_to(visit.reader):
             if (refusal := find_refusal(visit)) is not None:
+                if request.method == "POST":
+                    note_attempt(request, visit.review.pk, visit.user, visit.door)
                 return refusal
             return take_deed(visit) if request.method == "POST" else visit.show()
     except (InvalidToken, UnknownReview):

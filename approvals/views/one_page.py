@@ -22,30 +22,18 @@ from approvals.inbox.filters import read_filters
 from approvals.inbox.presence import Around, list_lookers, look
 from approvals.inbox.snoozes import list_snoozes
 from approvals.loading import load_case
-from approvals.principals import forget_permissions, list_active, list_users, name_person
+from approvals.models import Vote
+from approvals.principals import forget_permissions, has_groups, list_active, list_users, name_person
 from approvals.show_times import show_when
-from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.views.deeds import take_deed
+from approvals.show_values import MAX_NAME, show_text
+from approvals.views.deeds import note_attempt, take_deed
 from approvals.views.reader import Opened, for_people
 from approvals.views.visit import Banner, Typed, Visit
 from workflows.conf import conf as engine_conf
-from workflows.pages.posted import read_posted
 
 METHODS = ("GET", "HEAD", "POST")
-#: Fields of a form that nobody types, or that nobody is shown again.
-_NOT_TYPED = (
-    "csrfmiddlewaretoken",
-    "password",
-    "version",
-    "seen",
-    "outcome",
-    "do",
-    "key",
-    "saw",
-    "preset",
-    "until",
-    "to",
-)
+#: Among whom colleagues are looked for.
+LATEST_VOTES = 1_000
 #: Of those whom something can be handed on to; others are named by their username.
 MAX_COLLEAGUES = 50
 
@@ -55,6 +43,7 @@ class PageVisit(Visit):
 
     door = "page"
     has_grace = True
+    is_logged_in = True
     deeds = (
         *("comment", "ask", "answer", "nudge", "withdraw"),
         *("claim", "release", "delegate", "snooze", "unsnooze", "undo"),
@@ -120,8 +109,7 @@ class PageVisit(Visit):
         if not self.page.is_part:
             return HttpResponseRedirect(self.request.get_full_path(), status=303)
         undo = self.find_undo()
-        done = {"id": str(self.review.pk), "told": told, "left": left, "undo": undo is not None}
-        done |= undo or {"seconds": 0}
+        done = {**(undo or {"seconds": 0}), "id": str(self.review.pk), "told": told, "left": left, "undo": bool(undo)}
         return self.show(headers={"HX-Trigger": json.dumps({"holdpoint:done": done})})
 
     def leave(self, told: str) -> HttpResponse:
@@ -137,7 +125,9 @@ class PageVisit(Visit):
         if card.status != "grace" or card.actions["undo"] or card.effective_at is None:
             return None
         left = (card.effective_at - card.now).total_seconds()
-        return {"until": card.effective_at.isoformat(), "seconds": max(0, round(left))}
+        undo = {"until": card.effective_at.isoformat(), "seconds": max(0, round(left))}
+        # Their vote was the last one, and the answer is another one.
+        return undo if card.answer is None or card.answer.by else {**undo, "told": card.told}
 
     def look_around(self) -> Around:
         """Who else has it open; a page that is looked at says so, unless it is only fetched ahead."""
@@ -152,8 +142,13 @@ class PageVisit(Visit):
         if engine_conf.workspaces_for is not None:
             return ()  # the project would be asked about each of its users
         asked = list_users(one.principal for one in self.case.candidates)
+        # Who shares a group with them, or has decided something lately: an account may as well be a customer's.
+        near = Q(pk__in=Vote.objects.filter(user__isnull=False).order_by("-pk").values("user_id")[:LATEST_VOTES])
+        if has_groups():
+            users = get_user_model()._default_manager
+            near |= Q(pk__in=users.filter(groups__in=self.user.groups.values("pk")).values("pk"))
         known = (
-            self.case.keep_members(list_active())
+            self.case.keep_members(list_active().filter(near))
             .exclude(pk__in=asked.values("pk"))
             .exclude(Q(pk=self.user.pk) | Q(pk=self.review.requester_id))
         )
@@ -170,17 +165,10 @@ def review(page: Opened, id: UUID) -> HttpResponse:
     try:
         visit = open_visit(page, id)
     except UnknownReview:
-        return page.tell_gone(_keep_typed(page))
+        if page.request.method == "POST":
+            note_attempt(page.request, id, page.user, PageVisit.door)
+        return page.tell_gone(page.keep_typed())
     return take_deed(visit) if page.request.method == "POST" else visit.show()
-
-
-def _keep_typed(page: Opened) -> str:
-    """What was typed into a form that nothing can take any more."""
-    if page.request.method != "POST":
-        return ""
-    fields = read_posted(page.request).data.lists()
-    lines = [text for name, texts in fields if name.partition("-")[0] not in _NOT_TYPED for text in texts]
-    return show_text("\n".join(line for line in lines if line.strip()), MAX_BLOCK, lines=True)
 
 
 def write_said(claimed_by: Any, comments: int) -> str:

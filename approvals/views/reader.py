@@ -1,8 +1,8 @@
 """Who opens a page of the inbox: logged in, in their language and time zone, under a strict policy.
 
 Lives here: what all these pages share. Must not live here: what they show. Invariants owned: nobody is shown anything
-without a login, and a page's part says so instead of leading away, so that what was typed stays; no page may run or
-load anything that is not this site's own; every answer is for this person only.
+without a login, and only who asks for a whole page is led to it: a page's part says so, and what was posted is given
+back; no page may run or load anything that is not this site's own; every answer is for this person only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any
 
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
@@ -27,16 +28,21 @@ from approvals.exceptions import UnknownReview
 from approvals.inbox.desk import Desk, ask_desk, read_desk
 from approvals.notify.readers import Reader, make_reader
 from approvals.principals import name_person
-from approvals.show_values import MAX_NAME, show_text
+from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.viewers import Viewer, find_viewer
 from approvals.views.visit import speaking_to
 from workflows.pages.answers import answer_page, write_policy
-from workflows.pages.posted import FormRefused, check_charset, give_token, keep_cookie
+from workflows.pages.posted import FormRefused, check_charset, give_token, keep_cookie, read_posted
 
 THEME = "holdpoint_theme"
 THEMES = ("light", "dark")
 #: A year, as browsers keep a cookie at most.
 _YEAR = 365 * 24 * 3600
+#: Fields of our forms that nobody types, or that nobody is shown again.
+_NOT_TYPED = frozenset(
+    {"csrfmiddlewaretoken", "password", "version", "seen", "outcome", "do", "key", "saw", "preset", "until", "to"}
+    | {"pick", "undo", "next", "query", "view", "absence", "theme", "shortcuts"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,11 @@ class Opened:
         return make_reader(self.user, self.desk.preference)
 
     @property
+    def is_somebody(self) -> bool:
+        """Whether they are logged in. A backend of the project's may let somebody in whose account was closed."""
+        return bool(self.user.is_authenticated and self.user.is_active)
+
+    @property
     def viewer(self) -> Viewer:
         """Who looks."""
         return find_viewer(self.request, **ask_desk())
@@ -88,6 +99,8 @@ class Opened:
     @cached_property
     def person(self) -> Person:
         """Who is logged in, as the page says it."""
+        if not self.is_somebody:
+            return Person("", "", keys_on=False, theme=self.theme, logout_url="")
         return Person(
             name=show_text(name_person(self.user), MAX_NAME),
             username=show_text(self.user.get_username(), MAX_NAME),
@@ -115,31 +128,49 @@ class Opened:
         return response
 
     def tell(
-        self, status: int, title: str, text: str, *, kept: str = "", headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        title: str,
+        text: str,
+        *,
+        kept: str = "",
+        login_url: str = "",
+        headers: Mapping[str, str] | None = None,
     ) -> HttpResponse:
         """A page, or the pane, that says one thing; `kept` is what was typed for what is not there."""
         template = "approvals/parts/notice.html" if self.is_part else "approvals/notice.html"
-        return self.answer(template, {"title": title, "text": text, "kept": kept}, status=status, headers=headers)
+        context = {"title": title, "text": text, "kept": kept, "login_url": login_url}
+        return self.answer(template, context, status=status, headers=headers)
 
     def tell_gone(self, kept: str = "") -> HttpResponse:
         """What is not there, or not theirs."""
         told = _("It may have been withdrawn, or it asks others now. What waits for you is in your inbox.")
         return self.tell(404, _("There is nothing here for you"), told, kept=kept)
 
+    def keep_typed(self) -> str:
+        """What was typed into a form that nothing can take any more."""
+        if self.request.method != "POST":
+            return ""
+        fields = read_posted(self.request).data.lists()
+        lines = [text for name, texts in fields if name.partition("-")[0] not in _NOT_TYPED for text in texts]
+        return show_text("\n".join(line for line in lines if line.strip()), MAX_BLOCK, lines=True)
+
 
 def for_people(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """A view that takes an `Opened` in the place of the request; whoever is not logged in is led to do so."""
 
+    # Asked here, and so not by a middleware of the project's: that would lead a script, and a form, away to the login.
+    @login_not_required
     @sensitive_post_parameters("password")
     @csrf_exempt  # forms are checked where they are read, so that what was typed is not lost with a refusal
     @wraps(view)
     def opened(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         page = Opened(request)
-        # A backend of the project's may let somebody in whose account was closed.
-        if not (request.user.is_authenticated and request.user.is_active):
-            return _ask_to_log_in(page)
-        with speaking_to(page.reader):
-            response = _open(view, page, *args, **kwargs)
+        if page.is_somebody:
+            with speaking_to(page.reader):
+                response = _open(view, page, *args, **kwargs)
+        else:
+            response = _ask_to_log_in(page)
         response["X-Frame-Options"] = "DENY"
         patch_vary_headers(response, ("Accept-Language", "Cookie", "HX-Request"))
         return response
@@ -158,10 +189,17 @@ def _open(view: Callable[..., HttpResponse], page: Opened, *args: Any, **kwargs:
 
 
 def _ask_to_log_in(page: Opened) -> HttpResponse:
-    if page.is_part or page.request.method not in ("GET", "HEAD"):
+    if page.is_part:
         told = _("You are no longer logged in. Log in again in another tab, then send this once more: it is kept here.")
         return HttpResponse(told, status=401, content_type="text/plain; charset=utf-8")
-    return redirect_to_login(page.request.get_full_path())
+    to_login = redirect_to_login(page.request.get_full_path())
+    if page.request.method in ("GET", "HEAD"):
+        return to_login
+    kept = ""
+    with suppress(FormRefused):
+        kept = page.keep_typed()
+    title, told = _("You are no longer logged in"), _("Nothing was sent. Log in again, then send it once more.")
+    return page.tell(401, title, told, kept=kept, login_url=to_login.url)
 
 
 def _find_logout() -> str:

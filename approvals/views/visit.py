@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils import timezone, translation
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from approvals.actions import find_question
 from approvals.cards import Card, build_card
@@ -67,6 +68,8 @@ class Visit(ABC):
     door: ClassVar[str]
     #: Whether a decision made here can be undone for a while.
     has_grace: ClassVar[bool] = False
+    #: Whether they came by a login, and not by a link.
+    is_logged_in: ClassVar[bool] = False
     #: What can be done here beside deciding: names of `deeds.DEEDS`.
     deeds: ClassVar[tuple[str, ...]] = ()
 
@@ -150,6 +153,7 @@ class Visit(ABC):
             "is_over": self.is_over,
             "has_bar": not self.is_over and (card.may_decide or not self.is_requester),
             "gates": "approvals/link_gates.html" if self.is_high else "",
+            "effect": self._tell_effect(),
             "question": "" if card.actions["answer_info"] else self._find_question(),
         }
 
@@ -166,6 +170,16 @@ class Visit(ABC):
         told = _("“%(reason)s”") % {"reason": card.answer.reason} if card.answer and card.answer.reason else ""
         tone: Literal["good", "warn"] = "good" if card.status == "decided" else "warn"
         return Banner(tone, end_sentence(card.told), told or _("Nothing more is needed."))
+
+    def _tell_effect(self) -> str:
+        """When an answer takes effect, and whether it can be taken back; only to whoever can give one."""
+        if self.card.status != "open" or not self.card.may_decide:
+            return ""
+        seconds = round(conf.undo_seconds) if self.has_grace and self.card.risk != "high" else 0
+        if seconds < 1:
+            return _("It takes effect at once and can’t be undone.")
+        told = ngettext("It can be undone for %(n)s second.", "It can be undone for %(n)s seconds.", seconds)
+        return told % {"n": seconds}
 
     def _find_chosen(self, typed: Typed) -> str:
         """The answer that a button in the mail spoke of: it comes first, and does nothing by itself."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -76,6 +77,11 @@ class Track:
     #: Whether it waits for whoever asked, with a new text.
     wants_text: str | None
     status: str
+
+    @property
+    def stamp(self) -> str:
+        """Changes when anything of it does."""
+        return sha256(repr(self).encode()).hexdigest()[:16]
 
 
 def follow(instance: Instance, user: Any) -> Track:

@@ -41,7 +41,7 @@ def ask(request: HttpRequest) -> HttpResponse:
 @for_people
 @require_http_methods(["GET", "HEAD", "POST"])
 def watch(request: HttpRequest, id: UUID) -> HttpResponse:
-    """Where an instance of the demo is now; asked by htmx, the part of the page that changes."""
+    """Where an instance of the demo is now; asked by htmx, the part of the page that changes, once it has."""
     instance = get_object_or_404(Instance, pk=id, workflow__in=NAMES)
     track = follow(instance, request.user)
     if request.method == "POST":
@@ -50,8 +50,11 @@ def watch(request: HttpRequest, id: UUID) -> HttpResponse:
             workflows.signal(instance, "revised", {"body": body[:4_000]}, actor=request.user)
         return redirect(request.path)
     is_part = request.headers.get("HX-Request") == "true"
+    if is_part and request.GET.get("seen") == track.stamp:
+        return HttpResponse(status=204)
     given = {
         "track": track,
+        "is_part": is_part,
         "instance": instance,
         "is_mine": instance.started_by == f"user:{request.user.pk}",
         "address": request.path,

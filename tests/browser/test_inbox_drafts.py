@@ -10,11 +10,11 @@ from playwright.sync_api import Page, Route, expect
 
 from approvals.models import Review, Vote
 from examples.models import Supplier
-from tests.browser.judging import check_axe
+from tests.browser.judging import check_axe, check_page
 from tests.browser.picturing import shoot
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
-from tests.browser.world import Desk, ask_form, ask_high, ask_three, find_detail, find_row, make_desk
+from tests.browser.world import PHONE, Desk, ask_form, ask_high, ask_three, find_detail, find_row, make_desk
 from tests.browser.world import read_again as again
 from workflows.testing import assert_done
 
@@ -186,6 +186,31 @@ def test_a_decision_that_does_not_arrive_is_still_there(visit: Visits, site: Sit
     detail.get_by_role("button", name="Approve").click()
     expect(page.locator("#toast")).to_be_visible()
     assert Vote.objects.get().reason == "I have my reasons"
+
+
+def test_an_ended_session_leads_from_a_page_of_its_own_to_the_login_and_back(
+    visit: Visits, site: Site, desk: Desk
+) -> None:
+    visit.allow("status of 401")
+    desk.maya.set_password("hers")
+    desk.maya.save()
+    first, *_ = ask_three()
+    page = visit(desk.maya, **PHONE)
+    page.goto(f"/approvals/{first.pk}/?view=today")
+    page.get_by_label("Reason", exact=True).fill("I have my reasons")
+    page.context.clear_cookies(name="sessionid")
+    page.get_by_role("button", name="Approve").tap()
+    expect(page.get_by_role("heading", level=1, name="You are no longer logged in")).to_be_visible()
+    expect(page.get_by_text("I have my reasons")).to_be_visible()
+    check_page(page)
+    shoot(page, "request-logged-out-phone", whole=False)
+    page.get_by_role("link", name="Log in again").tap()
+    page.get_by_label("Name").fill("maya")
+    page.get_by_label("Password").fill("hers")
+    page.get_by_role("button", name="Sign in").tap()
+    expect(page).to_have_url(f"{site.url}/approvals/{first.pk}/?view=today")
+    expect(page.get_by_label("Reason", exact=True)).to_have_value("I have my reasons")
+    assert Vote.objects.count() == 0
 
 
 def test_waiting_failing_and_an_address_of_one_of_them(visit: Visits, site: Site, desk: Desk) -> None:

@@ -6,16 +6,13 @@ The pictures of the documentation are made here, too.
 from __future__ import annotations
 
 import gzip
-from decimal import Decimal
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-import workflows
 from approvals import Outcome, actions, decide
 from approvals.models import Absence, Preference, Review
-from examples.models import Invoice
 from tests.browser.judging import check_axe, check_fits, check_page, weigh
 from tests.browser.picturing import shoot
 from tests.browser.served import Site
@@ -242,28 +239,6 @@ def test_the_login(visit: Visits, site: Site, desk: Desk, theme: Any) -> None:
     page.get_by_label("Password").wait_for()
     check_page(page)
     shoot(page, f"login-phone-{theme}", whole=False)
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_pages_of_the_demo(visit: Visits, site: Site, desk: Desk, settings: Any, theme: Any) -> None:
-    settings.DEBUG = True
-    invoice = Invoice.objects.create(number="A-20801", customer="Hotel Astoria", amount=Decimal("264.00"))
-    given = {"invoice": invoice.pk, "amount": "31.20", "why": "One towel was missing."}
-    started = workflows.start("small_refund", given, actor=desk.ben)
-    site.go_on()
-    for name, options in (("desktop", {}), ("phone", PHONE)):
-        page = visit(desk.ben, theme=theme, **options)
-        page.goto("/demo/")
-        check_page(page)
-        shoot(page, f"demo-{name}-{theme}")
-        page.goto(f"/demo/{started.pk}/")
-        expect(page.get_by_role("heading", level=1)).to_contain_text("Hotel Astoria")
-        check_page(page)
-        shoot(page, f"demo-instance-{name}-{theme}")
-        stranger = visit(theme=theme, **options)
-        stranger.goto("/login/")
-        check_page(stranger)
-        shoot(stranger, f"login-demo-{name}-{theme}")
 
 
 # --- languages and weight ---------------------------------------------------------------------------------------

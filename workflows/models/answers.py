@@ -28,6 +28,8 @@ class StoredAnswer(EngineModel):
     instance = models.ForeignKey(
         Instance, models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
     )
+    #: What the instance runs, so that whoever may see some workflows only is told of these only.
+    workflow = models.TextField(_("workflow"), null=True)
     workspace = models.ForeignKey(Workspace, models.DO_NOTHING, db_constraint=False, db_index=False)
     status = models.SmallIntegerField(_("status"))
     body = models.TextField(_("body"))

@@ -43,10 +43,11 @@ def write_policy(*, has_scripts: bool = False) -> str:
     A page with scripts of ours may run these, ask this site for parts, and show its pictures and files.
     """
     own = f"'self'{_find_elsewhere(static(STYLESHEET))}"
-    more = ""
+    shown, more = own, ""
     if has_scripts:
-        more = f"script-src {own}; connect-src 'self'; object-src 'self'; frame-src 'self'; manifest-src 'self'; "
-    shown = f"{own}{_find_elsewhere(settings.MEDIA_URL)} data:" if has_scripts else own
+        files = f"{own}{_find_elsewhere(settings.MEDIA_URL)}"
+        shown = f"{files} data:"
+        more = f"script-src {own}; connect-src 'self'; object-src 'self'; frame-src {files}; manifest-src 'self'; "
     return (
         f"default-src 'none'; style-src {own}; img-src {shown}; {more}form-action 'self'; frame-ancestors 'none'; "
         "base-uri 'none'"

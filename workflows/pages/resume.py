@@ -92,8 +92,9 @@ def show_question(request: HttpRequest, find: Find) -> HttpResponse:
 
 def take_answer(request: HttpRequest, find: Find) -> HttpResponse:
     """Complete the interaction with what the form holds."""
+    interaction, workspace = find()  # first: to read a form takes as long as its sender likes
     posted = read_posted(request)
-    visit = _find(request, find)
+    visit = make_visit(request, interaction, workspace)
     form = visit.question.form
     typed = form.pick(posted.data)
     if not posted.trusted:

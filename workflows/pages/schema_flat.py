@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from workflows.schema_order import KEYWORD, sort_fields
+
 Json = dict[str, Any]
 
 #: The same definition inside itself: so often it is shown, and below that it is typed as JSON.
@@ -156,7 +158,9 @@ def _add_properties(found: Json, branch: Json) -> Json:
     if not isinstance(added, dict):
         return found
     known = found.get("properties")
-    return {**found, "properties": {**added, **(known if isinstance(known, dict) else {})}}
+    order = [*sort_fields(known if isinstance(known, dict) else (), found), *sort_fields(added, branch)]
+    joined = {"properties": {**added, **(known if isinstance(known, dict) else {})}}
+    return {**found, **joined, KEYWORD: list(dict.fromkeys(order))}
 
 
 def _list_values(branches: list[Json]) -> Json:
@@ -180,7 +184,7 @@ def _merge(first: Json, second: Json) -> Json:
                 each: {"allOf": [one[each], other[each]]} if one[each] != other[each] else one[each]
                 for each in one.keys() & other.keys()
             }
-        elif name == "required" and isinstance(one, list) and isinstance(other, list):
+        elif name in ("required", KEYWORD) and isinstance(one, list) and isinstance(other, list):
             merged[name] = [*one, *(each for each in other if each not in one)]
         elif name == "enum" and isinstance(one, list) and isinstance(other, list):
             merged[name] = [each for each in one if each in other] or other

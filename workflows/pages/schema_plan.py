@@ -18,6 +18,7 @@ from workflows.completion import MISSING
 from workflows.joining import join_list
 from workflows.pages.form_tree import Checks, Choice, Code, Field, Fixed, Group, Lines, Number, Option, Rows, Text
 from workflows.pages.schema_flat import Flat, Json, flatten
+from workflows.schema_order import sort_fields
 
 MOST_FIELDS = 250
 DEEPEST = 6
@@ -74,7 +75,7 @@ class _Planner:
         words = flat.keywords
         common: dict[str, Any] = {
             "key": key,
-            "label": _cut(words.get("title") or label or words.get("x-title"), LONGEST_LABEL),
+            "label": _cut(_find_title(words, key) or label or words.get("x-title"), LONGEST_LABEL),
             "hint": _cut(words.get("description") or "", LONGEST_HINT),
             "required": required,
             "nullable": flat.nullable,
@@ -121,8 +122,7 @@ class _Planner:
         if not shown or depth >= DEEPEST or len(shown) > self.left:
             return Code(**common)
         self.left -= len(shown)
-        # The database keeps an object's names in an order of its own, and a list in the author's.
-        ranked = sorted(shown, key=lambda name: required.index(name) if name in required else len(required))
+        ranked = sort_fields(shown, flat.keywords)
         fields = (
             self.plan(
                 name, shown[name], label=name_key(name), required=name in required, depth=depth + 1, trail=flat.trail
@@ -218,6 +218,12 @@ def _plan_text(words: Json, common: dict[str, Any]) -> Text:
 
 
 # --- words --------------------------------------------------------------------------------------------
+
+
+def _find_title(words: Json, key: str) -> Any:
+    """A title that an author wrote; not the one that pydantic makes of a name, in the capitals of a headline."""
+    title = words.get("title")
+    return None if title == key.replace("_", " ").title() else title
 
 
 def name_key(name: str) -> str:

@@ -78,6 +78,16 @@ def parse_json(raw: bytes) -> Any:
     return value
 
 
+def refuse_size(limit: int) -> RequestRefused:
+    """What is told of a body that is larger than its limit."""
+    return RequestRefused(TOO_LARGE, f"The body is larger than {limit} bytes, the limit. Send a reference instead.")
+
+
+def refuse_single(raw: bytes) -> RequestRefused | None:
+    """The same of a body that is read because it may be a list of answers, where it turns out to be one answer."""
+    return refuse_size(conf.max_body) if len(raw) > conf.max_body else None
+
+
 def _check_media_type(request: HttpRequest) -> None:
     kind, parameters = parse_header_parameters(request.META.get("CONTENT_TYPE", ""))
     charset = parameters.get("charset", "utf-8").lower()
@@ -94,7 +104,7 @@ def _check_media_type(request: HttpRequest) -> None:
 def _read_bytes(request: HttpRequest, limit: int) -> bytes:
     """The body itself: `request.body` would apply a limit of the project's, meant for forms."""
     if (told := _read_length(request)) > limit:
-        _refuse_size(limit)
+        raise refuse_size(limit)
     if not told and "HTTP_TRANSFER_ENCODING" in request.META and isinstance(request, WSGIRequest):
         _refuse("at byte 0: a body without the header Content-Length cannot be read here; send it with its length")
     try:
@@ -102,7 +112,7 @@ def _read_bytes(request: HttpRequest, limit: int) -> bytes:
     except UnreadablePostError:
         _refuse("at its end: the connection broke before the whole body was sent")
     if len(raw) > limit:
-        _refuse_size(limit)
+        raise refuse_size(limit)
     return raw
 
 
@@ -204,7 +214,3 @@ def _place(text: str, position: int) -> str:
 
 def _refuse(problem: str) -> NoReturn:
     raise RequestRefused(INVALID_BODY, f"The body cannot be read: {problem}.")
-
-
-def _refuse_size(limit: int) -> NoReturn:
-    raise RequestRefused(TOO_LARGE, f"The body is larger than {limit} bytes, the limit. Send a reference instead.")

@@ -31,10 +31,11 @@ from rest_framework.views import APIView
 from workflows import store
 from workflows.conf import conf
 from workflows.exceptions import WorkflowError
-from workflows.idempotency import check_told
+from workflows.idempotency import check_told, may_hear
 from workflows.models import Instance
 from workflows.rest.body import parse_json, read_bytes
 from workflows.rest.callers import Caller, Need, find_caller
+from workflows.rest.ids import refuse_unknown
 from workflows.rest.machines import open_to_machines
 from workflows.rest.once import answer_json, read_once
 from workflows.rest.openapi import ApiSchema
@@ -50,7 +51,7 @@ from workflows.rest.problems import (
 )
 from workflows.rest.throttle import count_call
 from workflows.scope import enter
-from workflows.store import Told
+from workflows.store import Once, Told
 
 logger = logging.getLogger("workflows")
 
@@ -139,8 +140,8 @@ class Endpoint(APIView):
 
     @property
     def answers_within(self) -> Sequence[str] | None:
-        """Whose answers may be told again to this caller, where that is not everybody's of the workspace."""
-        return self.caller.workflows
+        """Whose idempotency keys these are, where they are not everybody's of the workspace."""
+        return None
 
     @property
     def db(self) -> BaseDatabaseWrapper:
@@ -163,8 +164,7 @@ class Endpoint(APIView):
         def carry_out() -> HttpResponse | Exception:
             before = store.reserve_answer(self.db, workspace, once)
             if before is not None:
-                check_told(once, before)
-                return _answer(request, before, replayed=True)
+                return _answer(request, self.hear_again(once, before), replayed=True)
             try:
                 answer = work()
             except self.traced as refused:
@@ -178,6 +178,18 @@ class Endpoint(APIView):
         if isinstance(done, Exception):
             raise done
         return done
+
+    def hear_again(self, once: Once, before: Told) -> Told:
+        """What this caller is told of an earlier answer. Of one that is not theirs nothing, and it is not made anew."""
+        same = before.body_hash == once.body_hash
+        if not may_hear(before, self.caller.workflows) and (same or self.kwargs):
+            raise self.refuse_missing()
+        check_told(once, before)
+        return before
+
+    def refuse_missing(self) -> WorkflowError:
+        """What is told of a thing that is not there."""
+        return refuse_unknown()
 
 
 def _answer(request: Request, told: Told, *, replayed: bool = False) -> HttpResponse:

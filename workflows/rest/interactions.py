@@ -24,6 +24,7 @@ from workflows.rest.bodies import (
     read_as,
     refuse_without_data,
 )
+from workflows.rest.body import refuse_single
 from workflows.rest.callers import COMPLETE, READ_INTERACTIONS
 from workflows.rest.endpoint import Answer, Endpoint
 from workflows.rest.ids import read_id, refuse_unknown
@@ -117,6 +118,7 @@ class OneInteraction(InteractionEndpoint):
 
 class _Completion(Endpoint):
     needs: ClassVar = {"POST": COMPLETE}
+    bulk = True  # a list of answers, where the question takes one
 
     def complete(
         self, request: Request, by: Literal["id", "signal_id"], text: str, read: Callable[[str], UUID | str]
@@ -132,9 +134,10 @@ class _Completion(Endpoint):
                 workspace=self.caller.workspace,
                 door=DOOR,
                 actor=self.caller.actor,
-                once=read_once(request._request, raw, within=self.caller.workflows),
+                once=read_once(request._request, raw),
                 version=body.version,
                 workflows=self.caller.workflows,
+                too_large=refuse_single(raw),
             )
         except InvalidData as error:
             if "data" in sent:

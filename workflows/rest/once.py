@@ -21,10 +21,7 @@ REPLAYED = "Idempotency-Replayed"
 
 
 def read_once(request: HttpRequest, raw: bytes, *, within: Sequence[str] | None = None) -> Once | None:
-    """What tells this call from others, if it named a key; `raw` is its body as it was sent.
-
-    A caller who sees some workflows only is never told what others were.
-    """
+    """What tells this call from others, if it named a key; `raw` is its body as it was sent."""
     key = request.META.get("HTTP_IDEMPOTENCY_KEY")
     if key is None:
         return None

@@ -9,6 +9,8 @@ reads the log could answer with it.
 from __future__ import annotations
 
 import logging
+import threading
+from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
@@ -17,13 +19,14 @@ from django.http import HttpRequest, HttpResponse
 
 from workflows import store, tokens
 from workflows.completion import MISSING, complete_at
+from workflows.conf import conf
 from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
 from workflows.models import Interaction
 from workflows.pages.posted import FORM_TYPES
 from workflows.pages.resume import answer_person
 from workflows.rest.bodies import refuse_without_data
-from workflows.rest.body import parse_object, read_bytes
+from workflows.rest.body import parse_object, read_bytes, refuse_single
 from workflows.rest.machines import open_to_machines
 from workflows.rest.once import answer_completion, read_once
 from workflows.rest.problems import (
@@ -33,8 +36,14 @@ from workflows.rest.problems import (
     answer_error,
     answer_problem,
 )
+from workflows.store import Once
 
 logger = logging.getLogger("workflows")
+
+#: So many threads of a process read at once what somebody without a token sends. A body is judged before its token is,
+#: but to read one takes as long as its sender likes; beyond these it is refused by its token alone.
+STRANGERS = 4
+_strangers = threading.BoundedSemaphore(STRANGERS)
 
 #: The door, as the engine's refusals call it.
 DOOR = "resume"
@@ -103,17 +112,36 @@ def _answer(request: HttpRequest, token: str) -> HttpResponse:
 
 
 def _complete(request: HttpRequest, token: str) -> HttpResponse:
-    raw = read_bytes(request)
-    body = parse_object(raw)
-    once = read_once(request, raw)
-    interaction, workspace = find_interaction(token)
     try:
-        done = complete_at("id", interaction, body.get("data", MISSING), workspace=workspace, door=DOOR, once=once)
+        interaction, workspace = find_interaction(token)
+    except InvalidToken:
+        if _strangers.acquire(blocking=False):
+            try:
+                _read(request, conf.max_body)
+            finally:
+                _strangers.release()
+        raise
+    raw, body, once = _read(request, conf.max_bulk_body)
+    try:
+        done = complete_at(
+            "id",
+            interaction,
+            body.get("data", MISSING),
+            workspace=workspace,
+            door=DOOR,
+            once=once,
+            too_large=refuse_single(raw),
+        )
     except InvalidData:
         if "data" in body:
             raise
         raise refuse_without_data() from None
     return answer_completion(done)
+
+
+def _read(request: HttpRequest, limit: int) -> tuple[bytes, dict[str, Any], Once | None]:
+    raw = read_bytes(request, limit=limit)
+    return raw, parse_object(raw), read_once(request, raw)
 
 
 def find_interaction(token: str) -> tuple[UUID, int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, ClassVar
 from uuid import UUID
@@ -18,7 +20,8 @@ from workflows.arguments import read_signal
 from workflows.bulk import Delivery
 from workflows.conf import conf
 from workflows.events import emit_event
-from workflows.exceptions import InvalidCall, NoTarget, TooLarge
+from workflows.exceptions import InvalidCall, NoTarget, TooLarge, WorkflowError
+from workflows.idempotency import check_told
 from workflows.jsontext import check_text
 from workflows.rest.bodies import (
     SEEN,
@@ -46,6 +49,7 @@ from workflows.rest.problems import (
     RequestRefused,
     describe_problem,
 )
+from workflows.store import Once, Told
 
 Target = UUID | str
 
@@ -78,6 +82,10 @@ class SignalEndpoint(Endpoint):
             return Answer({"id": told.id, "duplicate": told.duplicate, "woke": told.woke}, 202, find_instance(told))
 
         return self.answer_once(request, raw, deliver)
+
+    def refuse_missing(self) -> WorkflowError:
+        """As of a target that is not there."""
+        return NoTarget("")
 
     def narrow(self, targets: Sequence[Target]) -> dict[Target, UUID]:
         """Of these targets those whose instance runs one of the key's workflows, by its id."""
@@ -178,6 +186,19 @@ class BulkSignals(SignalEndpoint):
             told = f"The body has {len(value)} signals, the limit is {MOST_LINES}: send them in several calls."
             raise RequestRefused(TOO_LARGE, told)
         return self.answer_once(request, raw, lambda: Answer({"results": self.deliver(value)}, 207))
+
+    def hear_again(self, once: Once, before: Told) -> Told:
+        """Line by line: those of instances that are not the caller's any more are as if they were not there."""
+        check_told(once, before)
+        if self.caller.workflows is None:
+            return before
+        results = json.loads(before.body)["results"]
+        owners = [UUID(line["id"].partition(":")[0]) if "id" in line else None for line in results]
+        mine = self.narrow([owner for owner in owners if owner is not None])
+        told = [
+            line if owner is None or owner in mine else _UNKNOWN for line, owner in zip(results, owners, strict=True)
+        ]
+        return replace(before, body=Answer({"results": told}).write())
 
     def deliver(self, values: list[Any]) -> list[dict[str, Any]]:
         """The result of each."""

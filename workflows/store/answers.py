@@ -37,6 +37,8 @@ class Told:
     status: int
     body: str
     instance: Any = None
+    #: What that instance runs; known of what was kept.
+    workflow: str | None = None
 
 
 #: Waits for whoever has just reserved the same; a committed one is told apart by there being no row back.
@@ -47,14 +49,15 @@ _RESERVE = compact(f"""
 """)
 
 _READ = compact("""
-    SELECT body_hash, status, body, instance_id FROM holdpoint_answer
+    SELECT body_hash, status, body, instance_id, workflow FROM holdpoint_answer
     WHERE workspace_id = %(ws)s::int AND digest = %(digest)s::bytea
 """)
 
 #: An instance that is being pruned at this moment is none: what is told about it then goes by age.
 _KEEP = compact("""
-    WITH i AS (SELECT id FROM holdpoint_instance WHERE id = %(instance)s::uuid FOR KEY SHARE)
-    UPDATE holdpoint_answer SET status = %(status)s::int, body = %(body)s::text, instance_id = (SELECT id FROM i)
+    WITH i AS (SELECT id, workflow FROM holdpoint_instance WHERE id = %(instance)s::uuid FOR KEY SHARE)
+    UPDATE holdpoint_answer SET status = %(status)s::int, body = %(body)s::text,
+      (instance_id, workflow) = (SELECT id, workflow FROM i)
     WHERE workspace_id = %(ws)s::int AND digest = %(digest)s::bytea
 """)
 
@@ -95,9 +98,9 @@ def release_answer(db: BaseDatabaseWrapper, workspace: int, once: Once) -> None:
     fetch(db, _RELEASE, {"ws": workspace, "digest": once.digest}, rows=False)
 
 
-def read_told(body_hash: Any, status: int, body: str, instance: Any = None) -> Told:
+def read_told(body_hash: Any, status: int, body: str, instance: Any, workflow: str | None) -> Told:
     """From the columns."""
-    return Told(bytes(body_hash), status, body, instance)
+    return Told(bytes(body_hash), status, body, instance, workflow)
 
 
 def forget_answers(db: BaseDatabaseWrapper, ids: list[Any]) -> None:

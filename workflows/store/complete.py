@@ -86,7 +86,7 @@ _MEANT = {
 #: snapshot, so that whoever sees a question opened after an answer also sees the answer.
 _FIND = {
     (by, scope): compact(f"""
-    SELECT k.body_hash, k.status, k.body, f.* FROM (SELECT {workspace_sql(scope)} AS id) w
+    SELECT k.body_hash, k.status, k.body, k.instance_id, k.workflow, f.* FROM (SELECT {workspace_sql(scope)} AS id) w
     LEFT JOIN holdpoint_answer k ON k.workspace_id = w.id AND k.digest = %(digest)s::bytea
     LEFT JOIN LATERAL (
       SELECT {COLUMNS} {FROM} WHERE x.id = {meant} AND x.workspace_id = w.id AND (%(workflows)s::text[] IS NULL
@@ -105,7 +105,7 @@ _BECOMES_DUE = f"CASE WHEN x.wakes THEN {CLOCK} ELSE i.due_at END"
 
 _COMPLETE = compact(f"""
     WITH t AS (
-      SELECT i.id, i.seq, i.workspace_id, i.status AS was, i.names FROM holdpoint_instance i
+      SELECT i.id, i.seq, i.workspace_id, i.workflow, i.status AS was, i.names FROM holdpoint_instance i
       WHERE i.id = %(instance)s::uuid AND i.{LIVE} FOR NO KEY UPDATE
     ), m AS MATERIALIZED (
       SELECT t.*, {CLOCK} AS at FROM t  -- one moment for status and output, and one that is under the lock
@@ -116,14 +116,16 @@ _COMPLETE = compact(f"""
       FROM m WHERE x.id = %(id)s::uuid AND x.instance_id = m.id AND x.status + 0 = {PENDING}
         AND x.version = coalesce(%(version)s::int, x.version)
       RETURNING x.id, x.unit_id, x.status, x.channel, m.id AS instance_id, m.seq + 1 AS n, m.workspace_id,
+        m.workflow,
         'holdpoint:unit:' || x.unit_id AS name, {_WAKES} AS wakes
     ), s AS (
       INSERT INTO holdpoint_signal(instance_id, received_at, n, workspace_id, name, dedup_key, source, payload)
       SELECT x.instance_id, {CLOCK}, x.n, x.workspace_id, x.name, 'holdpoint:interaction:' || x.id, %(actor)s::text,
         %(output)s::jsonb FROM x WHERE x.status = {COMPLETED}
     ), k AS (
-      INSERT INTO holdpoint_answer(workspace_id, digest, body_hash, at, instance_id, status, body)
-      SELECT x.workspace_id, %(digest)s::bytea, %(body_hash)s::bytea, {CLOCK}, x.instance_id, 200, %(told)s::text
+      INSERT INTO holdpoint_answer(workspace_id, digest, body_hash, at, instance_id, workflow, status, body)
+      SELECT x.workspace_id, %(digest)s::bytea, %(body_hash)s::bytea, {CLOCK}, x.instance_id, x.workflow, 200,
+        %(told)s::text
       FROM x WHERE x.status = {COMPLETED} AND %(digest)s::bytea IS NOT NULL
     ), un AS (
       UPDATE holdpoint_unit n SET remaining = n.remaining - 1, status = x.status, closed_at = {CLOCK},
@@ -184,8 +186,8 @@ def find_interaction(
     rows = fetch(db, _FIND[by, address_kind(workspace)], params)
     if not rows:
         return None
-    body_hash, status, body, *columns = rows[0]
-    told = None if body_hash is None else read_told(body_hash, status, body)
+    body_hash, status, body, instance, workflow, *columns = rows[0]
+    told = None if body_hash is None else read_told(body_hash, status, body, instance, workflow)
     return told, None if columns[0] is None else read_addressed(columns)
 
 
