@@ -176,7 +176,7 @@ def test_every_other_door_is_told_who_decides_and_until_when(ann: User, ben: Use
     assert told.value.obstacle.rule == "grace"
     assert row.effective_at is not None
     assert str(told.value) == (
-        f"Ann Archer is deciding this: “Approve”. It can be undone until {row.effective_at:%H:%M:%S} UTC."
+        f"Ann Archer is deciding this: “Approve”. It can be undone until {row.effective_at:%H:%M:%S}."
     )
     with pytest.raises(NotAllowed, match="Ann Archer"):
         claim(review, actor=ben)

@@ -143,7 +143,7 @@ def test_a_secret_that_takes_an_approval_is_refused_and_one_that_takes_none_is_s
 ) -> None:
     open_with(approval_fields=("iban",), fields=("code", "iban", "api_token"))
     response = browser.post(page_of(order), {"code": "A-1", "iban": "another-canary", "api_token": ""})
-    assert "it is secret" in response.context["adminform"].form.errors["iban"][0]
+    assert "It is secret" in response.context["adminform"].form.errors["iban"][0]
     browser.post(page_of(order), {"code": "A-1", "iban": "canary-iban", "api_token": "new"})
     order.refresh_from_db()
     assert (order.iban, order.api_token) == ("canary-iban", "new")

@@ -2,7 +2,6 @@
 
     WorkflowError
     ├── InvalidCall (ValueError)        the caller's argument is wrong; nothing was stored
-    │   ├── InvalidText                 a text that is empty, too long, or cannot be stored
     │   ├── NotSerializable             a value that JSON in PostgreSQL cannot hold, with its path
     │   ├── TooLarge                    a payload, state, result or body above its limit
     │   ├── InvalidDuration             a timeout or delay that is zero, negative or unreadable
@@ -95,21 +94,14 @@ class InvalidCall(WorkflowError, ValueError):
     #: What is wrong, where it can be somebody's who typed it.
     reason: str = ""
 
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        if reason:
+            self.reason = reason
+        super().__init__(message)
+
     def tell(self) -> str:
         """A sentence for whoever typed it, in the language that is spoken now."""
         return make_sentence(self.reason) if self.reason else gettext("This cannot be used as it is.")
-
-
-class InvalidText(InvalidCall):
-    """A text that cannot be kept as it is.
-
-    >>> InvalidText("a comment must not be empty", Reason(_("must not be empty"))).tell()
-    'Must not be empty.'
-    """
-
-    def __init__(self, problem: str, reason: Reason | None = None) -> None:
-        self.reason = reason or ""
-        super().__init__(problem)
 
 
 class NotSerializable(InvalidCall):

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from workflows.exceptions import InvalidCall, InvalidText, NotSerializable, TooLarge, show
+from workflows.exceptions import InvalidCall, NotSerializable, TooLarge, show
 from workflows.reasons import Reason, ngettext_lazy
 from workflows.reasons import gettext_noop as _
 
@@ -65,15 +65,15 @@ def check_text(value: object, what: str, *, limit: int = 200, blank: bool = Fals
     if not isinstance(value, str):
         raise InvalidCall(f"{what} must be text, not {type(value).__name__} ({show(value)})")
     if not value.strip() and not (blank and value == ""):
-        raise InvalidText(f"{what} must not be empty", Reason(_("must not be empty")))
+        raise InvalidCall(f"{what} must not be empty", reason=Reason(_("must not be empty")))
     if len(value) > limit:
         told = ngettext_lazy("must have at most %(limit)s character", "must have at most %(limit)s characters")
         reason = Reason(told, {"limit": str(limit)}, limit)
-        raise InvalidText(f"{what} has {len(value)} characters, the limit is {limit}", reason)
+        raise InvalidCall(f"{what} has {len(value)} characters, the limit is {limit}", reason=reason)
     if not value.isascii() or "\0" in value:
         problem = _text_problem(value)
         if problem:
-            raise InvalidText(f"{what} cannot be stored: {problem}", UNKEEPABLE)
+            raise InvalidCall(f"{what} cannot be stored: {problem}", reason=UNKEEPABLE)
     return value
 
 
