@@ -25,6 +25,7 @@ from workflows.pages.schema_form import SchemaForm, ShownForm
 from workflows.pages.schema_plan import MOST_FIELDS
 from workflows.pages.values import MOST_VALUES, show_value
 from workflows.schema import Schema, read_schema
+from workflows.schema_order import keep_order, sort_fields
 
 # --- a browser ----------------------------------------------------------------------------------------
 
@@ -961,3 +962,38 @@ def test_a_group_is_told_from_its_fields():
     assert isinstance(tree, Group)
     assert len(list(walk(tree))) == 4
     assert ShownOption("i", "t", "l", chosen=True).chosen
+
+
+# --- the order of fields --------------------------------------------------------------------------------
+
+
+def test_a_stored_schema_says_the_order_that_the_database_would_lose():
+    written = {"properties": {"receipt": {}, "payment_days": {}, "note": {}}, "required": ["receipt"]}
+    kept = keep_order(written)
+    assert kept == {**written, "x-order": ["receipt", "payment_days", "note"]}
+    stored = {**kept, "properties": {"note": {}, "receipt": {}, "payment_days": {}}}
+    assert sort_fields(stored["properties"], stored) == ["receipt", "payment_days", "note"]
+
+
+def test_a_schema_whose_order_survives_stays_as_it_was_written():
+    for schema in (
+        {"properties": {"note": {}, "amount": {}}},  # as the database has it anyway
+        {"properties": {"receipt": {}, "note": {}}, "required": ["receipt"]},  # as a form shows it anyway
+        {"properties": {"amount": {}, "note": {}}, "x-order": ["note", "amount"]},  # as its author says
+        True,
+    ):
+        assert keep_order(schema) == schema
+
+
+def test_the_order_is_kept_wherever_a_schema_has_objects():
+    inner = {"properties": {"street": {}, "zip": {}, "city": {}}}
+    ordered = {**inner, "x-order": ["street", "zip", "city"]}
+    for place in ("items", "not", "then", "additionalProperties"):
+        assert keep_order({place: inner}) == {place: ordered}
+    assert keep_order({"anyOf": [inner, {}]}) == {"anyOf": [ordered, {}]}
+    assert keep_order({"$defs": {"A": inner}}) == {"$defs": {"A": ordered}}
+    # A field that is called like a keyword, and data, are no schemas of objects.
+    assert keep_order({"properties": {"properties": {"type": "object"}}}) == {
+        "properties": {"properties": {"type": "object"}}
+    }
+    assert keep_order({"const": inner, "default": inner}) == {"const": inner, "default": inner}

@@ -29,8 +29,9 @@ def keep_order(schema: Any) -> Any:
     kept = {name: _keep_inside(name, value) for name, value in schema.items()}
     properties = schema.get("properties")
     if isinstance(properties, dict) and KEYWORD not in schema:
-        written = list(properties)
-        if written != sort_fields(sorted(written, key=_sort_as_stored), schema):
+        written, stored = list(properties), sorted(properties, key=_sort_as_stored)
+        # One in the database's own order may have come out of it, and then it was nobody's wish.
+        if written not in (stored, sort_fields(stored, schema)):
             kept[KEYWORD] = written
     return kept
 
