@@ -108,9 +108,11 @@ def theme(page: Opened) -> HttpResponse:
 @for_people
 def keys(page: Opened) -> HttpResponse:
     """Whether single keys do something."""
-    if (form := _read_form(page)) is not None:
-        is_on = form.get("shortcuts") == "on"
-        Preference._default_manager.update_or_create(user=page.user, defaults={"shortcuts": is_on})
+    if (form := _read_form(page)) is None:
+        # The switch shows what will be so on the next page, too.
+        return HttpResponse(status=403) if page.is_part else go_back(page)
+    is_on = form.get("shortcuts") == "on"
+    Preference._default_manager.update_or_create(user=page.user, defaults={"shortcuts": is_on})
     return go_back(page)
 
 
