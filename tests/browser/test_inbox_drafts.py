@@ -15,7 +15,17 @@ from tests.browser.judging import check_axe, check_page
 from tests.browser.picturing import shoot
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
-from tests.browser.world import PHONE, Desk, ask_form, ask_high, ask_three, find_detail, find_row, make_desk
+from tests.browser.world import (
+    PHONE,
+    Desk,
+    ask_form,
+    ask_high,
+    ask_three,
+    find_detail,
+    find_row,
+    make_desk,
+    make_neighbours,
+)
 from tests.browser.world import read_again as again
 from workflows.testing import assert_done
 
@@ -128,6 +138,7 @@ def test_rows_that_were_added_on_its_own_page_come_back_too(visit: Visits, site:
 
 
 def test_who_was_chosen_to_hand_it_on_to_is_still_chosen(visit: Visits, site: Site, desk: Desk) -> None:
+    make_neighbours(desk.maya, desk.priya)
     first, second, _ = ask_three()
     page = visit(desk.maya)
     page.goto("/approvals/")

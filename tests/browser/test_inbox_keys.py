@@ -9,7 +9,18 @@ from approvals import actions
 from approvals.models import Comment, Preference, Snooze, Vote
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
-from tests.browser.world import Desk, ask, ask_alike, ask_form, ask_high, ask_three, find_detail, find_row, make_desk
+from tests.browser.world import (
+    Desk,
+    ask,
+    ask_alike,
+    ask_form,
+    ask_high,
+    ask_three,
+    find_detail,
+    find_row,
+    make_desk,
+    make_neighbours,
+)
 from tests.browser.world import read_again as again
 from workflows.testing import assert_done
 
@@ -74,6 +85,7 @@ def test_a_morning_of_keys(visit: Visits, site: Site, desk: Desk) -> None:
 
 
 def test_saying_asking_putting_aside_and_handing_on(visit: Visits, site: Site, desk: Desk) -> None:
+    make_neighbours(desk.maya, desk.priya)
     first, second, third = ask_three()
     page = visit(desk.maya)
     keys = page.keyboard

@@ -14,7 +14,7 @@ from tests.browser.judging import check_axe
 from tests.browser.picturing import shoot
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
-from tests.browser.world import Desk, ask_acme, ask_three, find_detail, find_row, make_desk
+from tests.browser.world import Desk, ask_acme, ask_three, find_detail, find_row, make_desk, make_neighbours
 from tests.browser.world import read_again as again
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db]
@@ -195,6 +195,7 @@ def test_it_is_seen_that_something_is_on_its_way_and_nothing_typed_then_is_lost(
 def test_the_colleagues_are_asked_for_beside_all_else_and_again_if_they_did_not_come(
     visit: Visits, site: Site, desk: Desk
 ) -> None:
+    make_neighbours(desk.maya, desk.priya)
     visit.allow("ERR_FAILED|htmx.min.js")
     first, second, _ = ask_three()
     page = open_inbox(visit, desk, first)

@@ -186,8 +186,8 @@
     // What was posted last is not posted again.
     if (!inbox) return location.replace(one.getAttribute("action"));
     const row = findRow(current);
-    // Another one is on its way already.
-    if (detail().dataset.id !== current) return;
+    // Another one, or a newer state of this one, is on its way already.
+    if (detail().inert || detail().dataset.id !== current) return;
     // Its row may have left the list: it is still what is being read.
     const url = row ? linkOf(row).href : $("form", detail()).action;
     load(url, { worked: rememberPlace() });

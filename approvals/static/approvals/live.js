@@ -138,8 +138,8 @@
     const isSame = card.dataset.version === part.dataset.version && status === part.dataset.status;
     // Once it is over, comments of others are no reason to ask for another look.
     if (isSame && (status === "over" || card.dataset.said === part.dataset.said)) return;
-    // The answer to what is on its way brings the news along.
-    if ($("[data-changed], [data-failed], [aria-busy=true]", card)) return;
+    // What is on its way brings the news along.
+    if (card.inert || $("[data-changed], [data-failed], [aria-busy=true]", card)) return;
     const isOwn = card.dataset.status === "grace" && part.dataset.status === "over" && $("[data-undo-until]", card);
     if (isOwn) return settle(card);
     const isOpened = card.hasAttribute("data-typed") || $("details[open]", card);
