@@ -8,13 +8,24 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from approvals.models import Review, Vote
+from approvals.actions import comment
+from approvals.models import Comment, Review, Vote
 from examples.models import Supplier
 from tests.browser.judging import check_axe, check_page
 from tests.browser.picturing import shoot
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
-from tests.browser.world import PHONE, Desk, ask_form, ask_high, ask_three, find_detail, find_row, make_desk
+from tests.browser.world import (
+    PHONE,
+    Desk,
+    ask_form,
+    ask_high,
+    ask_three,
+    find_detail,
+    find_row,
+    make_desk,
+    make_neighbours,
+)
 from tests.browser.world import read_again as again
 from workflows.testing import assert_done
 
@@ -89,6 +100,139 @@ def test_rows_that_were_added_come_back_too(visit: Visits, site: Site, desk: Des
     site.pass_time("10s")
     data = {"amount": 40, "lines": [{"part": "KX-1"}, {"part": "KX-2"}]}
     assert_done(review.instance, {"outcome": "approve", "reason": "", "data": data})
+
+
+def test_rows_that_were_added_on_its_own_page_come_back_too(visit: Visits, site: Site, desk: Desk) -> None:
+    review = ask_form()
+    page = visit(desk.maya, **PHONE)
+    page.goto(f"/approvals/{review.pk}/")
+    page.get_by_role("button", name="Add a row").tap()
+    parts = page.get_by_label("Part", exact=True)
+    expect(parts).to_have_count(2)
+    parts.nth(0).fill("KX-1")
+    parts.nth(1).fill("KX-2")
+    page.get_by_role("link", name="Back").first.tap()
+    expect(find_row(page, review)).to_be_visible()
+    held: list[Route] = []
+    page.route(
+        f"**/approvals/{review.pk}/**",
+        lambda route: held.append(route) if route.request.method == "POST" else route.continue_(),
+    )
+    find_row(page, review).get_by_role("link").tap()
+    # As long as they have not come, nothing that is typed drives them out of the draft.
+    page.get_by_label("Amount").fill("4")
+    page.wait_for_load_state()
+    assert held
+    page.get_by_role("link", name="Back").first.tap()
+    expect(find_row(page, review)).to_be_visible()
+    page.unroute_all()
+    find_row(page, review).get_by_role("link").tap()
+    expect(parts).to_have_count(2)
+    expect(parts.nth(1)).to_have_value("KX-2")
+    expect(page.get_by_label("Amount")).to_have_value("4")
+    page.get_by_role("button", name="Approve").tap()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    site.pass_time("10s")
+    data = {"amount": 4, "lines": [{"part": "KX-1"}, {"part": "KX-2"}]}
+    assert_done(review.instance, {"outcome": "approve", "reason": "", "data": data})
+
+
+def test_who_was_chosen_to_hand_it_on_to_is_still_chosen(visit: Visits, site: Site, desk: Desk) -> None:
+    make_neighbours(desk.maya, desk.priya)
+    first, second, _ = ask_three()
+    page = visit(desk.maya)
+    page.goto("/approvals/")
+    detail = open_one(page, first)
+    page.keyboard.press("g")
+    to = detail.get_by_label("Hand it on to")
+    expect(to).to_contain_text("Priya Nair")
+    to.select_option("priya")
+    detail.get_by_label("A word to them").fill("You know him")
+    open_one(page, second)
+    open_one(page, first)
+    detail.locator("summary", has_text="Delegate").click()
+    expect(to).to_contain_text("Choose somebody")
+    expect(to).to_contain_text("Priya Nair")
+    expect(to).to_have_value("priya")
+    expect(to.locator("option[value=priya]")).to_have_count(1)
+    detail.get_by_role("button", name="Hand it on").click()
+    expect(page.locator("#say")).to_contain_text("Handed on.")
+    assert again(first).candidates.filter(principal=f"user:{desk.priya.pk}").exists()
+
+
+def test_what_is_typed_before_the_scripts_have_come_is_newer_than_the_draft(
+    visit: Visits, site: Site, desk: Desk
+) -> None:
+    first, *_ = ask_three()
+    page = visit(desk.maya)
+    page.goto(f"/approvals/{first.pk}/")
+    page.get_by_label("Reason", exact=True).fill("Before")
+    page.get_by_label("Your comment").fill("Half a word")
+    held: list[Route] = []
+    page.route("**/drafts.js", lambda route: held.append(route))
+    page.reload(wait_until="commit")
+    page.get_by_label("Reason", exact=True).fill("After")
+    held[0].continue_()
+    expect(page.get_by_label("Your comment")).to_have_value("Half a word")
+    expect(page.get_by_label("Reason", exact=True)).to_have_value("After")
+
+
+def test_a_draft_is_its_authors_alone(visit: Visits, site: Site, desk: Desk) -> None:
+    first, *_ = ask_three()
+    page = visit(desk.maya)
+    page.goto("/approvals/")
+    open_one(page, first).get_by_label("Your comment").fill("Ben is not to read this")
+    mine = page.context.cookies()
+    bens = visit(desk.ben).context.cookies()
+    page.context.clear_cookies()
+    page.context.add_cookies(bens)  # type: ignore[arg-type]
+    page.goto(f"/approvals/{first.pk}/")
+    expect(page.get_by_label("Your comment")).to_have_value("")
+    page.context.add_cookies(mine)  # type: ignore[arg-type]
+    page.goto(f"/approvals/{first.pk}/")
+    expect(page.get_by_label("Your comment")).to_have_value("Ben is not to read this")
+
+
+def test_a_browser_that_keeps_nothing_keeps_it_as_long_as_the_page(visit: Visits, site: Site, desk: Desk) -> None:
+    first, second, _ = ask_three()
+    page = visit(desk.maya)
+    page.add_init_script(
+        "Object.defineProperty(window, 'sessionStorage', {get() { throw new DOMException('no', 'SecurityError') }})"
+    )
+    page.clock.install()
+    page.goto("/approvals/")
+    open_one(page, first).get_by_label("Reason", exact=True).fill("Half a reason")
+    open_one(page, second)
+    expect(open_one(page, first).get_by_label("Reason", exact=True)).to_have_value("Half a reason")
+    page.get_by_label("Reason", exact=True).fill("")
+    page.locator("#list-title").click()
+    # Nor is that told as a lost connection.
+    comment(again(first), "The bank says no", actor=desk.lena)
+    for _ in range(3):
+        with page.expect_response("**/approvals/live/**"):
+            page.clock.fast_forward(21_000)
+    expect(find_detail(page, first)).to_contain_text("The bank says no")
+    expect(page.locator("#live-state")).to_have_text("Live")
+
+
+def test_the_new_version_of_a_page_is_read_without_sending_the_last_form_again(
+    visit: Visits, site: Site, desk: Desk
+) -> None:
+    first, *_ = ask_three()
+    page = visit(desk.maya)
+    page.clock.install()
+    page.goto(f"/approvals/{first.pk}/")
+    page.get_by_label("Reason", exact=True).fill("Half a reason")
+    page.get_by_label("Your comment").fill("A word")
+    page.get_by_role("button", name="Comment").click()
+    expect(page.get_by_role("heading", name="Your comment is there.")).to_be_visible()
+    comment(again(first), "The bank says no", actor=desk.lena)
+    with page.expect_response("**/approvals/live/**"):
+        page.clock.fast_forward(5_100)
+    page.get_by_role("button", name="Read the new version").click()
+    expect(page.locator(".timeline")).to_contain_text("The bank says no")
+    expect(page.get_by_label("Reason", exact=True)).to_have_value("Half a reason")
+    assert Comment.objects.filter(text="A word").count() == 1
 
 
 def test_errors_are_at_their_fields_in_the_pane(visit: Visits, site: Site, desk: Desk) -> None:

@@ -5,10 +5,22 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from approvals import actions
 from approvals.models import Comment, Preference, Snooze, Vote
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
-from tests.browser.world import Desk, ask, ask_alike, ask_form, ask_high, ask_three, find_detail, find_row, make_desk
+from tests.browser.world import (
+    Desk,
+    ask,
+    ask_alike,
+    ask_form,
+    ask_high,
+    ask_three,
+    find_detail,
+    find_row,
+    make_desk,
+    make_neighbours,
+)
 from tests.browser.world import read_again as again
 from workflows.testing import assert_done
 
@@ -73,6 +85,7 @@ def test_a_morning_of_keys(visit: Visits, site: Site, desk: Desk) -> None:
 
 
 def test_saying_asking_putting_aside_and_handing_on(visit: Visits, site: Site, desk: Desk) -> None:
+    make_neighbours(desk.maya, desk.priya)
     first, second, third = ask_three()
     page = visit(desk.maya)
     keys = page.keyboard
@@ -307,3 +320,89 @@ def test_a_group_opens_by_keyboard(visit: Visits, site: Site, desk: Desk) -> Non
     expect(find_row(page, alike[2]).get_by_role("link")).to_be_focused()
     page.keyboard.press("k")
     expect(find_detail(page, alike[1])).to_be_visible()
+
+
+def test_what_is_open_is_answered_or_left_before_another_key_decides(visit: Visits, site: Site, desk: Desk) -> None:
+    first, second, _ = ask_three()
+    page = visit(desk.maya)
+    page.goto("/approvals/")
+    page.keyboard.press("j")
+    detail = find_detail(page, first)
+    expect(detail).to_be_visible()
+    reasons = detail.get_by_role("button", name="No receipt")
+    page.keyboard.press("r")
+    expect(reasons).to_be_visible()
+    for key in "ajsg":
+        page.keyboard.press(key)
+    expect(reasons).to_be_visible()
+    page.keyboard.press("r")
+    expect(reasons).to_be_hidden()
+    page.keyboard.press("r")
+    page.keyboard.press("Escape")
+    expect(reasons).to_be_hidden()
+    assert Vote.objects.count() == 0
+    page.keyboard.press("a")
+    expect(find_detail(page, second)).to_be_visible()
+    assert Vote.objects.get().outcome == "approve"
+
+
+def test_a_key_that_ends_composing_leaves_no_field(visit: Visits, site: Site, desk: Desk) -> None:
+    first, *_ = ask_three()
+    page = visit(desk.maya, language="ja")
+    page.goto("/approvals/")
+    page.keyboard.press("j")
+    reason = find_detail(page, first).locator("[name=reason]")
+    reason.focus()
+    # Safari says so by this number alone.
+    event = "new KeyboardEvent('keydown', {key: 'Escape', keyCode: 229, bubbles: true, cancelable: true})"
+    reason.evaluate(f"(field) => field.dispatchEvent({event})")
+    expect(reason).to_be_focused()
+
+
+def test_ctrl_and_enter_send_what_is_typed_or_lead_to_the_answers(visit: Visits, site: Site, desk: Desk) -> None:
+    first, second, _ = ask_three(assignees=["maya"])
+    page = visit(desk.maya)
+    page.goto("/approvals/")
+    page.keyboard.press("j")
+    detail = find_detail(page, first)
+    detail.get_by_label("Reason", exact=True).fill("As agreed")
+    page.keyboard.press("Control+Enter")
+    # Which answer it is a reason for, nobody has said yet.
+    expect(detail.get_by_role("button", name="Approve")).to_be_focused()
+    assert Vote.objects.count() == 0
+    page.keyboard.press("Enter")
+    expect(find_detail(page, second)).to_be_visible()
+    assert Vote.objects.get().reason == "As agreed"
+
+    actions.request_info(again(second), "Which account?", actor=desk.maya)
+    ben = visit(desk.ben)
+    ben.goto(f"/approvals/{second.pk}/")
+    ben.get_by_label("Your answer").fill("The old one")
+    ben.keyboard.press("Control+Enter")
+    expect(ben.locator(".timeline")).to_contain_text("The old one")
+    ben.locator("summary", has_text="More").first.click()
+    ben.get_by_label("Withdraw this request because").fill("Asked twice")
+    ben.keyboard.press("Control+Enter")
+    expect(ben.locator(".timeline")).to_contain_text("Asked twice")
+    assert not again(second).open
+
+
+@pytest.mark.parametrize("way", ["refused", "lost"])
+def test_a_switch_of_the_keys_that_did_not_arrive_goes_back(visit: Visits, site: Site, desk: Desk, way: str) -> None:
+    visit.allow("ERR_FAILED|status of 403")
+    ask_three()
+    page = visit(desk.maya)
+    page.goto("/approvals/")
+    page.keyboard.press("?")
+    if way == "refused":
+        page.evaluate("document.querySelector('#keys-form [name=csrfmiddlewaretoken]').value = 'stale'")
+    else:
+        page.route("**/approvals/keys/", lambda route: route.abort())
+    switch = page.get_by_role("checkbox", name="Single keys are on")
+    switch.click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("That did not arrive")
+    expect(switch).to_be_checked()
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert not Preference.objects.filter(user=desk.maya, shortcuts=False).exists()

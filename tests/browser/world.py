@@ -97,6 +97,11 @@ def make_desk() -> Desk:
     return Desk(**made, finance=finance)
 
 
+def make_neighbours(*people: User) -> None:
+    """Have them share a group: what waits for one can be handed on to the other."""
+    Group.objects.create(name="Office").user_set.set(people)
+
+
 def ask(title: str, *, kind: type[Workflow] = OrderRefund, **options: Any) -> Review:
     """One request to Finance, of Ben's, unless it says otherwise."""
     name = str(len(_asked))

@@ -1,4 +1,4 @@
-/* Many requests together: tick all, tick up to here, how many are ticked, and how long it can be undone.
+/* Many requests together: tick all, tick up to here, and how many are ticked.
    All of it is a shortcut: without it the page works. What is said stands in the page, in the reader's language. */
 (() => {
   "use strict";
@@ -47,16 +47,4 @@
     delete form.dataset.sent;
     count();
   });
-
-  const banner = form.querySelector("[data-undo-until]");
-  if (banner) {
-    const left = banner.querySelector("[data-left]");
-    const end = performance.now() + 1000 * Number(banner.dataset.seconds);
-    const tick = () => {
-      const seconds = Math.ceil((end - performance.now()) / 1000);
-      left.textContent = seconds > 0 ? left.dataset.left.replace("{s}", seconds) : "";
-      if (seconds > 0) setTimeout(tick, 250);
-    };
-    tick();
-  }
 })();

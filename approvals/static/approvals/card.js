@@ -1,141 +1,104 @@
-/* One request, in the pane or on its own page: drafts, what is still missing where the risk is high, how long it can still
-   be undone, and which one is next. */
+/* One request, in the pane or on its own page: what is on its way, what is still missing where the risk is high, how long
+   it can still be undone, and which one is next. */
 (() => {
   "use strict";
 
   const find = () => document.querySelector("#detail[data-id], [data-one]");
   const formOf = (card) => (card.matches("form") ? card : card.querySelector("form"));
 
-  /* ---- Drafts: what is typed stays in this tab until it was taken. Never a password. ---- */
-  const OURS = new Set(["csrfmiddlewaretoken", "version", "seen", "key", "saw"]);
-  const keyOf = (card) => `holdpoint:draft:${card.dataset.id}`;
-  const begun = new WeakMap();
-
-  function listFields(form) {
-    return [...form.elements].filter(
-      (one) => one.name && !OURS.has(one.name) && !["password", "submit", "button", "fieldset"].includes(one.type),
-    );
+  /* ---- On its way: that is seen. ---- */
+  function setBusy(form, isBusy) {
+    if (isBusy) form.setAttribute("aria-busy", "true");
+    else form.removeAttribute("aria-busy");
   }
 
-  function read(form) {
-    const typed = [];
-    for (const one of listFields(form)) {
-      if (one.type === "checkbox" || one.type === "radio") typed.push([one.name, one.value, one.checked]);
-      else typed.push([one.name, one.value]);
-    }
-    return JSON.stringify(typed);
+  document.addEventListener("htmx:beforeSend", ({ target }) => target.matches?.(".detail-form") && setBusy(target, true));
+  for (const name of ["htmx:beforeOnLoad", "htmx:afterRequest"]) {
+    document.addEventListener(name, ({ target }) => target.matches?.(".detail-form") && setBusy(target, false));
   }
-
-  /** What the card was like, to tell later whether something was done to it. */
-  const describe = (card) => [card.dataset.version, card.dataset.status, card.querySelectorAll(".timeline > li").length].join();
-
-  function store(card) {
-    const form = formOf(card);
-    const typed = read(form);
-    card.dispatchEvent(new CustomEvent("holdpoint:typed", { bubbles: true }));
-    try {
-      if (typed === begun.get(form)) sessionStorage.removeItem(keyOf(card));
-      else sessionStorage.setItem(keyOf(card), JSON.stringify({ typed, at: describe(card) }));
-    } catch {
-      // A browser that keeps nothing: then it is on the page alone.
-    }
-  }
-
-  function load(card) {
-    try {
-      return JSON.parse(sessionStorage.getItem(keyOf(card)));
-    } catch {
-      return null;
-    }
-  }
-
-  function fill(form, typed) {
-    const waiting = new Map();
-    for (const [name, value, checked] of JSON.parse(typed)) {
-      const key = checked === undefined ? name : `${name}=${value}`;
-      waiting.set(key, [...(waiting.get(key) ?? []), [value, checked]]);
-    }
-    for (const one of listFields(form)) {
-      const isTick = one.type === "checkbox" || one.type === "radio";
-      const [value, checked] = waiting.get(isTick ? `${one.name}=${one.value}` : one.name)?.shift() ?? [];
-      if (value === undefined) continue;
-      if (isTick) one.checked = checked;
-      else if (one.type !== "hidden") one.value = value; // which says that a row is there
-    }
-    return [...waiting.values()].some((left) => left.some(([value, checked]) => (checked === undefined ? value : checked)));
-  }
-
-  /** Rows of a list that were added are not in a fresh form: the server draws it with them. */
-  function fetchWithRows(form, typed) {
-    const values = { do: "keep", csrfmiddlewaretoken: form.elements.csrfmiddlewaretoken?.value };
-    for (const name of ["version", "seen"]) values[name] = form.elements[name]?.value;
-    for (const [name, value, checked] of JSON.parse(typed)) {
-      if (checked !== false) values[name] = name in values ? [values[name], value].flat() : value;
-    }
-    window.htmx?.ajax("POST", form.action, { target: "#detail", swap: "outerHTML", values });
-  }
-
-  function restore(card) {
-    const form = formOf(card);
-    begun.set(form, read(form));
-    const draft = load(card);
-    if (card.hasAttribute("data-answered")) {
-      // The server gave back what was posted: that is what is typed now.
-      const hasWords = [...form.querySelectorAll("textarea")].some((one) => one.value.trim());
-      if (draft || hasWords || card.querySelector("[aria-invalid]")) begun.set(form, "");
-      return store(card);
-    }
-    if (!draft) return;
-    if (draft.sent && draft.at !== describe(card)) return sessionStorage.removeItem(keyOf(card));
-    if (fill(form, draft.typed) && card.id === "detail") fetchWithRows(form, draft.typed);
-  }
-
-  document.addEventListener("input", (event) => {
-    const card = event.target.closest("#detail[data-id], [data-one]");
-    if (!card) return;
-    store(card);
-    showGates(card);
-  });
-  // A page of its own is left when its form is sent; the next one tells whether it was taken.
   document.addEventListener("submit", (event) => {
-    if (!event.target.matches("[data-one]") || event.defaultPrevented) return;
-    const draft = load(event.target);
-    if (draft) sessionStorage.setItem(keyOf(event.target), JSON.stringify({ ...draft, sent: true }));
+    if (event.target.matches("[data-one], [data-bulk]") && !event.defaultPrevented) setBusy(event.target, true);
   });
-  document.addEventListener("holdpoint:done", (event) => {
-    try {
-      sessionStorage.removeItem(`holdpoint:draft:${event.detail.id}`);
-    } catch {
-      // as above
-    }
+  addEventListener("pageshow", () => {
+    for (const form of document.querySelectorAll("[data-one], [data-bulk]")) setBusy(form, false);
   });
 
-  /* ---- High risk: the change has to have been on screen; what is missing is marked, and led to. ---- */
-  let watcher = null;
+  /* ---- Whom it could be handed on to is asked for when that is opened, until the answer has come. ---- */
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    const list = event.target;
+    if (!list.matches?.("select[hx-get]")) return;
+    if (list.hasAttribute("data-came") || !list.closest("details").open) event.preventDefault();
+  });
+  document.addEventListener("htmx:beforeSwap", ({ detail: { target: list } }) => {
+    if (list?.matches("select[hx-get]")) list.dataset.chosen = list.value;
+  });
+  document.addEventListener("htmx:afterSwap", ({ detail: { target: list } }) => {
+    if (!list?.matches("select[hx-get]")) return;
+    list.dataset.came = "";
+    // Who was chosen before stood there by their username alone.
+    const last = new Map([...list.options].map((option) => [option.value, option]));
+    for (const option of [...list.options]) if (last.get(option.value) !== option) option.remove();
+    list.value = list.dataset.chosen;
+  });
+
+  /* ---- High risk: all of the change has to have been on the screen; what is missing is marked, and led to. ---- */
+  let watched = null;
+  let looking = 0;
 
   function watchChange(card) {
-    watcher?.disconnect();
     const box = formOf(card).elements.saw;
-    if (!box || box.checked) return;
-    const rows = [...card.querySelectorAll("[data-change] .diff tbody tr")];
-    const unseen = new Set(rows.length ? rows : card.querySelectorAll(".holdline"));
-    watcher = new IntersectionObserver((entries) => {
-      for (const entry of entries) if (entry.isIntersecting) unseen.delete(entry.target);
-      if (unseen.size) return;
-      watcher.disconnect();
-      box.checked = true;
-      showGates(card);
-    });
-    for (const one of unseen) watcher.observe(one);
+    const change = card.querySelector("[data-change] .diff tbody") ?? card.querySelector(".holdline");
+    watched = box && change && !box.checked ? { card, box, change, seen: [] } : null;
+    lookSoon();
   }
 
+  // A page that is not shown draws no frame, and so shows nothing to anybody.
+  function lookSoon() {
+    if (watched) looking ||= requestAnimationFrame(look);
+  }
+
+  /** What of the change is neither scrolled away nor behind the bar is seen now. */
+  function look() {
+    looking = 0;
+    if (!watched?.change.isConnected) return;
+    const { card, box, change } = watched;
+    const { top, height } = change.getBoundingClientRect();
+    const edges = [".detail-scroll", ".decision-bar"].map((one) => card.querySelector(one)?.getBoundingClientRect());
+    const from = Math.max(top, edges[0]?.top ?? 0, 0) - top;
+    const to = Math.min(top + height, edges[0]?.bottom ?? innerHeight, edges[1]?.top ?? innerHeight, innerHeight) - top;
+    if (to <= from) return;
+    watched.seen = join(watched.seen, from / height, to / height);
+    const [first] = watched.seen;
+    if (watched.seen.length > 1 || (first[0] + 1 - first[1]) * height > 2) return;
+    watched = null;
+    box.checked = true;
+    showGates(card);
+  }
+
+  /** Stretches of it, as parts of its height: together with one more, which may close a gap. */
+  function join(stretches, from, to) {
+    const touching = stretches.filter(([start, end]) => start <= to && end >= from);
+    const apart = stretches.filter((one) => !touching.includes(one));
+    const starts = touching.map(([start]) => start);
+    const ends = touching.map(([, end]) => end);
+    return [...apart, [Math.min(from, ...starts), Math.max(to, ...ends)]];
+  }
+
+  document.addEventListener("scroll", lookSoon, { capture: true, passive: true });
+  addEventListener("resize", lookSoon);
+
   function showGates(card) {
-    const fields = formOf(card).elements;
-    const met = { saw: fields.saw?.checked, reason: fields.reason?.value.trim(), password: fields.password?.value };
-    for (const gate of card.querySelectorAll("[data-gate]")) gate.classList.toggle("is-met", Boolean(met[gate.dataset.gate]));
-    const isOpen = !card.querySelector("[data-gate]:not(.is-met)");
-    for (const button of card.querySelectorAll("[data-gated]:not([disabled])")) {
-      if (isOpen) button.removeAttribute("aria-disabled");
+    const form = formOf(card);
+    const { saw, reason, password } = form.elements;
+    const buttons = [...card.querySelectorAll("[data-gated]:not([disabled])")];
+    // A ready reason is one for its own answer.
+    const hasReason = ({ value }) => reason?.value.trim() || form.querySelector(`[name="preset-${CSS.escape(value)}"]:checked:not([value=""])`);
+    const met = { saw: saw?.checked, reason: buttons.some(hasReason), password: password?.value };
+    const gates = [...card.querySelectorAll("[data-gate]")];
+    for (const gate of gates) gate.classList.toggle("is-met", Boolean(met[gate.dataset.gate]));
+    const isOpen = gates.every((gate) => gate.matches(".is-met"));
+    for (const button of buttons) {
+      if (isOpen && (!gates.length || hasReason(button))) button.removeAttribute("aria-disabled");
       else button.setAttribute("aria-disabled", "true");
     }
   }
@@ -147,38 +110,42 @@
       if (!gated) return;
       event.preventDefault();
       event.stopImmediatePropagation();
-      const missing = gated.closest("form").querySelector("[data-gate]:not(.is-met)").dataset.gate;
+      const missing = gated.closest("form").querySelector("[data-gate]:not(.is-met)")?.dataset.gate ?? "reason";
       if (missing === "saw") gated.closest("form").querySelector("[data-change]")?.scrollIntoView({ block: "center" });
       gated.form.elements[missing]?.focus();
     },
     true,
   );
 
-  /* ---- How long it can still be undone, told by the server's clock. ---- */
-  function countDown(card) {
-    const banner = card.querySelector("[data-undo-until]");
-    const left = banner?.querySelector("[data-left]");
-    if (!left) return;
+  /* ---- How long it can still be undone, one or many, told by the server's clock. ---- */
+  function countDown(banner) {
+    const left = banner.querySelector("[data-left]");
     const end = performance.now() + Number(banner.dataset.seconds) * 1000;
     const tick = () => {
       const seconds = Math.ceil((end - performance.now()) / 1000);
       if (!banner.isConnected) return;
-      if (seconds <= 0) {
-        left.textContent = "";
-        banner.querySelector("button").hidden = true;
-        return;
-      }
+      if (seconds <= 0) return closeUndo(banner, left);
       left.textContent = left.dataset.left.replace("{s}", seconds);
       setTimeout(tick, 250);
     };
     tick();
   }
 
+  function closeUndo(banner, left) {
+    const undo = banner.querySelector("[value=undo]");
+    const had = undo === document.activeElement;
+    if (undo) undo.hidden = true;
+    left.parentElement.textContent = document.getElementById("words").dataset.effect;
+    if (!had) return;
+    banner.tabIndex = -1;
+    (banner.querySelector("[data-step]:not([hidden])") ?? banner).focus();
+  }
+
   /* ---- On its own page it knows its place in the list that it was opened from. ---- */
   function showNeighbours(alone) {
     let order = [];
     try {
-      order = JSON.parse(sessionStorage.getItem("holdpoint:order")) ?? [];
+      order = JSON.parse(sessionStorage.getItem(`holdpoint:order:${document.getElementById("words").dataset.person}`)) ?? [];
     } catch {
       // Then it is a page without neighbours.
     }
@@ -196,14 +163,14 @@
   }
 
   function begin() {
+    for (const banner of document.querySelectorAll("[data-undo-until]")) countDown(banner);
     const card = find();
     if (!card || !formOf(card)) return;
-    restore(card);
     watchChange(card);
     showGates(card);
-    countDown(card);
   }
 
+  document.addEventListener("holdpoint:typed", ({ target }) => showGates(target));
   document.addEventListener("holdpoint:placed", begin);
   document.addEventListener("htmx:afterSettle", ({ detail }) => detail.target?.id === "detail" && begin());
   begin();

@@ -1,5 +1,5 @@
-/* The inbox: opening requests beside the list, going on to the next one, undo, and ticking rows. Rows are links and
-   everything else is a form, so that without this file each of them is a page. */
+/* The inbox: opening requests beside the list, going on to the next one, and ticking rows. Rows are links and everything
+   else is a form, so that without this file each of them is a page. What was done, and undoing it, is in done.js. */
 (() => {
   "use strict";
 
@@ -51,10 +51,11 @@
 
   function showPosition() {
     const place = $("[data-position]", detail());
-    const open = findRows().filter((row) => row.dataset.status === "open" || row.dataset.id === current);
-    const at = open.findIndex((row) => row.dataset.id === current) + 1;
+    // Those in a closed group count; how many came before this page of the list, nobody has counted.
+    const open = [...list.querySelectorAll(".request[data-id]")].filter((row) => row.dataset.status === "open" || row.dataset.id === current);
+    const at = new URLSearchParams(location.search).has("after") ? 0 : open.findIndex((row) => row.dataset.id === current) + 1;
     const all = document.getElementById("count").textContent || open.length;
-    if (place && at) place.textContent = words.position.replace("{n}", at).replace("{all}", all);
+    if (place) place.textContent = at ? words.position.replace("{n}", at).replace("{all}", all) : "";
   }
 
   /** The row that is `by` steps away; of those that still wait, if anything was decided. */
@@ -71,22 +72,30 @@
 
   /* ---- The pane ---- */
   let loading = null;
+  let soon = 0;
+
+  /** From now on the pane is for this one: what is on its way for another comes too late, and no key and no click may
+      decide what still stands there. */
+  function turnTo(id) {
+    clearTimeout(soon);
+    loading?.abort();
+    detail().inert = true;
+    mark(id);
+  }
 
   function place(html) {
     const next = readParts(html).getElementById("detail");
-    if (!next) return fail();
-    const before = detail();
-    const adopted = document.adoptNode(next);
-    before.replaceWith(adopted);
-    window.htmx?.process(adopted);
+    if (!next) return false;
+    detail().replaceWith(document.adoptNode(next));
+    window.htmx?.process(next);
     showPosition();
     tell("placed");
+    return true;
   }
 
-  async function load(url, { title = "", focus = false, scroll = 0 } = {}) {
+  async function load(url, { title = "", focus = false, worked = null } = {}) {
     loading?.abort();
     const mine = (loading = new AbortController());
-    // What is still there belongs to another row: no key and no click may decide it any more.
     detail().inert = true;
     const slow = setTimeout(() => showWaiting(title), 150);
     try {
@@ -94,11 +103,10 @@
       const html = await answer.text();
       if (mine.signal.aborted) return;
       clearTimeout(slow);
-      if (answer.status === 401 || answer.status >= 500) return showUnread(title, answer.status === 401 ? html : "");
-      place(html);
-      const pane = $(".detail-scroll", detail());
-      if (pane) pane.scrollTop = scroll;
-      if (focus) detail().focus({ preventScroll: true });
+      if (answer.status === 401) return showUnread(title, html);
+      if (answer.status >= 500 || !place(html)) return showUnread(title, answer.redirected ? words.loggedOut : "");
+      if (worked) goBackTo(worked);
+      else if (focus) detail().focus({ preventScroll: true });
     } catch {
       if (!mine.signal.aborted) showUnread(title);
     } finally {
@@ -121,15 +129,12 @@
     fail(text, "unread");
   }
 
-  let soon = 0;
-
   function open(row, { focus = false, later = 0 } = {}) {
     const link = linkOf(row);
-    if (!wide.matches) return location.assign(link.href);
-    detail().inert = true;
-    mark(row.dataset.id);
+    // Whoever comes back finds the place again.
     history.replaceState(null, "", `#${row.dataset.id}`);
-    clearTimeout(soon);
+    if (!wide.matches) return location.assign(link.href);
+    turnTo(row.dataset.id);
     const title = $(".request-title bdi", row)?.textContent;
     // A key that is held down passes rows by without asking for them.
     soon = setTimeout(() => load(link.href, { title, focus }), later);
@@ -153,10 +158,12 @@
       if (!one.dataset.next && !one.dataset.previous) return;
       return url ? location.assign(url) : say(by > 0 ? words.end : words.begin);
     }
-    const row = step(by);
+    // Where there is no pane beside the list, one moves in the list, and Enter opens.
+    const from = wide.matches ? current : document.activeElement.closest?.(".request[data-id]")?.dataset.id ?? current;
+    const row = step(by, from);
     if (!row) return say(by > 0 ? words.end : words.begin);
-    linkOf(row).focus({ preventScroll: true });
-    open(row, { later: 90 });
+    linkOf(row).focus({ preventScroll: wide.matches });
+    if (wide.matches) open(row, { later: 90 });
   });
 
   document.addEventListener("click", (event) => {
@@ -167,59 +174,71 @@
     }
     if (event.target.closest("[data-reload]")) return reload();
     if (event.target.closest("[data-again]")) return findRow(current) && open(findRow(current), { focus: true });
-    const link = event.target.closest(".request[data-id] > .request-link");
-    if (!link || !wide.matches || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    const id = event.target.closest("[data-lost]")?.dataset.lost;
+    const row = id ? findRow(id) : event.target.closest(".request-link")?.closest(".request[data-id]");
+    if (!row || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
     event.preventDefault();
     // Enter on a row means to read it; a click may just as well be followed by j and k.
-    open(link.parentElement, { focus: event.detail === 0 });
+    open(row, { focus: event.detail === 0 });
   });
 
   function reload() {
-    if (!inbox) return location.reload();
+    // What was posted last is not posted again.
+    if (!inbox) return location.replace(one.getAttribute("action"));
     const row = findRow(current);
-    // Another one is on its way already.
-    if (detail().dataset.id !== current) return;
-    const scroll = $(".detail-scroll", detail())?.scrollTop ?? 0;
+    // Another one, or a newer state of this one, is on its way already.
+    if (detail().inert || detail().dataset.id !== current) return;
     // Its row may have left the list: it is still what is being read.
     const url = row ? linkOf(row).href : $("form", detail()).action;
-    load(url, { scroll, focus: detail().contains(document.activeElement) });
+    load(url, { worked: rememberPlace() });
   }
 
-  /* ---- Something was done: say it, offer the way back, go on ---- */
-  const undoable = [];
-  const relayed = new WeakSet();
+  /* ---- Where one works in the pane, to be there again once it is drawn anew ---- */
+  function rememberPlace() {
+    const at = document.activeElement;
+    const scroll = $(".detail-scroll", detail())?.scrollTop ?? 0;
+    if (!detail().contains(at)) return { scroll, isElsewhere: true };
+    const value = at.hasAttribute("value") ? `[value="${CSS.escape(at.value)}"]` : "";
+    const where = at.id ? `#${CSS.escape(at.id)}` : at.name ? `[name="${CSS.escape(at.name)}"]${value}` : null;
+    return { scroll, where, caret: at.matches("textarea") ? [at.selectionStart, at.selectionEnd] : null };
+  }
+
+  function goBackTo({ scroll, where, caret, isElsewhere }) {
+    const pane = detail();
+    if ($(".detail-scroll", pane)) $(".detail-scroll", pane).scrollTop = scroll;
+    if (isElsewhere) return;
+    let found = where && $(where, pane);
+    // Out of a field whose words were sent, so that keys work again: to what sent them.
+    if (caret && found?.value === "") found = document.getElementById(found.dataset.sends) ?? found;
+    (found?.closest("details:not([open])")?.querySelector("summary") ?? found)?.focus({ preventScroll: true });
+    if (caret && found?.value) found.setSelectionRange?.(...caret);
+    if (!pane.contains(document.activeElement)) pane.focus({ preventScroll: true });
+  }
+
+  /* ---- Something was sent: go on, or stay where one was ---- */
   let movesOn = false;
+  let worked = null;
 
   document.addEventListener("holdpoint:done", (event) => {
-    const done = event.detail;
     if (!inbox) return;
-    movesOn = done.left;
-    if (done.undo && done.seconds > 0) {
-      const url = `${page.dataset.live.replace(/live\/$/, "")}${done.id}/?${page.dataset.query}`;
-      undoable.push({ ...done, url, end: performance.now() + done.seconds * 1000 });
-      say(page.dataset.keys === "on" ? `${done.told} ${words.undoKey}` : done.told);
-    } else if (done.told) {
-      say(done.told);
-    }
-    showToast(done.undo ? null : done.told);
+    movesOn = event.detail.left;
     tell("ask");
-  });
-
-  document.addEventListener("htmx:beforeRequest", ({ target: form }) => {
-    // Whoever has gone on meanwhile took the form off the page: what it did is told all the same.
-    if (relayed.has(form)) return;
-    relayed.add(form);
-    form.addEventListener("holdpoint:done", ({ detail: done }) => form.isConnected || tell("done", { ...done, left: false }));
   });
 
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.target?.id !== "detail") return;
     const goesOn = movesOn;
     movesOn = false;
-    if (!goesOn) return;
-    const next = step(1) ?? step(-1);
-    if (!next || next.dataset.id === current) return;
+    const { xhr, requestConfig, shouldSwap } = event.detail;
+    if (!shouldSwap) return;
+    worked = rememberPlace();
     event.detail.shouldSwap = false;
+    // Another one has been opened meanwhile.
+    if (detail().inert) return;
+    // A page that is not ours asks to log in, mostly.
+    if (!readParts(xhr.responseText).getElementById("detail")) return fail(xhr.responseURL === requestConfig.elt.action ? "" : words.loggedOut);
+    const next = goesOn && (step(1) ?? step(-1));
+    if (!next || next.dataset.id === current) return (event.detail.shouldSwap = true);
     const isInList = list.contains(document.activeElement);
     if (isInList) linkOf(next).focus({ preventScroll: true });
     open(next, { focus: !isInList });
@@ -230,65 +249,37 @@
     const answered = detail();
     showPosition();
     const wrong = $("[autofocus], .form-summary, [aria-invalid]", answered) ?? $(".banner:not(.banner-good)", answered);
-    if (wrong?.matches(".banner, .form-summary")) wrong.tabIndex = -1;
-    (wrong ?? answered).focus({ preventScroll: !wrong });
-    if (wrong?.matches(".banner")) $(".detail-scroll", answered).scrollTop = 0;
-  });
-  document.addEventListener("htmx:sendError", () => fail());
-  document.addEventListener("htmx:responseError", ({ detail: { xhr } }) => fail(xhr.status === 401 ? xhr.responseText : ""));
-
-  const toast = document.getElementById("toast");
-  let hiding = 0;
-
-  function findUndo() {
-    while (undoable.length && undoable.at(-1).end <= performance.now()) undoable.pop();
-    return undoable.at(-1);
-  }
-
-  function showToast(told = null) {
-    clearTimeout(hiding);
-    const last = told === null ? findUndo() : null;
-    if (!last && !told) {
-      if (toast.contains(document.activeElement)) ($("[aria-current]", list) ?? document.getElementById("list-title")).focus();
-      toast.hidden = true;
-      return;
+    if (!wrong) {
+      goBackTo(worked);
+      return document.activeElement === document.body && answered.focus({ preventScroll: true });
     }
-    const left = $("[data-left]", toast);
-    $("[data-told]", toast).textContent = last ? last.told : told;
-    $("[data-undo]", toast).hidden = !last;
-    left.textContent = last ? left.dataset.left.replace("{s}", Math.ceil((last.end - performance.now()) / 1000)) : "";
-    toast.hidden = false;
-    hiding = setTimeout(() => showToast(), last ? 250 : 4000);
-  }
-
-  async function undo() {
-    const last = findUndo();
-    undoable.pop();
-    const body = new FormData();
-    body.set("do", "undo");
-    body.set("csrfmiddlewaretoken", $("[name=csrfmiddlewaretoken]").value);
-    try {
-      const answer = await fetch(last.url, { method: "POST", headers, body });
-      if (answer.status >= 500 || answer.status === 401) throw new Error(answer.status);
-      const html = await answer.text();
-      mark(last.id);
-      place(html);
-      say(answer.ok ? words.undone : "");
-      showToast(answer.ok ? words.undone : null);
-      detail().focus({ preventScroll: true });
-      tell("ask");
-    } catch {
-      undoable.push(last);
-      fail();
-    }
-  }
-
-  document.addEventListener("holdpoint:undo", (event) => {
-    if (!toast || !findUndo()) return;
-    event.preventDefault();
-    undo();
+    if (wrong.matches(".banner, .form-summary")) wrong.tabIndex = -1;
+    wrong.focus();
+    if (wrong.matches(".banner")) $(".detail-scroll", answered).scrollTop = 0;
   });
-  toast?.querySelector("[data-undo]").addEventListener("click", () => findUndo() && undo());
+  document.addEventListener("htmx:sendError", () => detail()?.inert || fail());
+  document.addEventListener("htmx:responseError", ({ detail: { xhr } }) => detail()?.inert || fail(xhr.status === 401 ? xhr.responseText : ""));
+
+  /* ---- Undone (done.js): the pane turns to it at once, and shows it when the answer comes ---- */
+  let before = null;
+
+  document.addEventListener("holdpoint:undoing", ({ detail: { id } }) => {
+    before = detail().inert ? null : current;
+    turnTo(id);
+  });
+
+  document.addEventListener("holdpoint:undone", ({ detail: { id, url, html } }) => {
+    if (id !== current) return;
+    if (html && place(html)) {
+      history.replaceState(null, "", `#${id}`);
+      return detail().focus({ preventScroll: true });
+    }
+    if (before === null) return load(url);
+    // What was there stays there, with what is typed in it.
+    mark(before);
+    detail().inert = false;
+    fail();
+  });
 
   /* ---- Ticked rows ---- */
   const picks = document.getElementById("picks");
@@ -331,7 +322,7 @@
     if (!inbox) return;
     const order = findRows().filter((row) => row.dataset.status === "open");
     try {
-      sessionStorage.setItem("holdpoint:order", JSON.stringify(order.map((row) => linkOf(row).getAttribute("href"))));
+      sessionStorage.setItem(`holdpoint:order:${words.person}`, JSON.stringify(order.map((row) => linkOf(row).getAttribute("href"))));
     } catch {
       // Then it is a page without neighbours.
     }
@@ -346,5 +337,8 @@
     showPicks();
   });
   const asked = location.hash.slice(1);
-  if (inbox && wide.matches && asked && findRow(asked)) open(findRow(asked));
+  if (inbox && asked && findRow(asked)) {
+    if (wide.matches) open(findRow(asked));
+    else current = asked;
+  }
 })();

@@ -48,13 +48,24 @@
     if (event.target === sheet) sheet.close(); // beside it
   });
 
-  document.getElementById("keys-on")?.addEventListener("change", (event) => {
+  document.getElementById("keys-on")?.addEventListener("change", async (event) => {
     const body = new FormData(event.target.form);
     body.set("shortcuts", event.target.checked ? "on" : "off");
-    fetch(event.target.form.action, { method: "POST", headers: { "HX-Request": "true" }, body }).catch(() => {});
-    page.dataset.keys = event.target.checked ? "on" : "off";
-    for (const key of document.querySelectorAll(":not(.key-list *) > .key")) key.hidden = !event.target.checked;
+    turnKeys(event.target.checked);
+    const failed = document.getElementById("keys-failed");
+    failed.hidden = true;
+    const answer = await fetch(event.target.form.action, { method: "POST", headers: { "HX-Request": "true" }, body }).catch(() => null);
+    if (answer?.ok && !answer.redirected) return;
+    // Else they would be as before on the next page.
+    event.target.checked = !event.target.checked;
+    turnKeys(event.target.checked);
+    failed.hidden = false;
   });
+
+  function turnKeys(areOn) {
+    page.dataset.keys = areOn ? "on" : "off";
+    for (const key of document.querySelectorAll(":not(.key-list *) > .key")) key.hidden = !areOn;
+  }
 
   /* ---- Menus are <details>: one at a time; Escape and a click elsewhere close them. ---- */
   const findMenu = () => document.querySelector("details.menu[open]");
@@ -119,6 +130,12 @@
     return [...found].find((one) => !one.disabled && !one.closest("[inert]") && isShown(one));
   }
 
+  /** What is typed for an answer goes with whichever is pressed: the first one is led to. */
+  function findAnswer(field) {
+    if (!field.matches?.("textarea, input") || !field.form) return null;
+    return [...field.form.querySelectorAll(".decisions :is(button, summary)")].find((one) => !one.disabled && isShown(one));
+  }
+
   const KEYS = {
     j: () => say("move", { by: 1 }),
     k: () => say("move", { by: -1 }),
@@ -132,17 +149,21 @@
   };
 
   document.addEventListener("keydown", (event) => {
-    if (event.isComposing || event.altKey || document.querySelector("dialog[open]")) return;
+    // Safari has ended composing already when the key that ended it comes.
+    if (event.isComposing || event.keyCode === 229 || event.altKey || document.querySelector("dialog[open]")) return;
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-      const sends = document.getElementById(event.target.dataset?.sends);
-      if (sends) event.preventDefault();
-      return sends?.click();
+      const target = event.target.dataset?.sends ? document.getElementById(event.target.dataset.sends) : findAnswer(event.target);
+      if (target) event.preventDefault();
+      return event.target.dataset?.sends ? target?.click() : target?.focus();
     }
     if (event.ctrlKey || event.metaKey) return;
     if (event.key === "Escape") return leave() && event.preventDefault();
     if (!areOn() || isTyping(event.target)) return;
     if (/^[1-9]$/.test(event.key)) return pressNumber(event.key) && event.preventDefault();
     const key = readKey(event);
+    // What is open is answered or left first: another key may decide something else than what one reads.
+    const menu = findMenu();
+    if (menu && !menu.querySelector(`summary[data-hotkey="${CSS.escape(key)}"]`)) return;
     const act = Object.hasOwn(KEYS, key) ? KEYS[key] : null;
     const target = act || key.length > 1 ? null : findHotkey(key);
     if (!act && !target) return;

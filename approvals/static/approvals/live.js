@@ -45,31 +45,45 @@
   }
 
   /** Make the children of `here` those of `there`: what is the same stays the same element, so that the focus, what is
-      open and what is ticked stay too. */
-  function reconcile(here, there) {
+      open and what is ticked stay too. What has no place any more is added to `left`. */
+  function reconcile(here, there, left) {
     const known = new Map([...list.querySelectorAll("[data-id], [data-key]")].map((item) => [keyOf(item), item]));
-    let at = here.firstElementChild;
+    let last = null;
+    const findNext = () => (last ? last.nextElementSibling : here.firstElementChild);
     for (const next of [...there.children]) {
       const key = keyOf(next);
       const same = key && known.get(key)?.tagName === next.tagName ? known.get(key) : null;
-      if (!same) {
-        here.insertBefore(document.adoptNode(next), at);
-        remember(here);
-        continue;
+      if (same) {
+        left.delete(same);
+        if (same !== findNext()) move(same, here, findNext());
+        update(same, next, left);
+      } else {
+        insert(next, here, findNext(), left);
       }
-      if (same === at) at = at.nextElementSibling;
-      else if (here.moveBefore && same.isConnected) here.moveBefore(same, at);
-      else here.insertBefore(same, at);
-      update(same, next);
+      last = same ?? next;
     }
-    while (at) {
-      const gone = at;
-      at = at.nextElementSibling;
-      gone.remove();
-    }
+    // Not removed before everything has its place: rows of it may go elsewhere.
+    for (let gone = findNext(); gone; gone = gone.nextElementSibling) left.add(gone);
   }
 
-  function update(item, next) {
+  /** A section or a group that is new comes empty, and takes the rows that are known already to itself. */
+  function insert(next, here, at, left) {
+    const there = $("ul", next)?.cloneNode(true);
+    if (there) $("ul", next).replaceChildren();
+    here.insertBefore(document.adoptNode(next), at);
+    if (next.dataset.id) sources.set(next, next.innerHTML);
+    if (there) reconcile($("ul", next), there, left);
+  }
+
+  function move(row, here, at) {
+    const isHeld = row.contains(document.activeElement) || $("[aria-current], :checked", row);
+    const group = here.closest("details");
+    if (isHeld && group && row.parentElement !== here) group.open = true;
+    if (here.moveBefore && row.isConnected) here.moveBefore(row, at);
+    else here.insertBefore(row, at);
+  }
+
+  function update(item, next, left) {
     if (item.dataset.id) return refresh(item, next);
     const [here, there] = [$("ul", item), $("ul", next)];
     if (!here || !there) return item.replaceChildren(...next.childNodes);
@@ -77,14 +91,16 @@
       const [old, fresh] = [$(part, item), $(part, next)];
       if (old && fresh && old.innerHTML !== fresh.innerHTML) old.innerHTML = fresh.innerHTML;
     }
-    reconcile(here, there);
+    reconcile(here, there, left);
   }
 
   function show(parts) {
     const rows = $('[data-part="rows"]', parts);
     if (rows && list) {
       const focused = document.activeElement;
-      reconcile(list, rows);
+      const left = new Set();
+      reconcile(list, rows, left);
+      for (const gone of left) gone.remove();
       // Where an element cannot be moved as it is, the focus gets lost on the way.
       if (document.activeElement !== focused && list.contains(focused)) focused.focus({ preventScroll: true });
     }
@@ -92,9 +108,10 @@
     const count = $('[data-part="count"]', parts)?.textContent.trim() ?? "";
     const counted = document.getElementById("count");
     if (counted && counted.textContent !== count) {
+      const old = counted.textContent && `${counted.textContent} · `;
+      const title = document.title.startsWith(old) ? document.title.slice(old.length) : document.title;
+      document.title = count ? `${count} · ${title}` : title;
       counted.textContent = count;
-      const title = document.title.split(" · ").slice(-2);
-      document.title = [count, ...title].filter(Boolean).join(" · ");
     }
     if (list) tell("listed");
     const news = $('[data-part="announcement"]', parts)?.textContent.trim();
@@ -121,14 +138,33 @@
     const isSame = card.dataset.version === part.dataset.version && status === part.dataset.status;
     // Once it is over, comments of others are no reason to ask for another look.
     if (isSame && (status === "over" || card.dataset.said === part.dataset.said)) return;
-    if ($("[data-changed]", card) || $("[data-failed]", card)) return;
-    const isIdle = !card.contains(document.activeElement) && !sessionStorage.getItem(`holdpoint:draft:${card.dataset.id}`);
-    if (inbox && isIdle) return tell("reload");
+    // What is on its way brings the news along.
+    if (card.inert || $("[data-changed], [data-failed], [aria-busy=true]", card)) return;
+    const isOwn = card.dataset.status === "grace" && part.dataset.status === "over" && $("[data-undo-until]", card);
+    if (isOwn) return settle(card);
+    const isOpened = card.hasAttribute("data-typed") || $("details[open]", card);
+    if (inbox && !isOpened && !card.contains(document.activeElement)) return tell("reload");
     const banner = copy("changed");
     const row = list?.querySelector(`.request-decided[data-id="${CSS.escape(card.dataset.id)}"]`);
     if (row) $("[data-who]", banner).textContent = $(".request-meta", row).textContent;
     ($(".detail-scroll", card) ?? $(".page", card)).prepend(banner);
     tell("say", { text: [...banner.querySelectorAll("h2, p")].map((one) => one.textContent).join(" ") });
+  }
+
+  /** What one decided oneself has taken effect: that is no news to be warned of. */
+  async function settle(card) {
+    const isTouched = card.hasAttribute("data-typed") || $("details[open]", card);
+    const isTyping = document.activeElement.matches("textarea, input, select") && card.contains(document.activeElement);
+    if (inbox && !isTouched && !isTyping) return tell("reload");
+    const form = card.matches("form") ? card : $("form", card);
+    const answer = await fetch(form.getAttribute("action"), { headers: inbox ? headers : {} }).catch(() => null);
+    const next = answer?.ok && readParts(await answer.text()).querySelector(`[data-id="${CSS.escape(card.dataset.id)}"]`);
+    if (!next || !card.isConnected) return;
+    for (const name of ["status", "version", "said"]) card.dataset[name] = next.dataset[name];
+    const banner = $(".banner", next);
+    if (banner && !banner.matches(".banner-good")) tell("say", { text: banner.textContent.trim() });
+    $("[data-undo-until]", card)?.replaceWith(banner ?? "");
+    if (!isTouched && !isTyping) $(".card", card).replaceWith($(".card", next));
   }
 
   /** Rows that were decided stay a while, to be seen, and then are no longer asked for. */
@@ -159,12 +195,12 @@
       asked.set("stamp", stamp);
       url.search = asked;
       const answer = await fetch(url, { headers, signal: mine.signal, cache: "no-store" });
-      if (!answer.ok) throw new Error(answer.status);
-      if (answer.status === 200) {
-        const parts = readParts(await answer.text()).getElementById("live");
-        stamp = parts?.dataset.stamp ?? stamp;
-        if (parts) show(parts);
-      }
+      const html = await answer.text();
+      const parts = answer.status === 200 ? readParts(html).getElementById("live") : null;
+      if (answer.status === 401 || (answer.redirected && !parts)) return showEnd(answer.status === 401 ? html : words.loggedOut);
+      if (!parts && answer.status !== 204) throw new Error(answer.status);
+      stamp = parts?.dataset.stamp ?? stamp;
+      if (parts) show(parts);
       showState(true);
     } catch {
       if (mine !== asking) return; // another question has taken its place
@@ -176,14 +212,24 @@
   }
 
   function showState(isLive) {
-    const state = document.getElementById("live-state");
     if (isLive && failed > 1) tell("say", { text: words.onlineSaid });
     if (!isLive && failed === 1) tell("say", { text: words.offlineSaid });
     failed = isLive ? 0 : failed + 1;
-    if (!state) return;
+    label(failed > 1 ? words.offline : words.live, failed > 1);
+  }
+
+  function label(text, isOff) {
+    const state = document.getElementById("live-state");
     state.hidden = false;
-    state.textContent = failed > 1 ? words.offline : words.live;
-    state.classList.toggle("live-off", failed > 1);
+    state.textContent = text;
+    state.classList.toggle("live-off", isOff);
+  }
+
+  /** Whoever is logged out hears nothing by waiting: it is asked again when they come back to the page. */
+  function showEnd(text) {
+    if (failed !== Infinity) tell("say", { text });
+    failed = Infinity;
+    label(words.ended, true);
   }
 
   document.addEventListener("visibilitychange", () => {
