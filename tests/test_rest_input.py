@@ -223,6 +223,13 @@ def test_an_idempotency_key_that_is_none_is_named_by_its_header(api: Api) -> Non
         assert list(told.get("errors", {})) == ["Idempotency-Key"], path
 
 
+def test_an_idempotency_key_that_is_none_is_told_before_what_is_not_there(api: Api) -> None:
+    """400 comes before 404, also where an id is none at all."""
+    for path, body in GOOD.items():
+        odd = path.replace(NOBODY["id"], "nonsense").replace("nobody", "no body")
+        problem(call(api, "POST", odd, body, {"Idempotency-Key": "x" * 256}), 400, "invalid-request")
+
+
 def test_an_idempotency_key_has_1_to_255_characters_that_can_be_seen(api: Api) -> None:
     path, body = "/v1/instances", b'{"workflow":"input-takes"}'
     for text in ("", " ", "\t", "x" * 256, "\x00", "a\x00b", "\xa0"):
