@@ -262,6 +262,16 @@ def test_no_host_is_a_failure(settings: Any, api: Api, host: str) -> None:
     is_clean(bare.get("/v1/instances?limit=1", headers={"Host": host}), host)
 
 
+@pytest.mark.parametrize("host", ["bad host", "evil.example", "a@b"])
+def test_a_host_that_is_none_of_the_sites_is_a_problem_like_any_other(settings: Any, api: Api, host: str) -> None:
+    for debug in (False, True):
+        settings.DEBUG = debug
+        for caller in (api, calm(Api())):
+            for path in ("/v1/instances", "/v1/nothing"):
+                told = problem(caller.get(path, headers={"Host": host}), 400, "invalid-request")
+                assert "Host" in told["detail"]
+
+
 COOKIES = (
     "sessionid=" + "x" * 5_000,
     "sessionid=é",
