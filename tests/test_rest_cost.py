@@ -97,6 +97,16 @@ def test_a_completion_takes_two_statements_and_no_transaction(api, address: Addr
 
 
 @BOTH
+def test_a_project_that_puts_a_transaction_around_each_request_puts_none_around_a_call(api, address, monkeypatch):
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+    path = address(park())
+    with statements(2):
+        assert api.post(path, {"data": {"ok": "perhaps"}}).status_code == 422
+    with statements(2):
+        assert api.post(path, ANSWER).status_code == 200
+
+
+@BOTH
 def test_one_more_with_a_key_that_this_process_has_not_seen(api, address: Address):
     path = address(park())
     forget_keys()
