@@ -71,7 +71,7 @@ def parse_database_url(url: str) -> dict[str, Any]:
     host = options.pop("host", None) or (unquote(raw_host) if raw_host.startswith("%2") else parts.hostname)
     port = options.pop("port", None) or ("" if raw_host.startswith("%2") else parts.port) or ""
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "workflows.backend",
         "NAME": unquote(parts.path.removeprefix("/")),
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),

@@ -96,21 +96,22 @@ def test_every_status_that_it_names_is_answered_as_it_says(population, settings)
     by_key, by_person = Api(make_key(), Witness(seen)), login(population.person, seen)
     good = list_good_calls(population)
     assert set(good) == {operation["operationId"] for *_, operation in OPERATIONS}
-    for method, _, operation in OPERATIONS:
+    for method, route, operation in OPERATIONS:
         name, path, body, status = operation["operationId"], *good[operation["operationId"]]
         takes_person = operation["security"] == [{"session": []}]
         api = by_person if takes_person else by_key
-        if "401" in operation["responses"]:
+        # What is tried follows from the address: a document that leaves an answer out is not asked.
+        if route.startswith("/v1/") or name == "metrics":
             send(Api(None, Witness(seen)), method, path, body, 401)
             weak = make_key() if takes_person else make_key(other_than(operation["x-scope"]))
             send(Api(weak, Witness(seen)), method, path, body, 403)
-        if "429" in operation["responses"]:
+        if route.startswith("/v1/"):
             with hurrying(settings):
                 who = User.objects.create_user(f"openapi-{name}")
                 hurried = login(who, seen) if takes_person else Api(make_key(), Witness(seen))
                 hurried.get("/v1/approvals")
                 send(hurried, method, path, body, 429)
-        if "404" in operation["responses"]:
+        if "{" in route or name == "signal":
             send(api, method, find_missing(path), body | {"key": "nobody"} if name == "signal" else body, 404)
         if method == "POST":
             large = b'"' + b"x" * 600_000 + b'"'

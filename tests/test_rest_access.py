@@ -6,12 +6,14 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.core.cache import cache
 from django.test import Client
+from rest_framework.views import APIView
 
 import workflows
 from tests.calls import Api, make_key, problem
 from workflows import durable
 from workflows.keys import revoke_key
 from workflows.models import ApiKey, Instance, Interaction, Workspace
+from workflows.rest.endpoint import Endpoint
 from workflows.testing import drain
 
 pytestmark = pytest.mark.django_db
@@ -108,6 +110,33 @@ def test_a_key_without_the_scope_is_403_and_with_it_goes_on(method, path, body, 
         return
     assert send(Api(make_key(scope)), method, path, body).status_code in GOOD
     assert send(Api(make_key("admin")), method, path, body).status_code in GOOD
+
+
+HOSTILE = {
+    "EXCEPTION_HANDLER": "nowhere.to.be.found",
+    "UNAUTHENTICATED_USER": "nowhere.to.be.found",
+    "FORMAT_SUFFIX_KWARG": "id",
+    "URL_FORMAT_OVERRIDE": "workspace",
+    "NON_FIELD_ERRORS_KEY": "oops",
+    "DEFAULT_AUTHENTICATION_CLASSES": ["nowhere.to.be.found"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.BrowsableAPIRenderer"],
+}
+
+
+@EACH
+def test_how_a_project_sets_up_its_own_views_changes_nothing_here(settings, method, path, body, scope, permission):
+    calls = [Api(), Api(make_key("read" if scope != "read" else "signal"))]
+    calls += [Api(make_key("admin"))] if scope == PERSON or method == "GET" else []
+    before = [send(api, method, path, body, headers={"Accept": "text/html"}) for api in calls]
+    settings.REST_FRAMEWORK = HOSTILE
+    after = [send(api, method, path, body, headers={"Accept": "text/html"}) for api in calls]
+    assert [(one.status_code, one.content) for one in after] == [(one.status_code, one.content) for one in before]
+
+
+def test_whatever_a_view_takes_from_a_projects_settings_is_said_by_ours():
+    """These are read when the class is made, so a test that changes the settings comes too late."""
+    taken = {name for name in vars(APIView) if name.endswith(("_class", "_classes"))} | {"schema"}
+    assert taken - set(vars(Endpoint)) == set()
 
 
 @EACH

@@ -1,20 +1,25 @@
 """What a call over HTTP costs the database: statements, and that none of them begins or ends a transaction.
 
-Counted on a connection outside of any transaction, as a web process has it. What the connection itself asks to see
-whether it still lives (`CONN_HEALTH_CHECKS`) is the site's choice and is not counted.
+Counted on a connection outside of any transaction, as a web process has it; and once as what libpq sends, because what
+a connection asks to see whether it still lives (`CONN_HEALTH_CHECKS`) goes past Django.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core.cache import cache
-from django.db import connections
+from django.db import ProgrammingError, connections, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
@@ -92,6 +97,71 @@ Address = Callable[[Interaction], str]
 @BOTH
 def test_a_completion_takes_two_statements_and_no_transaction(api, address: Address):
     path = address(park())
+    with statements(2):
+        assert api.post(path, ANSWER).status_code == 200
+
+
+@contextmanager
+def sent_to_the_server(count: int, tmp_path: Path) -> Iterator[None]:
+    """So many round trips, whoever asks for them, of a connection that looks whether it still lives."""
+    db = connections["default"]
+    db.ensure_connection()
+    db.health_check_enabled, db.health_check_done = True, False  # as at the beginning of a request
+    with (tmp_path / "trace").open("w+") as trace:
+        db.connection.pgconn.trace(trace.fileno())
+        yield
+        db.connection.pgconn.untrace()
+        trace.seek(0)
+        asked = [line for line in trace if re.search(r"\tF\t\d+\t(Sync|Query)\b", line)]
+    assert len(asked) == count, asked
+
+
+@BOTH
+def test_looking_whether_the_connection_lives_takes_no_round_trip(api, address: Address, tmp_path):
+    path = address(park())
+    api.get("/v1/instances", limit=1)
+    with sent_to_the_server(2, tmp_path):
+        assert api.post(path, ANSWER).status_code == 200
+
+
+def test_a_connection_that_was_ended_meanwhile_fails_no_call(api):
+    path, db = by_id(park()), connections["default"]
+    db.health_check_enabled = True
+    for end in ("terminate", "close"):
+        pid = db.connection.pgconn.backend_pid
+        if end == "terminate":
+            password = db.settings_dict["PASSWORD"]
+            with psycopg.connect(db.connection.info.dsn, password=password, autocommit=True) as other:
+                other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+        else:
+            with socket.socket(fileno=os.dup(db.connection.pgconn.socket)) as line:
+                line.shutdown(socket.SHUT_RDWR)
+        db.health_check_done = False
+        assert api.get(path.removesuffix("/complete")).status_code == 200
+        assert db.connection.pgconn.backend_pid != pid
+
+
+def test_a_connection_that_is_not_as_it_should_be_is_asked(tmp_path):
+    db = connections["default"]
+    db.ensure_connection()
+    db.errors_occurred = True
+    with sent_to_the_server(1, tmp_path):
+        assert db.is_usable()
+    db.errors_occurred = False
+    with transaction.atomic():
+        with pytest.raises(ProgrammingError), db.cursor() as cursor:
+            cursor.execute("SELECT nonsense")
+        assert not db.is_usable()
+        transaction.set_rollback(True)
+    assert db.is_usable()
+
+
+@BOTH
+def test_a_project_that_puts_a_transaction_around_each_request_puts_none_around_a_call(api, address, monkeypatch):
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+    path = address(park())
+    with statements(2):
+        assert api.post(path, {"data": {"ok": "perhaps"}}).status_code == 422
     with statements(2):
         assert api.post(path, ANSWER).status_code == 200
 

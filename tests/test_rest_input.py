@@ -223,6 +223,13 @@ def test_an_idempotency_key_that_is_none_is_named_by_its_header(api: Api) -> Non
         assert list(told.get("errors", {})) == ["Idempotency-Key"], path
 
 
+def test_an_idempotency_key_that_is_none_is_told_before_what_is_not_there(api: Api) -> None:
+    """400 comes before 404, also where an id is none at all."""
+    for path, body in GOOD.items():
+        odd = path.replace(NOBODY["id"], "nonsense").replace("nobody", "no body")
+        problem(call(api, "POST", odd, body, {"Idempotency-Key": "x" * 256}), 400, "invalid-request")
+
+
 def test_an_idempotency_key_has_1_to_255_characters_that_can_be_seen(api: Api) -> None:
     path, body = "/v1/instances", b'{"workflow":"input-takes"}'
     for text in ("", " ", "\t", "x" * 256, "\x00", "a\x00b", "\xa0"):
@@ -253,6 +260,16 @@ def test_no_host_is_a_failure(settings: Any, api: Api, host: str) -> None:
     settings.MIDDLEWARE = []
     bare = calm(Api(api.key, Client()))
     is_clean(bare.get("/v1/instances?limit=1", headers={"Host": host}), host)
+
+
+@pytest.mark.parametrize("host", ["bad host", "evil.example", "a@b"])
+def test_a_host_that_is_none_of_the_sites_is_a_problem_like_any_other(settings: Any, api: Api, host: str) -> None:
+    for debug in (False, True):
+        settings.DEBUG = debug
+        for caller in (api, calm(Api())):
+            for path in ("/v1/instances", "/v1/nothing"):
+                told = problem(caller.get(path, headers={"Host": host}), 400, "invalid-request")
+                assert "Host" in told["detail"]
 
 
 COOKIES = (

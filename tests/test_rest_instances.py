@@ -243,6 +243,23 @@ def test_the_ledger_is_told_in_order(api):
     assert api.get(page["next"]).json()["results"] == rows[2:4]
 
 
+def test_a_long_ledger_is_told_in_order_both_ways(api):
+    id = start(api, key="k")["id"]
+    drain()
+    workflows.signal_many([("k", "note", n) for n in range(150)])
+    url, told, last = f"/v1/instances/{id}/events?limit=40", [], None
+    while url:
+        last = api.get(url).json()
+        told.append(last["results"])
+        url = last["next"]
+    wanted = [one.seq for one in LedgerEvent.objects.filter(instance=id).order_by("seq")]
+    assert len(wanted) > 150
+    assert [row["seq"] for page in told for row in page] == wanted
+    for page in reversed(told[:-1]):
+        last = api.get(last["previous"]).json()
+        assert last["results"] == page
+
+
 def test_cancelling_tells_what_became_of_it_and_a_second_time_is_refused(api):
     id = start(api)["id"]
     told = api.post(f"/v1/instances/{id}/cancel", {"reason": "late"}).json()

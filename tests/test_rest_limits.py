@@ -23,6 +23,7 @@ from workflows import Await, Done, Workflow, durable, step
 from workflows.keys import change_key
 from workflows.models import ApiKey, Instance, Signal, StoredAnswer
 from workflows.rest.body import read_bytes
+from workflows.store import prune_answers
 from workflows.store.prune import prune
 from workflows.testing import advance, drain
 
@@ -322,6 +323,23 @@ def test_a_start_that_is_told_again_names_its_address_when_the_instance_is_gone(
     assert [one.instances for one in prune(connection, older_than=1)] == [1]
     again = api.post("/v1/instances", {"workflow": "limits-mine"}, headers)
     assert (again.content, again.headers["Location"]) == (first.content, first.headers["Location"])
+
+
+def test_what_was_told_about_many_is_told_again_while_any_of_them_is_there(api):
+    rows = [workflows.start("limits-mine", key=key) for key in ("a", "b")]
+    drain()
+    lines = [{"key": "nobody", "name": "note"}, {"key": "a", "name": "note"}, {"key": "b", "name": "note"}]
+    first = api.post("/v1/signals/bulk", lines, ONCE)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE holdpoint_answer SET at = at - interval '5 days'")
+    for row in rows:
+        assert prune_answers(connection) == 0
+        again = api.post("/v1/signals/bulk", lines, ONCE)
+        assert (again.content, again.headers["Idempotency-Replayed"]) == (first.content, "true")
+        workflows.cancel(row)
+        advance("1d")
+        assert [one.instances for one in prune(connection, older_than=1)] == [1]
+    assert prune_answers(connection) == 1
 
 
 def test_an_answer_about_an_instance_that_is_gone_is_tied_to_none():

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -288,6 +289,34 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answ
     until = time.monotonic() + 10
     while look("/v1/instances", **allowed)[0] != 401:
         assert time.monotonic() < until, "a revoked key goes on opening"
+
+
+def test_requests_that_never_end_leave_threads_for_the_others(site: Site, port: int) -> None:
+    """More of them than the site has threads: from strangers, with a key, and as a form."""
+    key = manage("api_key", "create", "slow", "--workspace", "default")
+    kinds = [
+        ("/resume/x", "Content-Type: application/json"),
+        ("/resume/x", "Content-Type: application/x-www-form-urlencoded\r\nAccept: text/html"),
+        ("/v1/signals", f"Content-Type: application/json\r\nAuthorization: Bearer {key}"),
+        ("/accounts/login/", "Content-Type: application/x-www-form-urlencoded"),
+    ]
+    by_hand = urllib3.HTTPConnectionPool("127.0.0.1", port, retries=False)
+    with ExitStack() as half_sent:
+        for path, headers in kinds:
+            for _ in range(48):
+                one = half_sent.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+                told = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200\r\n{headers}\r\n\r\n" + '{"'
+                one.sendall(told.encode())
+            for _ in range(8):
+                assert by_hand.request("GET", "/healthz", timeout=5).status == 200, path
+        signal = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+        until = time.monotonic() + 10
+        while (told := by_hand.request("POST", "/v1/signals", body=b"{}", headers=signal, timeout=5)).status == 400:
+            assert time.monotonic() < until
+        assert (told.status, told.headers["Retry-After"]) == (503, "5")
+    until = time.monotonic() + 10
+    while by_hand.request("POST", "/v1/signals", body=b"{}", headers=signal, timeout=5).status != 400:
+        assert time.monotonic() < until, "what has ended still takes a place"
 
 
 def test_a_taken_port_is_refused_with_the_remedy(port: int) -> None:

@@ -7,8 +7,9 @@ from workflows import urls_api, urls_resume
 app_name = "workflows"
 
 urlpatterns = [
-    path("", include("workflows.urls_health")),
-    # Their patterns, and not the modules: the namespace that each has alone is this one's already.
-    path("", include(urls_resume.urlpatterns)),
+    # Their patterns, and not the modules: the namespace that each has alone is this one's already. Django tries one
+    # after the other, so what is called most comes first.
     path("", include(urls_api.urlpatterns)),
+    path("", include(urls_resume.urlpatterns)),
+    path("", include("workflows.urls_health")),
 ]

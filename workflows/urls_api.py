@@ -12,7 +12,8 @@ from workflows.rest.parts import list_parts
 
 app_name = "workflows"
 
-urlpatterns = [
+#: In the order in which they are documented.
+documented = [
     path("v1/instances", instances.Instances.as_view(), name="instances"),
     path("v1/instances/<str:id>", instances.OneInstance.as_view(), name="instance"),
     path("v1/instances/<str:id>/events", instances.InstanceEvents.as_view(), name="instance-events"),
@@ -32,3 +33,8 @@ urlpatterns = [
     path("v1/docs", docs.docs, name="api-docs"),
     re_path(r"^v1(?:/[\s\S]*)?\Z", answer_unknown),
 ]
+
+OFTEN = ("signal-complete", "interaction-complete")
+
+#: Django tries one after the other, so what is called most comes first; the others keep their order.
+urlpatterns = sorted(documented, key=lambda one: one.name not in OFTEN)

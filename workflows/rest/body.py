@@ -20,7 +20,7 @@ from django.utils.http import parse_header_parameters
 from workflows.conf import conf
 from workflows.exceptions import NotSerializable
 from workflows.jsontext import MAX_DEPTH, MAX_DIGITS, dump_value
-from workflows.rest.problems import INVALID_BODY, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, RequestRefused
+from workflows.rest.problems import INVALID_BODY, TOO_LARGE, UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE, RequestRefused
 
 MEDIA_TYPE = "application/json"
 
@@ -31,7 +31,8 @@ _DIGITS = re.compile(rf"{_STRING}|[0-9]++", re.DOTALL)
 
 
 def read_bytes(request: HttpRequest, *, limit: int | None = None, empty: bool = False) -> bytes:
-    """The body as it was sent, of at most `limit` bytes (`MAX_BODY` if none is given); 415, 413 or 400 otherwise.
+    """The body as it was sent, of at most `limit` bytes (`MAX_BODY` if none is given); 415, 413 or 400 otherwise,
+    and 503 where the server gave up waiting for it.
 
     An `empty` one may be of no media type.
     """
@@ -109,7 +110,10 @@ def _read_bytes(request: HttpRequest, limit: int) -> bytes:
         _refuse("at byte 0: a body without the header Content-Length cannot be read here; send it with its length")
     try:
         raw: bytes = request.read(limit + 1)
-    except UnreadablePostError:
+    except UnreadablePostError as error:
+        if isinstance(error.__cause__, TimeoutError):
+            late = "The body did not arrive in time, or too many others are on their way. Send it again."
+            raise RequestRefused(UNAVAILABLE, late, headers={"Retry-After": "5"}) from error
         _refuse("at its end: the connection broke before the whole body was sent")
     if len(raw) > limit:
         raise refuse_size(limit)

@@ -37,7 +37,7 @@ from workflows.rest.body import parse_json, read_bytes
 from workflows.rest.callers import Caller, Need, find_caller
 from workflows.rest.ids import refuse_unknown
 from workflows.rest.machines import open_to_machines
-from workflows.rest.once import answer_json, read_once
+from workflows.rest.once import answer_json, read_idempotency_key, read_once
 from workflows.rest.openapi import ApiSchema
 from workflows.rest.problems import (
     FORBIDDEN,
@@ -151,7 +151,9 @@ class Endpoint(APIView):
     def read_body(self, request: Request, *, empty: bool = False) -> tuple[bytes, Any]:
         """The body as it was sent, and its JSON value; `empty` bodies read as {} where nothing has to be said."""
         raw = read_bytes(request._request, limit=conf.max_bulk_body if self.bulk else conf.max_body, empty=empty)
-        return raw, parse_json(raw) if raw or not empty else {}
+        value = parse_json(raw) if raw or not empty else {}
+        read_idempotency_key(request._request)  # which is judged with the body, before anything is looked for
+        return raw, value
 
     def answer_once(self, request: Request, raw: bytes, work: Callable[[], Answer]) -> HttpResponse:
         """Do it, or tell again what the same call was told before."""

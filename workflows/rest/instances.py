@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.db.models import F, Q, QuerySet
-from django.db.models.lookups import GreaterThanOrEqual, LessThan
+from django.db.models.lookups import GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
@@ -15,6 +15,7 @@ from workflows.conf import conf
 from workflows.exceptions import DuplicateKey
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent
+from workflows.models.history import SHORT_HISTORY
 from workflows.rest.bodies import (
     CancelBody,
     DuplicateProblemOut,
@@ -54,6 +55,13 @@ from workflows.rest.rows import show_event, show_instance
 from workflows.rest.waiting import wait_for_end
 
 MOST_SECONDS = 30
+
+
+#: The ledger of an instance: its beginning, and the rest of a long one by the index for that.
+BY_NUMBER = (
+    Segment(("seq",), Q(LessThanOrEqual(F("seq"), Number(SHORT_HISTORY)))),
+    Segment(("seq",), Q(GreaterThan(F("seq"), Number(SHORT_HISTORY)))),
+)
 
 
 class InstanceEndpoint(Endpoint):
@@ -220,7 +228,8 @@ class InstanceEvents(InstanceEndpoint):
         """A page of its rows, in order."""
         instance = self.find(id)
         rows = LedgerEvent.objects.using(self.db.alias).filter(instance_id=instance.pk)
-        return answer_list(request._request, rows, [Segment(("seq",))], show_event)
+        segments = BY_NUMBER if instance.seq > SHORT_HISTORY else BY_NUMBER[:1]
+        return answer_list(request._request, rows, segments, show_event)
 
 
 class _Operation(InstanceEndpoint):

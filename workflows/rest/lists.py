@@ -1,8 +1,8 @@
 """Lists: filters, and pages that are found by where the last one ended.
 
-Invariants owned: a page costs the same wherever it lies (no offset, no count), rows that come or go between two pages
-neither repeat nor hide others, and a cursor opens nothing: it is only a place in an order, within what the caller
-may see anyway.
+Invariants owned: a page costs the same wherever it lies (no offset, no count; a filter that no index has looks through
+what it leaves out), rows that come or go between two pages neither repeat nor hide others, and a cursor opens nothing:
+it is only a place in an order, within what the caller may see anyway.
 """
 
 from __future__ import annotations

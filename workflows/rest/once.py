@@ -22,14 +22,19 @@ REPLAYED = "Idempotency-Replayed"
 
 def read_once(request: HttpRequest, raw: bytes, *, within: Sequence[str] | None = None) -> Once | None:
     """What tells this call from others, if it named a key; `raw` is its body as it was sent."""
-    key = request.META.get("HTTP_IDEMPOTENCY_KEY")
-    if key is None:
-        return None
-    try:
-        check_text(key, "the idempotency key", limit=LONGEST_KEY)
-    except InvalidCall as error:
-        raise RequestRefused(INVALID_REQUEST, f"{error}.", errors={HEADER: [str(error)]}) from error
-    return make_once(str(request.method), request.path, key, body=raw, within=within)
+    key = read_idempotency_key(request)
+    return None if key is None else make_once(str(request.method), request.path, key, body=raw, within=within)
+
+
+def read_idempotency_key(request: HttpRequest) -> str | None:
+    """The key that a call names, if it does; 400 if it can be none."""
+    key: str | None = request.META.get("HTTP_IDEMPOTENCY_KEY")
+    if key is not None:
+        try:
+            check_text(key, "the idempotency key", limit=LONGEST_KEY)
+        except InvalidCall as error:
+            raise RequestRefused(INVALID_REQUEST, f"{error}.", errors={HEADER: [str(error)]}) from error
+    return key
 
 
 def answer_completion(done: Completion) -> HttpResponse:

@@ -49,7 +49,7 @@ from workflows.rest.problems import (
     RequestRefused,
     describe_problem,
 )
-from workflows.store import Once, Told
+from workflows.store import MANY, Once, Told
 
 Target = UUID | str
 
@@ -185,7 +185,15 @@ class BulkSignals(SignalEndpoint):
         if len(value) > MOST_LINES:
             told = f"The body has {len(value)} signals, the limit is {MOST_LINES}: send them in several calls."
             raise RequestRefused(TOO_LARGE, told)
-        return self.answer_once(request, raw, lambda: Answer({"results": self.deliver(value)}, 207))
+
+        def deliver() -> Answer:
+            results = self.deliver(value)
+            # Of its instances one stands for all, while that is there; then another.
+            return Answer(
+                {"results": results}, MANY, next((find_owner(line) for line in results if "id" in line), None)
+            )
+
+        return self.answer_once(request, raw, deliver)
 
     def hear_again(self, once: Once, before: Told) -> Told:
         """Line by line: those of instances that are not the caller's any more are as if they were not there."""
@@ -193,7 +201,7 @@ class BulkSignals(SignalEndpoint):
         if self.caller.workflows is None:
             return before
         results = json.loads(before.body)["results"]
-        owners = [UUID(line["id"].partition(":")[0]) if "id" in line else None for line in results]
+        owners = [find_owner(line) if "id" in line else None for line in results]
         mine = self.narrow([owner for owner in owners if owner is not None])
         told = [
             line if owner is None or owner in mine else _UNKNOWN for line, owner in zip(results, owners, strict=True)
@@ -287,6 +295,11 @@ def read_bulk_line(value: Any, limit: int) -> tuple[Target, str, Any, str | None
     except NoTarget:
         return _UNKNOWN
     return target, line.name, line.payload, line.dedup_key
+
+
+def find_owner(line: dict[str, Any]) -> UUID:
+    """Whose signal a result tells of."""
+    return UUID(line["id"].partition(":")[0])
 
 
 def read_target(text: str) -> UUID:

@@ -11,6 +11,7 @@ from workflows.store.address import find_reachable as find_reachable
 from workflows.store.address import resolve_workspaces as resolve_workspaces
 from workflows.store.address import workspace_exists as workspace_exists
 from workflows.store.answers import KEEP_DAYS as KEEP_DAYS
+from workflows.store.answers import MANY as MANY
 from workflows.store.answers import Once as Once
 from workflows.store.answers import Told as Told
 from workflows.store.answers import keep_answer as keep_answer

@@ -17,6 +17,8 @@ from workflows.store.sql import CLOCK, NOW, compact, fetch
 
 #: Answers without an instance are kept this long; the others as long as their instance, and never shorter.
 KEEP_DAYS = 4
+#: The status of an answer about many, whose body is `{"results": [{"id": "<instance>:<n>", …}, …]}`.
+MANY = 207
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,16 @@ _PRUNE = compact(f"""
     RETURNING 1
 """)
 
-#: An instance goes, and what was told about it: at once if that is old enough, else by age.
-_FORGET = compact("UPDATE holdpoint_answer SET instance_id = NULL WHERE instance_id = ANY(%(ids)s::uuid[])")
+#: An instance goes, and what was told about it: at once if that is old enough, else by age. What was told about many is
+#: tied to another of them that is still there, and not about to be pruned by somebody else (who would not see the tie).
+_FORGET = compact(f"""
+    UPDATE holdpoint_answer a SET instance_id = CASE WHEN a.status = {MANY} THEN (
+      SELECT i.id FROM holdpoint_instance i WHERE i.id <> ALL(%(ids)s::uuid[]) AND i.id IN (
+        SELECT split_part(line->>'id', ':', 1)::uuid FROM jsonb_array_elements(a.body::jsonb->'results') line
+        WHERE line ? 'id')
+      LIMIT 1 FOR KEY SHARE SKIP LOCKED
+    ) END WHERE a.instance_id = ANY(%(ids)s::uuid[])
+""")
 
 
 def reserve_answer(db: BaseDatabaseWrapper, workspace: int, once: Once) -> Told | None:

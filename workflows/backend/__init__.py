@@ -1,0 +1,1 @@
+"""A database engine for Django: `"ENGINE": "workflows.backend"`. See `base`."""
