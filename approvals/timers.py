@@ -138,8 +138,9 @@ def _take(case: Case, rung: Rung, principal: str | None) -> None:
         return
     if told["do"] == "reassign":
         records.remove_candidates(review)
-        if review.claimed_by_id is not None:
-            records.update_review(review, claimed_by_id=None, claimed_at=None)
+    if review.claimed_by_id is not None:
+        # Whoever is at it has not decided in time: those who are asked now must be able to.
+        records.update_review(review, claimed_by_id=None, claimed_at=None)
     records.insert_candidates(review, [principal], added_by="time")
     records.insert_notice(review, "escalation", at=case.now, to=[principal])
 

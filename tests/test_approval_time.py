@@ -182,12 +182,14 @@ def test_after_a_pause_each_change_of_who_is_asked_is_still_made(ann: User, boar
     assert list_asked(review) == [f"user:{ann.pk}", f"group:{board.pk}"]
 
 
-def test_a_claim_does_not_outlive_a_reassignment(ann: User, board: Group) -> None:
+@pytest.mark.parametrize("do", ["add", "reassign"])
+def test_a_claim_does_not_outlive_an_escalation(ann: User, board: Group, do: str) -> None:
     dot = make_person("dot", "board")
-    review = ask(assignees=["ann"], escalate=[("1h", ("reassign", "board"))])
+    review = ask(assignees=["ann"], escalate=[("1h", (do, "board"))])
     claim(review, actor=ann)
     advance("2h")
     assert again(review).claimed_by_id is None
+    assert list(Review.objects.for_user(dot)) == [review]
     assert decide(review, "approve", actor=dot).state == "decided"
 
 
