@@ -23,7 +23,7 @@ from approvals.principals import load_user
 from approvals.settling import check_actor, note_refusal, open_case, read_id
 from workflows import answering
 from workflows.arguments import read_actor
-from workflows.exceptions import InvalidCall
+from workflows.exceptions import InvalidCall, PolicyRefused
 from workflows.jsontext import check_text
 from workflows.lifecycle import Event
 from workflows.reasons import Reason, gettext_noop
@@ -51,7 +51,7 @@ def act(action: str, review: Any, actor: Any, door: str) -> Iterator[Case]:
             if (obstacle := CHECKS[action](case, person)) is not None:
                 raise make_refusal(case, obstacle)
             yield case
-    except DecisionRefused as refused:
+    except (DecisionRefused, PolicyRefused) as refused:
         note_refusal(id, actor, action, door, refused)
         raise
 

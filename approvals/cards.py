@@ -296,7 +296,7 @@ def _find_answer(case: Case, status: Status) -> Answered | None:
     if not review.outcome or status == "open":
         return None
     outcome = next((one for one in case.outcomes if one.name == review.outcome), None)
-    said = None if review.decided_by_id is None else find_agreeing(case.votes, review.outcome)
+    said = find_agreeing(case.votes, review.outcome)
     return Answered(
         outcome=review.outcome,
         label=show_text(outcome.label, MAX_NAME) if outcome else gettext("Withdrawn"),

@@ -42,7 +42,17 @@ from approvals.policies import (
     says_no,
 )
 from approvals.principals import load_user
-from approvals.settling import begin_grace, check_actor, finish, note_refusal, open_case, read_id, reverse, show_anew
+from approvals.settling import (
+    begin_grace,
+    check_actor,
+    find_next_moment,
+    finish,
+    note_refusal,
+    open_case,
+    read_id,
+    reverse,
+    show_anew,
+)
 from workflows import answering, store
 from workflows.arguments import read_actor
 from workflows.exceptions import InteractionResolved, InvalidData, PolicyRefused
@@ -162,8 +172,8 @@ def _settle(case: Case, attempt: _Attempt, vote: Vote) -> Recorded:
     case.all_votes.append(vote)
     answering.record(case.held, Event.VOTED, _tell_vote(vote, until), actor=vote.actor)
     if answer is None:
-        if review.claimed_by_id is not None:
-            records.update_review(review, claimed_by_id=None, claimed_at=None)  # done: let others go on
+        # Done: let others go on.
+        records.update_review(review, claimed_by_id=None, claimed_at=None, next_at=find_next_moment(case))
         return Recorded(review, vote, "open", verdict=verdict)
     if until is not None:
         begin_grace(case, answer, vote, until)

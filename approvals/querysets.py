@@ -13,7 +13,7 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 
-from approvals.barring import is_free, leave_out_barred, list_rows
+from approvals.barring import ExistsHere, is_free, leave_out_barred, list_rows
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import forget_permissions, name_user
 from approvals.streams import leave_streams, push_down, read_streams
@@ -113,13 +113,13 @@ class ReviewQuerySet(ReadQuerySet):
 def _has_to_do(user: Any) -> Q:
     """What somebody asked for or voted on."""
     voted = list_rows("Vote").filter(Q(user_id=user.pk) | Q(on_behalf_of_id=user.pk), review_id=OuterRef("pk"))
-    return Q(requester_id=user.pk) | Q(Exists(voted))
+    return Q(requester_id=user.pk) | Q(ExistsHere(voted))
 
 
 def _has_part(viewer: Viewer) -> Q:
     """What asks somebody, or what they have handed on."""
     named = Q(principal__in=viewer.list_principals()) | Q(added_by=name_user(viewer.user))
-    return Q(Exists(list_rows("Candidate").filter(named, review_id=OuterRef("pk"))))
+    return Q(ExistsHere(list_rows("Candidate").filter(named, review_id=OuterRef("pk"))))
 
 
 def _is_concerned(viewer: Viewer, scopes: Sequence[int]) -> Q:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -31,6 +31,7 @@ from approvals.exceptions import (
     Stale,
     UnknownReview,
 )
+from approvals.ladder import load_rungs, next_moment
 from approvals.models import Review, Vote
 from workflows import answering, store
 from workflows.api import cancel
@@ -46,6 +47,8 @@ logger = logging.getLogger("approvals")
 #: Characters of all reasons in one answer; a character takes up to four bytes, and data wants room too.
 LONGEST_REASONS = 60_000
 _ROLLED_BACK = Reason(gettext_noop("a statement of its own failed, or it rolled back: nothing of it would remain"))
+#: Votes are judged again so long after the latest, then after an eighth of its age, and so often at the least.
+LOOK_AFTER, LOOK_AT_LEAST = timedelta(minutes=5), timedelta(days=1)
 #: The actor, and the door, of what nobody decided.
 TIME = "time"
 
@@ -176,6 +179,7 @@ def close_withdrawn(case: Case, actor: Any, reason: str, door: str) -> None:
     assert held is not None
     name = next((one.name for one in case.outcomes if one.name in ("withdraw", "withdrawn")), None)
     if name is not None:
+        answering.ask_site(held, read_actor(actor))
         finish(case, name, actor=read_actor(actor), user=actor.pk, door=door, reason=reason)
         return
     records.update_review(
@@ -193,8 +197,23 @@ def close_withdrawn(case: Case, actor: Any, reason: str, door: str) -> None:
 
 
 def answer_by_time(case: Case, outcome: str) -> None:
-    """The outcome that the author named for the end of the ladder."""
+    """What the author named for the end of the ladder, or what the votes amount to since somebody left."""
+    assert case.held is not None
+    answering.ask_site(case.held, TIME)
     finish(case, outcome, actor=TIME, user=None, door=TIME)
+
+
+def find_next_moment(case: Case) -> datetime | None:
+    """When time looks at it again: at the next rung; and where votes were given soon after the latest, then less often.
+
+    Who may vote is not frozen: without any vote more a rule may be reached, or out of reach, because somebody left.
+    """
+    rungs = load_rungs(case.review.rungs or [])
+    found = next_moment(rungs, case.review.rung)
+    if not case.votes:
+        return found
+    rest = min(max((case.now - case.votes[-1].at) / 8, LOOK_AFTER), LOOK_AT_LEAST)
+    return case.now + rest if found is None else min(found, case.now + rest)
 
 
 def begin_grace(case: Case, outcome: str, vote: Vote, until: datetime) -> None:

@@ -203,6 +203,10 @@ class _Teller:
                 return gettext("withdrew it")
             case "shown anew":
                 return self._tell_shown_anew(data)
+            case "judged anew":
+                if data.get("state") == "lost":
+                    return gettext("Those who may still decide can no longer agree")
+                return gettext("Those who may still decide have agreed")
             case "escalated":
                 return self._tell_rung(data, given["to"])
         return gettext("did something: %(deed)s") % given

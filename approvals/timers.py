@@ -1,4 +1,5 @@
-"""What time does to reviews: decisions whose grace is over, reminders, escalation, the answer at the end.
+"""What time does to reviews: decisions whose grace is over, reminders, escalation, the answer at the end; and an answer
+by votes that suffice since somebody left.
 
 Invariants owned: rows say what is due, so nothing is lost with a process; each is done under the locks of a decision
 and looked at again there, so it is done once, and never after somebody has decided.
@@ -18,14 +19,15 @@ from approvals import records
 from approvals.cases import Case
 from approvals.exceptions import DecisionRefused, UnknownReview
 from approvals.grace import carry_out
-from approvals.ladder import Rung, load_rungs, next_moment, next_rung
-from approvals.models import Review
-from approvals.policies import PerGroup
+from approvals.ladder import Rung, load_rungs, next_rung
+from approvals.models import Review, Vote
+from approvals.policies import PerGroup, dump_verdict
 from approvals.principals import USER
 from approvals.reach import find_plain
-from approvals.settling import answer_by_time, open_case
+from approvals.settling import TIME, answer_by_time, find_next_moment, open_case
 from workflows import answering, store
 from workflows.clock import Now
+from workflows.exceptions import PolicyRefused
 from workflows.lifecycle import Event
 
 logger = logging.getLogger("approvals")
@@ -77,14 +79,20 @@ def work() -> int:
 
 
 def take_rung(id: UUID) -> bool:
-    """The next rung of a review's ladder, if its moment has come; whether it had.
+    """What its votes amount to by now, else the next rung of a review's ladder, if its moment has come; whether it had.
 
     An outcome that the project's code goes on refusing ends the ladder: those concerned are told, and people or the
     deadline decide.
     """
+    if Vote.objects.using(answering.reach().alias).filter(review_id=id, standing=True).exists():
+        try:
+            if store.in_transaction(answering.reach(), lambda: _judge_anew(open_case(id))):
+                return True
+        except (DecisionRefused, PolicyRefused) as refused:
+            logger.warning("review %s is decided by its votes, and could not be answered: %s", id, refused)
     try:
         return store.in_transaction(answering.reach(), lambda: _take_rung(open_case(id)))
-    except DecisionRefused as refused:
+    except (DecisionRefused, PolicyRefused) as refused:
         problem = str(refused)
         if not store.in_transaction(answering.reach(), lambda: _give_up(open_case(id), problem)):
             raise
@@ -97,7 +105,8 @@ def _give_up(case: Case, problem: str) -> bool:
     if not case.state.is_open or review.rung >= len(rungs) or case.now < rungs[-1].at + TRY_FOR:
         return False
     assert case.held is not None
-    records.update_review(review, rung=len(review.rungs or []), next_at=None)
+    review.rung = len(rungs)
+    records.update_review(review, rung=review.rung, next_at=find_next_moment(case))
     answering.record(case.held, Event.HANDLED, {"what": "escalation failed", "reason": problem}, actor="time")
     to = [one.principal for one in case.candidates]
     to += [] if review.requester_id is None else [f"{USER}:{review.requester_id}"]
@@ -105,18 +114,40 @@ def _give_up(case: Case, problem: str) -> bool:
     return True
 
 
-def _take_rung(case: Case) -> bool:
+def _judge_anew(case: Case) -> bool:
+    """Answer what the votes amount to since somebody has left; whether that is anything."""
+    verdict = case.count(case.votes) if _is_due(case) else None
+    if verdict is None or verdict.outcome is None:
+        return False
+    now = case.read_subject(lock=True)
+    if now.is_gone or now.digest != case.review.digest:
+        return False  # the votes were about something else: whoever decides next is told so
+    assert case.held is not None
+    told = {"what": "judged anew", "outcome": verdict.outcome, "state": verdict.state, "verdict": dump_verdict(verdict)}
+    answering.record(case.held, Event.HANDLED, told, actor=TIME)
+    answer_by_time(case, verdict.outcome)
+    return True
+
+
+def _is_due(case: Case) -> bool:
+    """Whether its moment has come, and nothing else ends it: its deadline, or whoever is deciding it."""
     review = case.review
     if not review.open or review.effective_at is not None or review.next_at is None or review.next_at > case.now:
         return False
-    if not case.state.is_open:
-        return False  # its deadline has passed: that ends it
+    return case.state.is_open
+
+
+def _take_rung(case: Case) -> bool:
+    review = case.review
+    if not _is_due(case):
+        return False
     rungs = load_rungs(review.rungs or [])
     rung = next_rung(rungs, review.rung, case.now)
     if rung is None:
-        records.update_review(review, next_at=next_moment(rungs, review.rung))
+        records.update_review(review, next_at=find_next_moment(case))
         return False
-    records.update_review(review, rung=rung.index + 1, next_at=next_moment(rungs, rung.index + 1))
+    review.rung = rung.index + 1
+    records.update_review(review, rung=review.rung, next_at=find_next_moment(case))
     _take(case, rung, (review.rungs or [])[rung.index].get("principal"))
     return True
 
@@ -138,8 +169,9 @@ def _take(case: Case, rung: Rung, principal: str | None) -> None:
         return
     if told["do"] == "reassign":
         records.remove_candidates(review)
-        if review.claimed_by_id is not None:
-            records.update_review(review, claimed_by_id=None, claimed_at=None)
+    if review.claimed_by_id is not None:
+        # Whoever is at it has not decided in time: those who are asked now must be able to.
+        records.update_review(review, claimed_by_id=None, claimed_at=None)
     records.insert_candidates(review, [principal], added_by="time")
     records.insert_notice(review, "escalation", at=case.now, to=[principal])
 

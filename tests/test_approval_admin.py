@@ -235,8 +235,25 @@ def test_what_is_due_first_comes_first_among_what_waits(operator: Client, ann: U
     assert [row.partition("key-")[2].split()[0] for row in rows] == ["soon", "never", "late"]
 
 
+def test_what_one_may_decide_oneself_is_the_list_of_the_inbox(operator: Client, ann: User, ben: User) -> None:
+    """Not what one may only look at, and what is due first comes first."""
+    me = User.objects.get(pk=operator.session["_auth_user_id"])
+    for name, options in {
+        "late": {"assignees": [me.username], "due": "3d"},
+        "never": {"assignees": [me.username]},
+        "soon": {"assignees": [me.username], "due": "1d"},
+        "others": {"assignees": ["ann"]},
+        "own": {"assignees": [me.username, "ann"], "actor": me},
+    }.items():
+        ask(f"key-{name}", **options)
+    rows = read_rows(operator.get(f"{LIST}?decides=me").text)
+    assert [row.partition("key-")[2].split()[0] for row in rows] == ["soon", "late", "never"]
+    listed = [review.title for review in Review.objects.for_user(me)]
+    assert listed == ["key-soon", "key-late", "key-never"]
+
+
 def test_an_impossible_filter_leads_back_to_the_list(operator: Client) -> None:
-    for query in ("status=lost", "due=soon", "risk=none"):
+    for query in ("status=lost", "due=soon", "risk=none", "decides=ann"):
         assert operator.get(f"{LIST}?{query}").status_code == 302
 
 

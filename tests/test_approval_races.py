@@ -396,7 +396,7 @@ def test_two_sweeps_climb_a_rung_once(rollback: bool) -> None:
 @both_ends
 def test_whoever_is_no_longer_asked_when_their_turn_comes_is_refused(rollback: bool) -> None:
     """Who may decide is read under the locks, not before the wait for them."""
-    Group.objects.create(name="board")
+    make_person("dot", "board")
     review = park(escalate=[("1h", ("reassign", "board"))])
     pass_time(3601, review)
     told = race(lambda: timers.take_rung(review.pk), say(review, "ann"), rollback=rollback)

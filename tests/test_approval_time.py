@@ -21,8 +21,11 @@ from approvals import (
     records,
     register_calendar,
     timers,
+    withdraw,
 )
+from approvals.cases import Case
 from approvals.models import Candidate, Review
+from approvals.timelines import list_entries
 from tests import approving
 from tests.approving import (
     again,
@@ -37,6 +40,8 @@ from tests.approving import (
     truth,  # noqa: F401 (a fixture)
 )
 from workflows import store
+from workflows.clock import read_now
+from workflows.exceptions import PolicyRefused
 from workflows.models import Instance, Interaction
 from workflows.store.prune import prune
 from workflows.sweeps import list_sweeps
@@ -182,12 +187,14 @@ def test_after_a_pause_each_change_of_who_is_asked_is_still_made(ann: User, boar
     assert list_asked(review) == [f"user:{ann.pk}", f"group:{board.pk}"]
 
 
-def test_a_claim_does_not_outlive_a_reassignment(ann: User, board: Group) -> None:
+@pytest.mark.parametrize("do", ["add", "reassign"])
+def test_a_claim_does_not_outlive_an_escalation(ann: User, board: Group, do: str) -> None:
     dot = make_person("dot", "board")
-    review = ask(assignees=["ann"], escalate=[("1h", ("reassign", "board"))])
+    review = ask(assignees=["ann"], escalate=[("1h", (do, "board"))])
     claim(review, actor=ann)
     advance("2h")
     assert again(review).claimed_by_id is None
+    assert list(Review.objects.for_user(dot)) == [review]
     assert decide(review, "approve", actor=dot).state == "decided"
 
 
@@ -242,6 +249,149 @@ def test_time_asks_nobody_whose_answer_would_count_in_no_group(ann: User, board:
     assert list_rungs(review) == [("remind", None)]
     assert len(list_notices(review, "reminder")) == 1
     assert decide(review, "approve", actor=fin).state == "decided"
+
+
+# --- people who leave -----------------------------------------------------------------------------------------
+
+
+def list_judged(review: Review) -> list[tuple[Any, Any]]:
+    return [
+        (row.data["state"], row.data["outcome"])
+        for row in list_events(review, "handled")
+        if row.data["what"] == "judged anew"
+    ]
+
+
+def test_a_rule_that_is_reached_because_somebody_left_is_answered(ann: User) -> None:
+    ben, cid, dot = (make_person(name, "board") for name in ("ben", "cid", "dot"))
+    review = ask(groups=["board"], quorum="all", timeout=None, on_decision=approving.note_call)
+    decide(review, "approve", actor=ben, reason="fine")
+    decide(review, "approve", actor=cid, reason="fine by me")
+    advance("6m")
+    assert again(review).open
+    dot.groups.clear()
+    advance("10m")
+    row = again(review)
+    assert (row.open, row.outcome, row.decided_by_id) == (False, "approve", None)
+    assert (answers[-1].outcome, answers[-1].actor, answers[-1].reason) == ("approve", "time", "fine by me")
+    assert list_judged(review) == [("decided", "approve")]
+    assert len(list_calls()) == 1
+    told = [entry.what for entry in list_entries(Case(row), ann)]
+    assert "Those who may still decide have agreed" in told
+
+
+def test_a_rule_that_is_out_of_reach_because_somebody_left_is_answered(ann: User) -> None:
+    ben = make_person("ben")
+    review = ask(assignees=[ann, ben], quorum=2, timeout=None)
+    decide(review, "approve", actor=ann)
+    User.objects.filter(pk=ben.pk).update(is_active=False)
+    advance("10m")
+    assert (again(review).outcome, list_judged(review)) == ("reject", [("lost", "reject")])
+
+
+def test_too_few_are_no_lost_vote_for_time_either(ann: User) -> None:
+    ben, cid = make_person("ben", "board"), make_person("cid", "board")
+    review = ask(groups=["board"], quorum=2, timeout=None)
+    decide(review, "approve", actor=ben)
+    cid.groups.clear()
+    advance("3d")
+    assert (again(review).open, list_judged(review)) == (True, [])
+    cid.groups.set([Group.objects.get(name="board")])
+    assert decide(review, "approve", actor=cid).state == "decided"
+
+
+def test_votes_are_looked_at_soon_and_then_less_and_less_often(ann: User) -> None:
+    make_person("ben")
+    review = ask(assignees=["ann", "ben"], quorum=2, timeout=None)
+    assert again(review).next_at is None
+    recorded = decide(review, "approve", actor=ann)
+    assert recorded.vote is not None
+
+    def wait() -> timedelta:
+        moment = again(review).next_at
+        assert moment is not None
+        return moment - read_now()
+
+    assert timedelta(minutes=4) < wait() <= timedelta(minutes=5)
+    advance("8h")
+    assert timedelta(minutes=20) < wait() <= timedelta(minutes=68)
+    advance("30d")
+    assert timedelta(hours=12) < wait() <= timedelta(days=1)
+    assert list_rungs(review) == []
+
+
+def test_a_rung_comes_in_its_time_between_two_looks(ann: User) -> None:
+    make_person("ben")
+    review = ask(assignees=["ann", "ben"], quorum=2, remind=["3m", "2d"])
+    decide(review, "approve", actor=ann)
+    advance("4m")
+    assert len(list_notices(review, "reminder")) == 1
+    advance("2d")
+    assert len(list_notices(review, "reminder")) == 2
+
+
+def test_what_votes_lead_to_and_the_projects_code_refuses_does_not_stop_the_ladder(ann: User) -> None:
+    ben = make_person("ben")
+    review = ask(assignees=[ann, ben], quorum="all", timeout=None, remind=["1h"], on_decision=approving.fail_always)
+    decide(review, "approve", actor=ann)
+    User.objects.filter(pk=ben.pk).update(is_active=False)
+    advance("2h")
+    assert again(review).open
+    assert len(list_notices(review, "reminder")) == 1
+
+
+def test_votes_about_what_has_changed_since_are_not_answered_by_time(ann: User, board: Group) -> None:
+    ben = make_person("ben")
+    review = ask(assignees=[ann, ben], quorum="all", timeout=None, subject=board)
+    decide(review, "approve", actor=ann)
+    Group.objects.filter(pk=board.pk).update(name="council")
+    User.objects.filter(pk=ben.pk).update(is_active=False)
+    advance("1h")
+    assert (again(review).open, list_judged(review)) == (True, [])
+
+
+# --- the site's say -------------------------------------------------------------------------------------------
+
+
+def _refuse_answers(operation: str, interaction: Any, actor: str) -> Any:
+    return f"not by {actor}" if operation == "resume" else None
+
+
+@pytest.fixture
+def closed_shop(settings: Any) -> None:
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "POLICY": _refuse_answers}
+
+
+def test_the_policy_of_the_site_may_refuse_what_time_answers(ann: User, closed_shop: None) -> None:
+    review = ask(assignees=["ann"], escalate=[("1h", ("outcome", "approve"))])
+    advance("90m")
+    row = again(review)
+    assert (row.open, row.outcome) == (True, "")
+    assert Instance.objects.get(pk=review.instance_id).status == "awaiting"
+    advance("2h")
+    [notice] = list_notices(review, "reopened")
+    assert "not by time" in str(notice.data)
+    assert again(review).next_at is None
+
+
+def test_the_policy_of_the_site_may_refuse_what_votes_amount_to(ann: User, settings: Any) -> None:
+    ben = make_person("ben")
+    review = ask(assignees=[ann, ben], quorum="all", timeout=None)
+    decide(review, "approve", actor=ann)
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "POLICY": _refuse_answers}
+    User.objects.filter(pk=ben.pk).update(is_active=False)
+    advance("1h")
+    assert again(review).open
+
+
+def test_the_policy_of_the_site_may_refuse_a_withdrawal_that_is_an_answer(ann: User, closed_shop: None) -> None:
+    make_person("ben")
+    review = ask(assignees=["ann"], requester="ben", outcomes=["approve", "withdraw", "reject"])
+    with pytest.raises(PolicyRefused, match="not by user:"):
+        withdraw(review, actor=User.objects.get(username="ben"))
+    assert again(review).open
+    [row] = list_events(review, "refused")
+    assert (row.data["refused"], row.data["outcome"]) == ("PolicyRefused", "withdraw")
 
 
 # --- business time --------------------------------------------------------------------------------------------

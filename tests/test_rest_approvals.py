@@ -17,6 +17,7 @@ from approvals.models import Review
 from tests.approving import ask, find_review, grant, make_person, start, truth  # noqa: F401 (a fixture)
 from tests.calls import Api, make_key, problem
 from workflows.models import Workspace
+from workflows.rest import lists
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db
@@ -31,6 +32,40 @@ def login(user: User, **options: Any) -> Api:
 
 def list_titles(api: Api, **query: Any) -> list[str]:
     return [row["title"] for row in api.get("/v1/approvals", **query).json()["results"]]
+
+
+# --- in a window ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["open", "any", "decided", "closed"])
+@pytest.mark.parametrize("window", [1, 2, 3, 50])
+def test_what_is_looked_for_in_a_window_is_found_whole_page_by_page_and_back(
+    monkeypatch: pytest.MonkeyPatch, status: str, window: int
+) -> None:
+    ann, ben = make_person("ann"), make_person("ben")
+    for number in range(12):
+        mine = number in (0, 5, 6, 11)
+        due = {"due": f"{number + 1}h"} if number % 2 else {}
+        review = ask(title=f"N{number}", assignees=["ann" if mine else "ben"], requester="ben", four_eyes=False, **due)
+        if status == "decided":
+            decide(review, "approve", actor=ann if mine else ben)
+        elif status == "closed":
+            actions.withdraw(review, actor=ben)
+    api = login(ann)
+    wanted = [row["id"] for row in api.get("/v1/approvals", status=status).json()["results"]]
+    assert len(wanted) == 4
+    monkeypatch.setattr(lists, "WINDOW", window)
+    for limit in ("1", "3", "50"):
+        pages = [api.get("/v1/approvals", status=status, limit=limit).json()]
+        while pages[-1]["next"]:
+            assert len(pages) < 30
+            pages.append(api.get(pages[-1]["next"]).json())
+        assert [row["id"] for page in pages for row in page["results"]] == wanted
+        back = [pages[-1]]
+        while back[-1]["previous"]:
+            assert len(back) < 60
+            back.append(api.get(back[-1]["previous"]).json())
+        assert [row["id"] for page in reversed(back) for row in page["results"]] == wanted
 
 
 # --- whose they are -------------------------------------------------------------------------------------------

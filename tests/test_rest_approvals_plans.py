@@ -18,6 +18,7 @@ from approvals.rest.rows import read_rows
 from tests.test_rest_plans import MIDDLE, MODES, OTHER, page
 from tests.test_statements import explain, listen
 from workflows.models import Workspace
+from workflows.rest.lists import Place, find_page
 
 pytestmark = pytest.mark.django_db
 
@@ -112,6 +113,13 @@ def visible(status: str) -> Any:
     return read_rows(Review.objects.visible_to(ann()).with_status(status))
 
 
+def look_through(status: str, segments: Any, *place: Any, **wanted: Any) -> Callable[[], object]:
+    """A page of what somebody may see who is asked for little of it."""
+    here = Review.objects.filter(workspace_id=Workspace.objects.get(slug="default").pk, **wanted)
+    where = Place(*place) if place else None
+    return lambda: find_page(visible(status), segments, where, 50, str, here)
+
+
 def asked(principal: str) -> Any:
     return is_asked(Review.objects.all(), principal, Workspace.objects.get(slug="default").pk, is_open=True)
 
@@ -131,6 +139,12 @@ CALLS: dict[str, Callable[[], Callable[[], object]]] = {
     "asked for by somebody": lambda: page(reviews("any", Q(requester_id=ann().pk)), NEWEST),
     "about a row": lambda: page(reviews("any", Q(subject_model="shop.order", subject_pk="7")), NEWEST),
     "of an assignee": lambda: page(reviews("open", asked(f"user:{ann().pk}")), BY_DUE),
+    "seen, open": lambda: look_through("open", BY_DUE, open=True),
+    "seen, open, middle": lambda: look_through("open", BY_DUE, False, 0, (SOON, MIDDLE), open=True),
+    "seen, open, middle, back": lambda: look_through("open", BY_DUE, True, 0, (SOON, MIDDLE), open=True),
+    "seen, decided": lambda: look_through("decided", BY_DECISION),
+    "seen, closed": lambda: look_through("closed", NEWEST),
+    "seen, any": lambda: look_through("any", NEWEST, False, 0, (MIDDLE,)),
 }
 #: In one of the plans of the call.
 INDEXES = {
@@ -141,6 +155,9 @@ INDEXES = {
     "asked for by somebody": "holdpoint_review_requester",
     "about a row": "holdpoint_review_subject",
     "of an assignee": "holdpoint_candidate_open",
+    **dict.fromkeys([name for name in CALLS if name.startswith("seen, open")], "holdpoint_review_open"),
+    "seen, decided": "holdpoint_review_decided",
+    **dict.fromkeys(["seen, closed", "seen, any"], "holdpoint_review_list"),
 }
 
 
@@ -170,6 +187,15 @@ def test_each_page_goes_by_its_index(plans: Any, call: str, mode: str) -> None:
     told = "\n\n".join(plans[call, mode])
     assert INDEXES[call] in told, told
     assert not re.search(r"Seq Scan on holdpoint_(review|candidate|interaction|instance)\b", told), told
+
+
+@pytest.mark.parametrize(("call", "mode"), [one for one in EACH if one[0].startswith("seen")])
+def test_what_somebody_may_see_is_looked_for_between_two_places_of_an_index(plans: Any, call: str, mode: str) -> None:
+    """However few of many it is: between where the last page stopped and two thousand further on."""
+    looks = [plan for plan in plans[call, mode] if "holdpoint_candidate" in plan]
+    assert looks
+    for plan in looks:
+        assert re.search(r"Index Cond: .*(<=|>=) ", plan), plan
 
 
 @pytest.mark.parametrize(("call", "mode"), [one for one in EACH if one[0] != "of an assignee"])

@@ -39,7 +39,7 @@ class ReviewList(ChangeList):
     def get_queryset(self, *args: Any, **kwargs: Any) -> QuerySet[Any]:
         """The filtered rows; where somebody looks for what waits, what is due first comes first."""
         rows: QuerySet[Any] = super().get_queryset(*args, **kwargs).defer(*VALUES)
-        if self.params.get("status") == "waiting" or self.params.get("due"):
+        if self.params.get("status") == "waiting" or self.params.get("due") or self.params.get("decides"):
             return rows.order_by(F("due_at").asc(nulls_last=True), "pk")
         return rows
 
@@ -76,6 +76,22 @@ class StandingFilter(RuledFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         rows, status = super().queryset(request, queryset), self.statuses.get(self.value() or "", "any")
         return cast(ReviewQuerySet, rows).with_status(status)
+
+
+class DeciderFilter(SimpleListFilter):
+    """What one may decide oneself: the list of the inbox."""
+
+    title = _("who is asked")
+    parameter_name = "decides"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("me", _("Waiting for me"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if value not in (None, "me"):
+            raise IncorrectLookupParameters(value)
+        return queryset if value is None else cast(ReviewQuerySet, queryset).for_user(request.user)
 
 
 class StatusFilter(StandingFilter):

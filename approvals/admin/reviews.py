@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from approvals.admin.listing import (
     NAMED,
+    DeciderFilter,
     DueFilter,
     OwnWorkspaceFilter,
     ReviewList,
@@ -39,7 +40,7 @@ class ReviewAdmin(StoredAdmin):
     # No column is a plain field: those could be sorted by, and a million rows have one good order.
     list_display = ("what", "badge", "due", "asker", "asked")
     list_display_links = ("what",)
-    list_filter = (StatusFilter, DueFilter, RiskFilter, WorkflowFilter, OwnWorkspaceFilter)
+    list_filter = (DeciderFilter, StatusFilter, DueFilter, RiskFilter, WorkflowFilter, OwnWorkspaceFilter)
     list_per_page = 50
     ordering = ("-pk",)
     search_fields = ("title",)

@@ -8,6 +8,7 @@ the same bytes; and a refusal is in the ledger though the call is answered with 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from django.http import HttpResponse
@@ -45,8 +46,10 @@ class ReviewEndpoint(Endpoint):
         if self.caller.user is not None:
             return
         if self.request.method == "POST":
-            count_call(self.caller.actor, self.caller.rate)  # what is refused here is not counted later
-            self.note_attempt()
+            # No key fills the ledger faster than it may call; what is forbidden is told before what is too much.
+            with suppress(RequestRefused):
+                count_call(self.caller.actor, self.caller.rate)
+                self.note_attempt()
             raise RequestRefused(FORBIDDEN, PEOPLE_ONLY)
         super().judge()
 

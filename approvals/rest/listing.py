@@ -21,6 +21,7 @@ from approvals.principals import GROUP, USER, has_groups
 from approvals.rest.endpoint import ReviewEndpoint
 from approvals.rest.rows import name_people, read_rows, show_listed
 from approvals.rest.shapes import ApprovalList
+from approvals.viewers import see_as
 from workflows.clock import Now
 from workflows.rest.lists import Segment, answer_list, read_choice, read_filter
 from workflows.rest.openapi import FILTER, document
@@ -36,6 +37,10 @@ BY_DUE = (
 )
 BY_DECISION = (Segment(("decided_at", "interaction_id"), Q(decided_at__isnull=False), descending=True),)
 NEWEST = (Segment(("interaction_id",), descending=True),)
+#: What an index finds: filters, and statuses. All else is looked for in a window of the list.
+INDEXED = ("requester", "assignee", "group", "subject")
+INDEXED_STATUSES = (None, "open", "decided", "any")
+NARROWING = ("workflow", "step", "risk", "overdue")
 ORDERS = {"open": BY_DUE, "grace": BY_DUE, "decided": BY_DECISION, "closed": NEWEST, "any": NEWEST}
 
 PARAMETERS = [
@@ -73,7 +78,8 @@ class Reviews(ReviewEndpoint):
         "Approvals",
         "List what is to be decided",
         "Without `status`, what you may decide now: what is due first comes first, then what is never due, the oldest "
-        "first. What was decided comes with the latest decision first. Blank filters are ignored.",
+        "first. What was decided comes with the latest decision first. Blank filters are ignored. With a status or a "
+        "filter, 2,000 are looked through for a page: it may hold fewer than `limit`, or none, though `next` goes on.",
         answers={200: (ApprovalList, "A page of them.")},
         scope="read",
         pages=True,
@@ -92,7 +98,19 @@ class Reviews(ReviewEndpoint):
             rows = rows.filter(self.is_requested_by(requester))
         rows = self.filter_asked(plain, rows, is_open=status in (None, "open", "grace"))
         rows = read_rows(filter_rows(plain, rows))
-        return answer_list(plain, rows, ORDERS[status or "open"], show_listed, complete=name_people)
+        within = self.find_window(plain, status)
+        return answer_list(plain, rows, ORDERS[status or "open"], show_listed, complete=name_people, within=within)
+
+    def find_window(self, request: HttpRequest, status: str | None) -> QuerySet[Any] | None:
+        """What is looked through for a page, where no index has what is asked for; None where one has."""
+        user = self.caller.user
+        if (status is None and user is not None) or any(read_filter(request, name) for name in INDEXED):
+            return None
+        sees_all = self.caller.workflows is None if user is None else see_as(user).may_see_all
+        if sees_all and status in INDEXED_STATUSES and not any(read_filter(request, name) for name in NARROWING):
+            return None
+        rows = Review.objects.using(self.db.alias).filter(workspace_id=self.caller.workspace)
+        return rows.filter(open=True) if status in (None, "open", "grace") else rows
 
     def list_inbox(self, *, snoozed: bool) -> Any:
         """What the caller may decide now; for a key, what is open."""

@@ -1,8 +1,9 @@
 """Lists: filters, and pages that are found by where the last one ended.
 
-Invariants owned: a page costs the same wherever it lies (no offset, no count; a filter that no index has looks through
-what it leaves out), rows that come or go between two pages neither repeat nor hide others, and a cursor opens nothing:
-it is only a place in an order, within what the caller may see anyway.
+Invariants owned: a page costs the same wherever it lies, and however few of many rows it is about where a window is asked
+for (no count, and no offset but its width; a filter that no index has looks through what it leaves out); rows that come or
+go between two pages neither repeat nor hide others; and a cursor opens nothing: it is only a place in an order, within
+what the caller may see anyway.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -46,6 +47,8 @@ MOST = 500
 LONGEST_FILTER = 1000
 #: Of an answer, beyond its first row: a page holds fewer rows where they are larger.
 MOST_BYTES = 4 * 1024 * 1024
+#: Where what is asked has no index, so many rows are looked through for one page; it may be short of rows then.
+WINDOW = 2_000
 #: Rows of one statement: the first few tell how large they are.
 FIRST_ROWS = 25
 MORE_ROWS = 100
@@ -69,6 +72,8 @@ class Place:
     back: bool
     segment: int
     values: tuple[Any, ...]
+    #: Whether the row of these values is on the page too: back from a page on which there was nothing.
+    is_with: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +92,14 @@ def answer_list(
     show: Callable[[Any], Mapping[str, Any]],
     *,
     complete: Callable[[Sequence[dict[str, Any]]], None] | None = None,
+    within: QuerySet[Any] | None = None,
 ) -> HttpResponse:
-    """One page of `rows`, as the request asks for it; `complete` adds what is looked up for all of its rows at once."""
+    """One page of `rows`, as the request asks for it; `complete` adds what is looked up for all of its rows at once.
+
+    `within`: the rows that an index has in this order, of which no index has those that are asked for.
+    """
     limit, place = read_limit(request), read_cursor(request, rows.model, segments)
-    page = find_page(rows, segments, place, limit, lambda row: json.dumps(show(row)))
+    page = find_page(rows, segments, place, limit, lambda row: json.dumps(show(row)), within)
     texts = page.rows
     if complete is not None:
         told = [json.loads(text) for text in texts]
@@ -106,12 +115,18 @@ def find_page(
     place: Place | None,
     limit: int,
     write: Callable[[Any], str] = str,
+    within: QuerySet[Any] | None = None,
 ) -> Page:
-    """The rows after a place, or before it, as they are written; fewer than `limit` where they are large."""
+    """The rows after a place, or before it, as they are written; fewer than `limit` where they are large, or where
+    hardly any of those `within` are among them."""
     back = place is not None and place.back
     found: list[tuple[int, Any, str]] = []
     size, more = 0, False
-    for number, row in _walk(rows, segments, place, limit + 1):
+    end: tuple[int, tuple[Any, ...]] | None = None
+    for number, row in _walk(rows, segments, place, limit + 1, within):
+        if isinstance(row, _End):
+            end, more = (number, row.values), True
+            break
         text = write(row)
         size += len(text)
         if len(found) == limit or (found and size > MOST_BYTES):
@@ -122,6 +137,12 @@ def find_page(
         found.reverse()
     first = _place(*found[0][:2], segments, back=True) if found else None
     last = _place(*found[-1][:2], segments, back=False) if found else None
+    if end is not None:  # the next page goes on where this one stopped to look
+        first = Place(True, *end) if back or not found else first
+        last = Place(False, *end) if not back or not found else last
+    elif within is not None and not found and place is not None:
+        around = replace(place, back=not back, is_with=True)
+        return Page([], next=around if back else None, previous=None if back else around)
     return Page(
         [text for _, _, text in found],
         next=last if more or back else None,
@@ -130,9 +151,14 @@ def find_page(
 
 
 def _walk(
-    rows: QuerySet[Any], segments: Sequence[Segment], place: Place | None, most: int
+    rows: QuerySet[Any],
+    segments: Sequence[Segment],
+    place: Place | None,
+    most: int,
+    within: QuerySet[Any] | None = None,
 ) -> Iterator[tuple[int, Any]]:
-    """Rows with their segment's number, each segment by its index, a few at first: nobody knows how large they are."""
+    """Rows with their segment's number, each segment by its index, a few at first: nobody knows how large they are. The
+    last one may be the end of a window."""
     back = place is not None and place.back
     order = range(len(segments))
     chunk = FIRST_ROWS
@@ -142,18 +168,30 @@ def _walk(
         segment = segments[number]
         descending = segment.descending != back
         names = (f"-{name}" if descending else name for name in (*segment.same, *segment.fields))
-        part = rows.filter(segment.where).order_by(*names)
+        order_by = tuple(names)
+        part = rows.filter(segment.where).order_by(*order_by)
         values = place.values if place is not None and number == place.segment else None
+        end, begins = None, True
+        if within is not None:
+            seen = within.filter(segment.where).order_by(*order_by)
+            is_with = place is not None and place.is_with
+            seen = seen if values is None else seen.filter(_compare(segment, values, back, or_equal=is_with))
+            end = next(iter(seen.values_list(*segment.fields)[WINDOW - 1 : WINDOW]), None)
+            part = part if end is None else part.filter(_compare(segment, end, not back, or_equal=True))
         while most > 0:
             wanted = min(chunk, most)
-            after = part if values is None else part.filter(_compare(segment, values, back))
+            is_with = begins and place is not None and place.is_with
+            after = part if values is None else part.filter(_compare(segment, values, back, or_equal=is_with))
             got = list(after[:wanted])
             yield from ((number, row) for row in got)
             most -= len(got)
             if len(got) < wanted:
                 break
-            chunk = MORE_ROWS
+            chunk, begins = MORE_ROWS, False
             values = tuple(getattr(got[-1], name) for name in segment.fields)
+        if end is not None and most > 0:
+            yield number, _End(end)
+            return
 
 
 def read_limit(request: HttpRequest) -> int:
@@ -174,10 +212,13 @@ def read_cursor(request: HttpRequest, model: type[Model], segments: Sequence[Seg
     try:
         back, number, *values = json.loads(base64.b64decode(text, altchars=b"-_", validate=True))
         segment = segments[number]
+        if is_with := len(values) > len(segment.fields) and values[-1] is True:
+            values.pop()
         if not isinstance(back, bool) or number < 0 or len(values) != len(segment.fields):
             raise ValueError
         columns = [model._meta.get_field(name) for name in segment.fields]
-        return Place(back, number, tuple(_read(column, value) for column, value in zip(columns, values, strict=True)))
+        read = tuple(_read(column, value) for column, value in zip(columns, values, strict=True))
+        return Place(back, number, read, is_with)
     except (ValueError, TypeError, IndexError, RecursionError, OverflowError):
         raise refuse_parameter("cursor", "is none of this list; take it from `next` or `previous`") from None
 
@@ -245,10 +286,18 @@ class _Comparison(Func):
     template = "%(expressions)s"
 
 
-def _compare(segment: Segment, values: Sequence[Any], back: bool) -> Any:
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where a window ends: its last row's values."""
+
+    values: tuple[Any, ...]
+
+
+def _compare(segment: Segment, values: Sequence[Any], back: bool, *, or_equal: bool = False) -> Any:
     columns = _Row(*(F(name) for name in segment.fields))
     wanted = _Row(*(Value(value) for value in values))
-    return _Comparison(columns, wanted, arg_joiner=" < " if segment.descending != back else " > ")
+    sign = ("<" if segment.descending != back else ">") + ("=" if or_equal else "")
+    return _Comparison(columns, wanted, arg_joiner=f" {sign} ")
 
 
 def _place(number: int, row: Any, segments: Sequence[Segment], *, back: bool) -> Place:
@@ -259,6 +308,7 @@ def _link(request: HttpRequest, place: Place | None) -> str | None:
     if place is None:
         return None
     values = [value if isinstance(value, int) else _write(value) for value in place.values]
+    values += [True] if place.is_with else []
     text = json.dumps([place.back, place.segment, *values], separators=(",", ":"))
     cursor = base64.urlsafe_b64encode(text.encode()).decode()
     asked = [(name, value) for name, value in request.GET.lists() if name != "cursor"]
