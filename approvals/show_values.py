@@ -23,6 +23,8 @@ from django.utils.translation import pgettext
 #: Characters of a value in one line, of a name, and of a text with lines.
 MAX_TEXT = 300
 MAX_NAME = 120
+#: Between the words of a class's name: "RefundInvoice", "CIBuild".
+_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 MAX_BLOCK = 4_000
 #: Characters that stand before the first difference of two long texts.
 CONTEXT = 24
@@ -211,7 +213,9 @@ def _exact(text: str) -> str:
 def name_kind(workflow: str) -> str:
     """A workflow's name as words, without the app that it is of.
 
-    >>> name_kind("shop.late_refund")
-    'Late refund'
+    >>> name_kind("shop.late_refund"), name_kind("RefundInvoice")
+    ('Late refund', 'Refund invoice')
     """
-    return capfirst(show_text(workflow.rpartition(".")[2], MAX_NAME).replace("_", " ").replace("-", " ").strip())
+    name = show_text(workflow.rpartition(".")[2], MAX_NAME).replace("_", " ").replace("-", " ").strip()
+    first, *others = _HUMPS.split(name)
+    return capfirst(" ".join([first, *(part if part.isupper() else part[:1].lower() + part[1:] for part in others)]))

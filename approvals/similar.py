@@ -51,6 +51,8 @@ def list_similar(case: Case, user: Any | None) -> tuple[Similar, ...]:
     same = rows.filter(pk__in=latest, open=False, decided_at__isnull=False).filter(
         workflow=review.workflow, step=review.step, subject_model=review.subject_model
     )
+    if review.decided_at is not None:
+        same = same.filter(decided_at__lt=review.decided_at)  # what came later was nobody's example
     seen = (
         same.exclude(pk=review.pk)
         .exclude(outcome__in=("", "withdrawn"))

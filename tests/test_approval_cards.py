@@ -259,6 +259,10 @@ def test_what_was_decided_before_in_such_cases_is_shown_to_those_who_may_see_it(
     assert build(review, people.ben).similar == ()
     about = ask(groups=["Finance"], subject=people.finance)
     assert build(about, people.cid).similar == ()  # another kind of thing
+    # What was decided later was nobody's example.
+    decide(review, "reject", actor=people.ann)
+    decide(ask("Refund 9", groups=["Finance"]), "approve", actor=people.ann)
+    assert [one.title for one in build(read_again(review), people.cid).similar] == ["Refund 4", "Refund 3", "Refund 2"]
 
 
 # --- counting ---------------------------------------------------------------------------------------------

@@ -133,6 +133,15 @@ def test_what_others_wrote_can_be_no_header_no_markup_and_no_hidden_text() -> No
         assert "\u200b" not in told.subject + told.body + html
 
 
+def test_a_mail_says_why_now() -> None:
+    make_reader("ann")
+    ask(assignees=["ann"], title="Refund Acme", why="The parcel <b>is lost</b>.")
+    mail = take_mail("ann")
+    assert "    Refund Acme\n\nThe parcel <b>is lost</b>.\n" in mail.body
+    assert "The parcel <b>is lost</b>." in Shown(find_html(mail)).words
+    assert "b" not in Shown(find_html(mail)).tags
+
+
 def test_a_long_sentence_is_cut_in_the_subject_only() -> None:
     make_reader("ann")
     ask(title="Refund " + "very " * 55 + "much", assignees=["ann"])

@@ -21,6 +21,7 @@ from approvals.show_values import (
     CONTEXT,
     MAX_TEXT,
     count_shared,
+    name_kind,
     show_duration,
     show_file,
     show_moment,
@@ -301,3 +302,17 @@ def test_a_text_cannot_keep_claims_of_its_own() -> None:
             return self
 
     assert type(show_text(Sly("<b>"))) is str
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("shop.late_refund", "Late refund"),
+        ("RefundInvoice", "Refund invoice"),
+        ("CIBuild", "CI build"),
+        ("refund_in_EUR", "Refund in EUR"),
+        ("Office Berlin", "Office Berlin"),
+    ],
+)
+def test_a_workflow_is_called_by_its_name_in_words(name: str, told: str) -> None:
+    assert name_kind(name) == told

@@ -1,9 +1,9 @@
 """Lists: filters, and pages that are found by where the last one ended.
 
 Invariants owned: a page costs the same wherever it lies, and however few of many rows it is about where a window is
-asked for (no count, and no offset but its width; a filter that no index has looks through what it leaves out); rows that
-come or go between two pages neither repeat nor hide others; and a cursor opens nothing: it is only a place in an order,
-within what the caller may see anyway.
+asked for (no count, and no offset but its width; a filter that no index has looks through what it leaves out); rows
+that come or go between two pages neither repeat nor hide others; and a cursor opens nothing: it is only a place in an
+order, within what the caller may see anyway.
 """
 
 from __future__ import annotations
