@@ -98,7 +98,7 @@ def _carry_out(case: Case, problem: Exception | None) -> bool:
         raise DecisionFailed("the vote that decided it is gone")
     problem = problem or _find_change(case, vote)
     if problem is not None:
-        reopen(case, vote, actor="holdpoint", user=None, door=TIME, reason=str(problem))
+        reopen(case, vote, actor="holdpoint", user=None, door=TIME, reason=str(problem), problem=problem)
         return True
     assert case.held is not None
     answering.ask_site(case.held, vote.actor)

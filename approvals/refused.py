@@ -6,13 +6,16 @@ Invariant owned: what a greyed-out button says and what the refused action says 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from django.apps import apps
 from django.utils.translation import gettext
 
 from approvals.cases import Case
 from approvals.exceptions import (
     AlreadyDecided,
+    ApprovalError,
     DecisionFailed,
     InvalidApproval,
     NotAllowed,
@@ -24,7 +27,9 @@ from approvals.exceptions import (
 from approvals.models import Review
 from approvals.passwords import TooManyTries
 from approvals.policies import Outcome, find_obstacle, load_outcomes
+from approvals.show_fields import label_field
 from approvals.show_values import show_text
+from approvals.subjects import find_field
 from workflows.exceptions import InvalidCall, InvalidData, PolicyRefused
 from workflows.joining import join_list
 from workflows.reasons import make_sentence, tell_reason
@@ -39,6 +44,33 @@ def tell_refusal(error: Exception, review: Review) -> str:
     True
     """
     return show_text(_tell(error, review), 1_000)
+
+
+def tell_problem(data: Mapping[str, Any], review: Review) -> str:
+    """The same of what a notice tells (`settling.dump_problem`), in the language that is spoken now.
+
+    >>> tell_problem({"reason": "no such account"}, review)
+    'no such account'
+    """
+    match data.get("refused"):
+        case "Stale":
+            labels = [_label_field(str(name), review) for name in data.get("fields") or ()]
+            return _tell(Stale(dict.fromkeys(labels, ("", ""))), review)
+        case "NotAllowed" if data.get("rule") == "not_candidate":
+            return gettext("You can’t decide this any more: you are no longer among those asked.")
+        case "DecisionFailed":
+            return _tell(DecisionFailed(str(data.get("problem") or "")), review)
+        case "PolicyRefused":
+            return _tell(PolicyRefused("resume", str(data.get("problem") or "")), review)
+    return str(data.get("reason") or "")
+
+
+def _label_field(name: str, review: Review) -> str:
+    """What people call a field of the subject."""
+    try:
+        return label_field(name, find_field(apps.get_model(review.subject_model), name))
+    except (LookupError, ValueError, ApprovalError):  # gone with a deploy, or a place within a value
+        return label_field(name, None)
 
 
 def _tell(error: Exception, review: Review) -> str:

@@ -22,6 +22,7 @@ from approvals import records
 from approvals.answered import find_agreeing
 from approvals.cases import Case
 from approvals.channel import Answer, Approval
+from approvals.diffs import FieldDiff
 from approvals.drifts import Now
 from approvals.exceptions import (
     AlreadyDecided,
@@ -232,7 +233,9 @@ def begin_grace(case: Case, outcome: str, vote: Vote, until: datetime) -> None:
         answering.move_deadline(held, None, {"what": "grace"}, actor=vote.actor)
 
 
-def reopen(case: Case, vote: Vote, *, actor: str, user: Any, door: str, reason: str) -> None:
+def reopen(
+    case: Case, vote: Vote, *, actor: str, user: Any, door: str, reason: str, problem: Exception | None = None
+) -> None:
     """As if it had not been decided: the deadline runs again, others may decide."""
     review, held = case.review, case.held
     assert held is not None
@@ -243,7 +246,8 @@ def reopen(case: Case, vote: Vote, *, actor: str, user: Any, door: str, reason: 
     )
     reverse(case, vote, actor=actor, user=user, door=door, reason=reason)
     if user is None:
-        records.insert_notice(review, "reopened", at=case.now, to=[vote.actor], data={"reason": reason})
+        told = {"reason": reason} if problem is None else dump_problem(problem, case.read_subject().drift)
+        records.insert_notice(review, "reopened", at=case.now, to=[vote.actor], data=told)
 
 
 def reverse(case: Case, vote: Vote, *, actor: str, user: Any, door: str, reason: str) -> None:
@@ -285,7 +289,22 @@ def show_anew(case: Case, now: Now) -> None:
         vote.standing = False
     case.votes.clear()
     to = [vote.actor for vote in fallen]
-    records.insert_notice(review, "reopened", at=case.now, to=to, data={"reason": str(Stale(now.difference))})
+    told_why = dump_problem(Stale(now.difference), now.drift)
+    records.insert_notice(review, "reopened", at=case.now, to=to, data=told_why)
+
+
+def dump_problem(problem: Exception, drift: Sequence[FieldDiff] = ()) -> dict[str, Any]:
+    """Why something was not carried out, for a notice: in words of ours for programs, and as what it is, to be told to
+    each in their language (`refused.tell_problem`).
+
+    >>> dump_problem(DecisionFailed("no such account"))["problem"]
+    'no such account'
+    """
+    rule = problem.obstacle.rule if isinstance(problem, NotAllowed) else None
+    said = getattr(problem, "problem", None) or getattr(problem, "reason", None)
+    fields = [one.name for one in drift] if isinstance(problem, Stale) else None
+    told = {"refused": type(problem).__name__, "rule": rule, "problem": said, "fields": fields}
+    return {"reason": str(problem), **{name: value for name, value in told.items() if value}}
 
 
 def note_refusal(id: UUID, actor: Any, what: Any, door: str, refused: Exception) -> None:

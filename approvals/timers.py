@@ -24,7 +24,7 @@ from approvals.models import Review, Vote
 from approvals.policies import PerGroup, dump_verdict
 from approvals.principals import USER
 from approvals.reach import find_plain
-from approvals.settling import TIME, answer_by_time, find_next_moment, open_case
+from approvals.settling import TIME, answer_by_time, dump_problem, find_next_moment, open_case
 from workflows import answering, store
 from workflows.clock import Now
 from workflows.exceptions import PolicyRefused
@@ -93,13 +93,13 @@ def take_rung(id: UUID) -> bool:
     try:
         return store.in_transaction(answering.reach(), lambda: _take_rung(open_case(id)))
     except (DecisionRefused, PolicyRefused) as refused:
-        problem = str(refused)
+        problem = refused
         if not store.in_transaction(answering.reach(), lambda: _give_up(open_case(id), problem)):
             raise
     return True
 
 
-def _give_up(case: Case, problem: str) -> bool:
+def _give_up(case: Case, problem: Exception) -> bool:
     review = case.review
     rungs = load_rungs(review.rungs or [])
     if not case.state.is_open or review.rung >= len(rungs) or case.now < rungs[-1].at + TRY_FOR:
@@ -107,10 +107,10 @@ def _give_up(case: Case, problem: str) -> bool:
     assert case.held is not None
     review.rung = len(rungs)
     records.update_review(review, rung=review.rung, next_at=find_next_moment(case))
-    answering.record(case.held, Event.HANDLED, {"what": "escalation failed", "reason": problem}, actor="time")
+    answering.record(case.held, Event.HANDLED, {"what": "escalation failed", "reason": str(problem)}, actor="time")
     to = [one.principal for one in case.candidates]
     to += [] if review.requester_id is None else [f"{USER}:{review.requester_id}"]
-    records.insert_notice(review, "reopened", at=case.now, to=to, data={"reason": problem})
+    records.insert_notice(review, "reopened", at=case.now, to=to, data=dump_problem(problem))
     return True
 
 

@@ -174,7 +174,7 @@ def test_who_is_not_asked_sees_greyed_buttons_and_is_refused_with_the_same_sente
 def test_high_risk_needs_a_reason_and_what_was_typed_stays(ann: User) -> None:
     review = ask(risk="high", schema={"type": "object", "properties": {"note": {"type": "string"}}})
     browser = login(ann)
-    given = fill(browser, review, outcome="approve", reason=" ", **{"data/note": "as agreed"})
+    given = fill(browser, review, outcome="approve", saw="1", reason=" ", **{"data/note": "as agreed"})
     response = browser.post(page_of(review, "decide/"), given)
     assert read_messages(response) == ["“Approve” needs a reason: write one, or choose one."]
     assert "as agreed" in response.text
@@ -182,6 +182,32 @@ def test_high_risk_needs_a_reason_and_what_was_typed_stays(ann: User) -> None:
     response = browser.post(page_of(review, "decide/"), {**given, "reason": "checked"}, follow=True)
     assert read_messages(response) == ["Decided: “Approve”."]
     assert Vote.objects.get().data == {"note": "as agreed"}
+
+
+@pytest.mark.parametrize("deed", ["decide", "override"])
+def test_high_risk_takes_a_look_that_is_confirmed_and_not_only_the_pages_version(
+    ann: User, operator: Client, deed: str
+) -> None:
+    """A program that posts what it read elsewhere has looked at nothing."""
+    review = ask(risk="high")
+    browser = login(ann) if deed == "decide" else operator
+    sent = {"outcome": "approve", "reason": "checked", "version": "1", "seen": review.digest}
+    response = browser.post(page_of(review, f"{deed}/"), sent)
+    assert read_messages(response) == ["The risk is high: look at what changes, then decide."]
+    assert 'id="link-saw-error"' in response.text
+    assert ">checked<" in response.text.replace("\n", "")
+    assert not Vote.objects.exists()
+    browser.post(page_of(review, f"{deed}/"), {**sent, "saw": "1"})
+    assert Vote.objects.get().outcome == "approve"
+
+
+def test_high_risk_is_refused_without_a_look(ann: User) -> None:
+    review = ask(risk="high")
+    browser = login(ann)
+    assert 'name="saw"' in browser.get(page_of(review, "decide/")).text
+    assert 'name="saw"' not in browser.get(page_of(ask(), "decide/")).text
+    browser.post(page_of(review, "decide/"), fill(browser, review, outcome="reject", reason="no"))
+    assert Vote.objects.get().outcome == "reject"
 
 
 def test_bad_data_is_told_at_its_field(ann: User) -> None:
@@ -265,11 +291,11 @@ def test_the_password_is_asked_again_for_high_risk_where_the_site_wants_it(ann: 
     review = ask(risk="high")
     browser = login(ann)
     for password in ("", "wrong"):
-        given = fill(browser, review, outcome="approve", reason="checked", password=password)
+        given = fill(browser, review, outcome="approve", reason="checked", saw="1", password=password)
         response = browser.post(page_of(review, "decide/"), given)
         assert read_messages(response) == ["The risk is high: enter your password again to decide."]
         assert "wrong" not in response.text.partition("<form")[2]
-    given = fill(browser, review, outcome="approve", reason="checked", password="correct horse")
+    given = fill(browser, review, outcome="approve", reason="checked", saw="1", password="correct horse")
     assert read_messages(browser.post(page_of(review, "decide/"), given, follow=True)) == ["Decided: “Approve”."]
 
 

@@ -6,13 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group, User
 from django.core import mail
 from django.db import connection
 from django.utils import timezone
 
 import workflows
 from approvals import actions, decide, undo
-from approvals.models import Absence, Delivery, Notice
+from approvals.models import Absence, Delivery, Notice, Review
 from approvals.records import insert_notice
 from tests.approving import ask, find_review, grant, start
 from tests.noticing import ask_quietly, list_deliveries, list_told, make_reader, prefer, site  # noqa: F401
@@ -305,6 +306,39 @@ def test_whose_decision_could_not_be_carried_out_hears_why() -> None:
     assert (told.to, told.subject) == (["ann@example.org"], f"Not carried out, waits again: {TITLE}")
     assert "no such account" in told.body
     assert "Look and decide" in told.body
+
+
+def rename_subject(review: Review) -> None:
+    Group.objects.filter(pk=review.subject_pk).update(name="council")
+
+
+def leave(review: Review) -> None:
+    for user in User.objects.all():
+        user.groups.clear()
+
+
+@pytest.mark.parametrize(
+    ("happen", "options", "told"),
+    [
+        (rename_subject, {}, ("Dies hat sich geändert", "(Name)", "this changed")),
+        (leave, {}, ("Sie können dies nicht mehr entscheiden", "", "You can’t")),
+        (lambda review: None, {"on_decision": fail}, ("Es konnte nicht ausgeführt werden", "no such account", "could")),
+    ],
+)
+def test_why_it_was_not_carried_out_is_told_in_the_readers_language(
+    happen: Any, options: Any, told: tuple[str, str, str]
+) -> None:
+    make_reader("ann", "board", language="de")
+    review = ask(groups=["board"], subject=Group.objects.create(name="subject"), **options)
+    list_told()
+    decide(review, "approve", actor=User.objects.get(username="ann"), grace=True)
+    happen(review)
+    advance("10s")
+    [sent] = mail.outbox
+    german, beside, english = told
+    assert german in sent.body
+    assert beside in sent.body
+    assert english not in sent.body
 
 
 # --- what is over by then ---------------------------------------------------------------------------------

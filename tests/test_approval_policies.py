@@ -690,6 +690,8 @@ def test_a_refusal_says_which_rule_and_who_can() -> None:
     assert find_obstacle(CAREFUL, grace).message == (  # type: ignore[union-attr]
         "Ana Ruiz is deciding this: “Reject”. It can be undone until 08:43:08."
     )
+    with timezone.override("Europe/Berlin"):
+        assert "until 10:43:08." in find_obstacle(CAREFUL, grace).message  # type: ignore[union-attr]
     claimed = replace(CANDIDATE, claimed_by_other=True, claimed_by="Jon Park")
     assert "Jon Park has claimed this" in find_obstacle(CAREFUL, claimed).message  # type: ignore[union-attr]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -181,6 +182,10 @@ def test_what_somebody_is_deciding_is_409_and_says_until_when(ann: User) -> None
     decide(review, "approve", actor=ben, grace=True)
     told = problem(send(ann, review, {"outcome": "approve"}), 409, "not-now")
     assert told["rule"] == "grace"
+    assert told["by"] == "Ben"
+    effective_at = again(review).effective_at
+    assert effective_at is not None
+    assert datetime.fromisoformat(told["until"]) == effective_at
     assert "Ben is deciding this: “Approve”. It can be undone until" in told["detail"]
 
 

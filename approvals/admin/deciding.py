@@ -1,8 +1,8 @@
 """The page on which one review is decided, by who was asked or in their place.
 
 Lives here: showing the card with its form, and reading what comes back. Invariants owned: a decision is bound to the
-version and the digest that were on the page; whatever refuses it, the page comes again with all that was typed; looking
-at the page decides nothing.
+version and the digest that were on the page, and one of high risk to a look at it; whatever refuses it, the page comes
+again with all that was typed; looking at the page decides nothing.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class DecidingAdmin(ReviewActions):
                 version=filled.version,
                 override=deed is OVERRIDE,
                 actor=request.user,
-                door=Door(DOOR, has_reauthenticated=proved, seen=filled.seen),
+                door=Door(DOOR, saw_diff=has_looked(request), has_reauthenticated=proved, seen=filled.seen),
             )
         except (ApprovalError, WorkflowError) as refused:
             return self.show_refusal(request, review, deed, filled, refused, asks=asks)
@@ -100,6 +100,7 @@ class DecidingAdmin(ReviewActions):
         form = DecisionForm(card, asks_password=asks)
         told = tell_refusal(refused, review)
         places: dict[str, str] = {}
+        saw_error = ""
         if isinstance(refused, InvalidData):
             form.read(join_breaks(request.POST))
             filled.place_errors({place: list(map(str, why)) for place, why in refused.errors.items()})
@@ -108,12 +109,16 @@ class DecidingAdmin(ReviewActions):
             places["password_error"] = told
         elif isinstance(refused, ReasonRequired):
             places["reason_error"] = told
+        elif isinstance(refused, NotAllowed) and refused.obstacle.rule == "high_risk_diff":
+            saw_error = told
         elif isinstance(refused, NotAllowed) and refused.obstacle.rule in ("reason_required", "reauthenticate"):
             places["reason_error" if refused.obstacle.rule == "reason_required" else "password_error"] = told
         self.message_user(request, told, messages.ERROR)
-        return self.show_decision(request, review, card, deed, form.show(filled, **places))
+        return self.show_decision(request, review, card, deed, form.show(filled, **places), saw_error=saw_error)
 
-    def show_decision(self, request: HttpRequest, review: Review, card: Card, deed: Deed, form: Any) -> HttpResponse:
+    def show_decision(
+        self, request: HttpRequest, review: Review, card: Card, deed: Deed, form: Any, *, saw_error: str = ""
+    ) -> HttpResponse:
         """The page."""
         context = {
             **self.describe_page(request, deed.title if deed is OVERRIDE else gettext("Decide this request")),
@@ -123,8 +128,15 @@ class DecidingAdmin(ReviewActions):
             "original": review,
             "back": self.locate(review),
             "obstacle": card.actions[deed.name],
+            "is_high": card.risk == "high" and card.may_decide,
+            "typed": {"saw": has_looked(request), "saw_error": saw_error},
         }
         return TemplateResponse(request, "admin/holdpoint_approvals/review/decide.html", context)
+
+
+def has_looked(request: HttpRequest) -> bool:
+    """Whether they say that they have looked at what happens: that the page was fetched does not tell."""
+    return request.POST.get("saw") == "1"
 
 
 def make_card(review: Review, user: Any, deed: Deed) -> Card:

@@ -36,6 +36,7 @@ from approvals.notify.recipients import ASKS, read_key
 from approvals.notify.words import Occasion
 from approvals.policies import find_obstacle
 from approvals.principals import USER, list_users, load_user, name_person
+from approvals.refused import tell_problem
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.status import tell_decision
 from workflows import answering
@@ -170,7 +171,7 @@ def _find_occasion(delivery: Delivery, case: Case) -> Occasion:
         by = case.review.requester_id
     elif said is None:
         by = read_key(data.get("by"))
-    text = said.text if said is not None else str(data.get("reason") or "")
+    text = said.text if said is not None else tell_problem(data, case.review)
     return Occasion(
         kind=delivery.kind,
         by=_name(by, gettext("Somebody")) if by is not None or delivery.kind in ("question", "answer", "nudge") else "",

@@ -133,6 +133,9 @@ class Obstacle:
 
     rule: str
     message: str
+    #: Who is in the way, and until when, where that is known.
+    by: str = ""
+    until: datetime | None = None
 
 
 def find_obstacle(rules: Rules, facts: Facts, attempt: Attempt | None = None) -> Obstacle | None:
@@ -191,7 +194,7 @@ def _find_person_obstacles(rules: Rules, facts: Facts) -> Iterator[Obstacle]:
     if not facts.is_open:
         yield Obstacle("closed", _tell_closed(rules, facts.decided))
     if facts.in_grace:
-        yield Obstacle("grace", _tell_grace(rules, facts.decided))
+        yield Obstacle("grace", _tell_grace(rules, facts.decided), facts.decided.by, facts.decided.until)
     if not (facts.is_candidate or facts.on_absence):
         yield _point(rules, "not_candidate", gettext("You can’t decide because you are not among those asked."))
     if rules.four_eyes and facts.is_requester:
@@ -205,7 +208,7 @@ def _find_person_obstacles(rules: Rules, facts: Facts) -> Iterator[Obstacle]:
     if facts.claimed_by_other:
         by = facts.claimed_by or gettext("Somebody else")
         told = gettext("%(by)s has claimed this. Others can decide once it is released.") % {"by": by}
-        yield Obstacle("claimed", told)
+        yield Obstacle("claimed", told, facts.claimed_by)
 
 
 def _find_attempt_obstacles(rules: Rules, facts: Facts, attempt: Attempt) -> Iterator[Obstacle]:

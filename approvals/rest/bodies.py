@@ -116,6 +116,8 @@ class RefusalProblemOut(ProblemOut):
     model_config = ConfigDict(title="Refusal", extra="allow")
 
     rule: Annotated[str | None, Field(description="The rule that forbids it, or stands in the way.")] = None
+    by: Annotated[str | None, Field(description="Who is at it, or is deciding it.")] = None
+    until: Annotated[datetime | None, Field(description="Until when it stands in the way.")] = None
     difference: Annotated[
         dict[str, list[str]] | None, Field(description="Of what was shown, per field: as it was, and as it is.")
     ] = None

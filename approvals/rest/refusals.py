@@ -54,7 +54,9 @@ def answer_refusal(error: ApprovalError) -> HttpResponse | None:
     if isinstance(error, NotAllowed):
         rule = error.obstacle.rule
         kind = NOT_NOW if rule in _FOR_NOW else FORBIDDEN_BY_RULE
-        return answer_problem(kind, " ".join([str(error), *_list_hints(rule)]), members={"rule": rule})
+        told = {"rule": rule, "by": error.obstacle.by, "until": show_moment(error.obstacle.until)}
+        members = {name: value for name, value in told.items() if value}
+        return answer_problem(kind, " ".join([str(error), *_list_hints(rule)]), members=members)
     if isinstance(error, AlreadyDecided):
         told = {"outcome": error.outcome, "decided_by": error.by, "decided_at": show_moment(error.at)}
         return answer_problem(RESOLVED, str(error), members={name: value for name, value in told.items() if value})
