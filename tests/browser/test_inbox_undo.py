@@ -55,6 +55,7 @@ def test_nobody_is_warned_of_what_they_decided_themselves(visit: Visits, site: S
         else:
             find_detail(page, review).get_by_role("button", name="Approve").click()
         expect(find_detail(page, review).get_by_role("button", name="Undo")).to_be_visible()
+        expect(find_row(page, review)).to_contain_text("“Approve” by Maya Lindqvist")
     if how == "typing":
         page.get_by_label("Your comment").press_sequentially("Half a wo")
     site.pass_time("10s")
