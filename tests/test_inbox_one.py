@@ -377,6 +377,16 @@ def test_hand_on(ann: Desk, ben: Desk) -> None:
     assert Review.objects.for_user(lea).count() == 1
 
 
+def test_whoever_is_not_in_the_list_is_handed_it_by_their_login_name(ann: Desk) -> None:
+    zoe = make_person("zoe")
+    review = ask(assignees=["ann"])
+    assert "zoe" not in ann.client.get(f"/approvals/{review.pk}/colleagues/").text
+    page = ann.post(review, status=422, do="delegate", whom="zoë", handing="please")
+    assert 'value="zoë"' in page.text
+    ann.post(review, do="delegate", whom=" zoe ", handing="please")
+    assert Review.objects.for_user(zoe).count() == 1
+
+
 def test_handing_on_to_who_is_asked_too_leads_back_to_the_list(ann: Desk, ben: Desk) -> None:
     review = ask(assignees=["ann", "ben"])
     told = tell(ann.post(review, do="delegate", to="ben"))

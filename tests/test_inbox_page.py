@@ -124,6 +124,17 @@ def test_whether_an_answer_can_be_taken_back_is_said_to_whoever_can_give_it(ann:
     assert "It takes effect at once and can’t be undone." in log_in(ann).get(f"/approvals/{high.pk}/").text
 
 
+def test_a_question_to_the_requester_stands_in_their_list(ann: User) -> None:
+    ben = make_person("ben")
+    review, _ = ask(groups=["finance"], requester=ben), ask(groups=["finance"], requester=ben)
+    assert "A question for you" not in log_in(ben).get("/approvals/?view=requested").text
+    actions.request_info(review, "Which card?", actor=ann)
+    assert log_in(ben).get("/approvals/?view=requested").text.count("A question for you") == 1
+    assert "A question for you" not in log_in(ann).get("/approvals/").text
+    actions.answer_info(review, "The blue one", actor=ben)
+    assert "A question for you" not in log_in(ben).get("/approvals/?view=requested").text
+
+
 def test_a_list_of_a_group_that_one_is_not_in_is_ones_own(ann: User) -> None:
     ask(groups=["finance"], title="Refund one")
     legal = Group.objects.create(name="legal")

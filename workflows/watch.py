@@ -31,6 +31,8 @@ LOOK_EVERY = 1.0
 SILENCE = 3.0
 #: How soon the successor of a pump must have begun: the queue is polled every 0.2 s.
 HANDOVER = 0.5
+#: So long after its start a process may find that nobody has pumped for a while.
+BEGINNING = 15.0
 #: A watcher that pumps asks this often for a pump task, which takes the role from it when it begins.
 TURN_SECONDS = 60.0
 #: A process that ends waits this long for the step that its watcher is running.
@@ -62,6 +64,7 @@ class _Watcher(threading.Thread):
         self._pump_first = pump_first
         self._pump: Pump | None = None
         self._leaving = threading.Event()
+        self._born = time.monotonic()
         self._readers = [DeadReader(queue) for queue in find_queues()]
         # A daemon thread would die with its process in the middle of a step.
         util.Finalize(None, self._leave, exitpriority=10)
@@ -107,7 +110,9 @@ class _Watcher(threading.Thread):
             if ticket := store.suspect(db, role, "cluster", silence=SILENCE):
                 tasks.push_pump(ticket)
         elif asked > SILENCE:
-            logger.warning("a pump was asked for and none has begun in %.1f s: pumping in a watch thread", asked)
+            # Just after a start the seconds are those in which nothing ran, and no reason to worry anybody.
+            level = logging.WARNING if time.monotonic() - self._born > BEGINNING else logging.INFO
+            logger.log(level, "a pump was asked for and none has begun in %.1f s: pumping in a watch thread", asked)
             self._pump_here(role)
         else:
             return min(LOOK_EVERY, SILENCE - asked + 0.01)

@@ -25,7 +25,7 @@ from approvals.inbox.filters import Filters
 from approvals.inbox.lists import DECIDABLE, Lists
 from approvals.inbox.presence import list_names, looking_at
 from approvals.loading import gather, make_rows
-from approvals.models import Review, Vote
+from approvals.models import Comment, Review, Vote
 from approvals.models.reviews import RISKS
 from approvals.policies import Count, Veto, load_outcomes, load_quorum
 from approvals.policies.outcomes import WITHDRAWN
@@ -79,6 +79,8 @@ class Row:
     due: str
     due_tone: str
     progress: str
+    #: Whether somebody asks the requester, who is looking at their own list, something.
+    has_question: bool
     looking: tuple[str, ...]
     status: str
     told: str
@@ -139,7 +141,8 @@ def read_rows(lists: Lists, ids: Sequence[UUID], filters: Filters, read: Iterabl
     if missing := [id for id in ids if id not in found]:
         found |= {one.pk: one for one in complete(lists, Review.objects.filter(pk__in=missing))}
     names = list_names(key for one in found.values() for key in one.lookers)
-    return tuple(_show(found[id], lists, filters, names) for id in ids if id in found)
+    asked = _find_asked(found) if filters.view == "requested" else frozenset()
+    return tuple(_show(found[id], lists, filters, names, asked) for id in ids if id in found)
 
 
 def make_sections(rows: Iterable[Row], lists: Lists, filters: Filters) -> tuple[Section, ...]:
@@ -157,7 +160,14 @@ def _list_unread() -> list[str]:
     return [one.name for one in Review._meta.concrete_fields if one.name not in _FIELDS and one.attname not in _FIELDS]
 
 
-def _show(review: Any, lists: Lists, filters: Filters, names: dict[Any, str]) -> Row:
+def _find_asked(ids: Iterable[UUID]) -> frozenset[UUID]:
+    """Those about which the requester has been asked something that has no answer yet."""
+    said = Comment.objects.filter(review_id__in=list(ids))
+    questions = said.filter(kind="question").exclude(pk__in=said.filter(kind="answer").values("answers_id"))
+    return frozenset(questions.values_list("review_id", flat=True))
+
+
+def _show(review: Any, lists: Lists, filters: Filters, names: dict[Any, str], asked: frozenset[UUID]) -> Row:
     votes = make_rows(Vote, review.given, review._state.db)
     status, told, tone = _tell(review, votes, lists.now)
     requester = show_text(name_person(review.requester), MAX_NAME)
@@ -180,6 +190,7 @@ def _show(review: Any, lists: Lists, filters: Filters, names: dict[Any, str]) ->
         due=due,
         due_tone=due_tone,
         progress=progress,
+        has_question=review.pk in asked and status == "open",
         looking=tuple(names[key] for key in review.lookers if key in names),
         status=status,
         told=told,

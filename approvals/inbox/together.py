@@ -125,7 +125,7 @@ def read_together(
     whys = {one.row.why for one in kept}
     choices, has_others = list_choices([materials[one.row.id].outcomes for one in kept if not one.obstacle])
     return Together(
-        title=_tell_title([one.row for one in kept if not one.obstacle] or [one.row for one in kept]),
+        title=_tell_title([one.row for one in kept if not one.obstacle] or [one.row for one in kept or apart]),
         why=show_text(first.why, MAX_BLOCK) if first and len(whys) == 1 and first.why else "",
         kind=name_kind(first.workflow) if first and len({one.row.workflow for one in kept}) == 1 else "",
         risk=risk,

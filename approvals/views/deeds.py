@@ -272,7 +272,8 @@ def _release(visit: Visit, data: QueryDict, choice: str) -> None:
 
 
 def _delegate(visit: Visit, data: QueryDict, choice: str) -> None:
-    to, reason = data.get("to", "").strip(), data.get("handing", "")
+    # Not everybody is in the list: the name that was typed says it more exactly.
+    to, reason = data.get("whom", "").strip() or data.get("to", "").strip(), data.get("handing", "")
     delegate(visit.review, to=to, reason=reason, actor=visit.user, door=visit.door)
 
 
@@ -330,7 +331,7 @@ def _do(visit: Visit, name: str, data: QueryDict, typed: Typed, choice: str) -> 
     except (ApprovalError, WorkflowError) as refused:  # withdrawing may lead to code of the project, which fails
         banner = Banner("warn", gettext("That was not done"), tell_refusal(refused, visit.review))
         return visit.look_again().show(status=409, banner=banner, typed=typed)
-    sent = {"delegate": ("handing", "to"), "ask": ("question", "text")}.get(name, (deed.field,))
+    sent = {"delegate": ("handing", "to", "whom"), "ask": ("question", "text")}.get(name, (deed.field,))
     left = {one: text for one, text in typed.said.items() if one not in sent}
     if any(text.strip() for text in left.values()) or has_typed(visit, typed.filled):
         # There is more on the page that was not sent: a redirect would lose it.

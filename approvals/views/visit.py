@@ -32,7 +32,7 @@ from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from workflows.joining import end_sentence
 
 #: Fields of the page beside those of the decision; the password is never shown again.
-SAID = ("text", "question", "answer", "withdrawal", "handing", "to")
+SAID = ("text", "question", "answer", "withdrawal", "handing", "to", "whom")
 
 
 @dataclass(frozen=True, slots=True)
