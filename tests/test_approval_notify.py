@@ -320,7 +320,7 @@ def leave(review: Review) -> None:
 @pytest.mark.parametrize(
     ("happen", "options", "told"),
     [
-        (rename_subject, {}, ("Dies hat sich geändert", "(Name)", "this changed")),
+        (rename_subject, {}, ("Dies hat sich geändert", ": Name.", "this changed")),
         (leave, {}, ("Sie können dies nicht mehr entscheiden", "", "You can’t")),
         (lambda review: None, {"on_decision": fail}, ("Es konnte nicht ausgeführt werden", "no such account", "could")),
     ],
