@@ -75,7 +75,7 @@ class Decided:
     at: datetime | None = None
     outcome: str = ""
     until: datetime | None = None
-    now: datetime | None = None
+    now: datetime | None = field(default=None, compare=False)
     #: Whether nobody answered so: those asked did not agree.
     is_divided: bool = False
 
