@@ -264,7 +264,7 @@ def make_nobodys(name: str) -> str:
     id = str(uuid.uuid4())
     if name == "approvals":
         return make_cursor([False, 1, id])
-    return make_cursor([False, 0, id] if name == "instances" else [False, 0, "2027-01-01T00:00:00+00:00", id])
+    return make_cursor([False, 0, id] if name == "instances" else [False, 0, "2027-01-01T00:00:00.000001+00:00", id])
 
 
 def about_events(a: Tenant) -> list[Pair]:

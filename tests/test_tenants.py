@@ -48,12 +48,15 @@ def make_caller(kind: str) -> Api:
 
 BY_CALLER = pytest.mark.parametrize("caller", CALLERS)
 #: What differs between two answers that are the same: ids and moments of what each of them made.
+ECHO = re.compile(rb'(?<="results": \[\], "next": null, )"previous": "[^"]*cursor=[^"]*"')
 OWN = re.compile(rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 
 def tell(response: Any) -> tuple[Any, ...]:
-    """All that a caller sees of an answer, but for its date."""
-    return response.status_code, response.content, {k: v for k, v in response.headers.items() if k != "Date"}
+    """All that a caller sees of an answer, but for its date; and for the place in a list that they came with
+    themselves: from an empty page the way back leads there."""
+    content = ECHO.sub(b'"previous": "~"', response.content)
+    return response.status_code, content, {k: v for k, v in response.headers.items() if k != "Date"}
 
 
 def tell_made(response: Any) -> tuple[Any, ...]:
