@@ -39,7 +39,7 @@ def has_logged_in_lately(user: Any, now: datetime) -> bool:
     False
     """
     at = getattr(user, "last_login", None)
-    return not user.has_usable_password() and at is not None and now - at < LATELY
+    return not user.has_usable_password() and at is not None and timedelta(0) <= now - at < LATELY
 
 
 @sensitive_variables("password")

@@ -37,7 +37,7 @@ from approvals.models import Review, Vote
 from workflows import answering, store
 from workflows.api import cancel
 from workflows.arguments import read_actor
-from workflows.exceptions import InteractionResolved, InvalidCall, UnknownInteraction, show
+from workflows.exceptions import InteractionResolved, InvalidCall, PolicyRefused, UnknownInteraction, show
 from workflows.lifecycle import Event
 from workflows.models import Instance, Interaction
 from workflows.reasons import Reason, gettext_noop
@@ -246,7 +246,9 @@ def reopen(
     )
     reverse(case, vote, actor=actor, user=user, door=door, reason=reason)
     if user is None:
-        told = {"reason": reason} if problem is None else dump_problem(problem, case.read_subject().drift)
+        # Read again only for what tells of it: what failed may be the reading itself.
+        drift = case.read_subject().drift if isinstance(problem, Stale) else ()
+        told = {"reason": reason} if problem is None else dump_problem(problem, drift)
         records.insert_notice(review, "reopened", at=case.now, to=[vote.actor], data=told)
 
 
@@ -301,7 +303,12 @@ def dump_problem(problem: Exception, drift: Sequence[FieldDiff] = ()) -> dict[st
     'no such account'
     """
     rule = problem.obstacle.rule if isinstance(problem, NotAllowed) else None
-    said = getattr(problem, "problem", None) or getattr(problem, "reason", None)
+    # Only what is ours: others' errors may have anything under such a name.
+    said = None
+    if isinstance(problem, DecisionFailed):
+        said = str(problem.problem)
+    elif isinstance(problem, PolicyRefused):
+        said = str(problem.reason)
     fields = [one.name for one in drift] if isinstance(problem, Stale) else None
     told = {"refused": type(problem).__name__, "rule": rule, "problem": said, "fields": fields}
     return {"reason": str(problem), **{name: value for name, value in told.items() if value}}

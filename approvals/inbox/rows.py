@@ -6,7 +6,7 @@ statement, whatever stands in them; a name or title from outside is plain text w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.contrib.auth import get_user_model
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
 from django.urls import reverse
@@ -23,7 +24,7 @@ from approvals.answered import find_answerer
 from approvals.cards import RISK_LABELS
 from approvals.inbox.filters import Filters
 from approvals.inbox.lists import DECIDABLE, Lists
-from approvals.inbox.presence import list_names, looking_at
+from approvals.inbox.presence import looking_at
 from approvals.loading import gather, make_rows
 from approvals.models import Comment, Review, Vote
 from approvals.models.reviews import RISKS
@@ -35,6 +36,8 @@ from approvals.show_values import MAX_BLOCK, MAX_NAME, name_kind, show_text
 
 #: So many are shown as one.
 ALIKE = 3
+#: Whom a review names.
+_PEOPLE = ("requester", "claimed_by", "decided_by")
 _RANK = {name: number for number, name in enumerate(RISKS)}
 _FIELDS = (
     "interaction",
@@ -131,7 +134,7 @@ def complete(lists: Lists, rows: Any) -> Any:
     """A queryset with all that a row shows."""
     votes = Vote.objects.filter(review_id=OuterRef("pk"), standing=True).order_by("pk")
     others = looking_at(OuterRef("pk")).exclude(user_id=lists.user.pk).values("user_id")[:5]
-    rows = rows.select_related("requester", "claimed_by", "decided_by").defer(*_list_unread())
+    rows = rows.defer(*_list_unread())
     return rows.annotate(given=gather(votes, ("user_id", "outcome")), lookers=ArraySubquery(others))
 
 
@@ -139,8 +142,9 @@ def read_rows(lists: Lists, ids: Sequence[UUID], filters: Filters, read: Iterabl
     """The rows of these reviews, in this order; `read` are those that have been read already, `complete`."""
     found = {one.pk: one for one in read}
     if missing := [id for id in ids if id not in found]:
-        found |= {one.pk: one for one in complete(lists, Review.objects.filter(pk__in=missing))}
-    names = list_names(key for one in found.values() for key in one.lookers)
+        rows = complete(lists, Review.objects.filter(pk__in=missing)).select_related(*_PEOPLE)
+        found |= {one.pk: one for one in rows}
+    names = _read_people(found.values())
     asked = _find_asked(found) if filters.view == "requested" else frozenset()
     return tuple(_show(found[id], lists, filters, names, asked) for id in ids if id in found)
 
@@ -158,6 +162,22 @@ def make_sections(rows: Iterable[Row], lists: Lists, filters: Filters) -> tuple[
 
 def _list_unread() -> list[str]:
     return [one.name for one in Review._meta.concrete_fields if one.name not in _FIELDS and one.attname not in _FIELDS]
+
+
+def _read_people(rows: Collection[Any]) -> dict[Any, str]:
+    """All whom these rows name and were not read with them, in one statement; the names by key.
+
+    Joined to a whole list they would be looked for in its plan, and a plan that is told too little of how many accounts
+    there are reads all of them for every row.
+    """
+    unread = [(one, name) for one in rows for name in _PEOPLE if name not in one._state.fields_cache]
+    wanted = {getattr(one, f"{name}_id") for one, name in unread} | {key for one in rows for key in one.lookers}
+    wanted -= {None}
+    users = get_user_model()._default_manager.filter(pk__in=wanted) if wanted else ()
+    people = {one.pk: one for one in users}
+    for one, name in unread:
+        one._state.fields_cache[name] = people.get(getattr(one, f"{name}_id"))
+    return {key: show_text(name_person(one), MAX_NAME) for key, one in people.items()}
 
 
 def _find_asked(ids: Iterable[UUID]) -> frozenset[UUID]:

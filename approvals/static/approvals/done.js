@@ -89,8 +89,10 @@
     let wasHere = true;
     form.addEventListener("holdpoint:done", ({ detail: done }) => form.isConnected || tell("done", { ...done, left: false }));
     // The answer takes the place of the form, so that afterwards it is too late to look.
-    form.addEventListener("htmx:beforeOnLoad", () => (wasHere = isHere(form)));
-    form.addEventListener("htmx:afterRequest", ({ detail: { xhr } }) => {
+    // Fields of it that ask for something of their own are not what was sent.
+    form.addEventListener("htmx:beforeOnLoad", ({ target }) => target === form && (wasHere = isHere(form)));
+    form.addEventListener("htmx:afterRequest", ({ target, detail: { xhr } }) => {
+      if (target !== form) return;
       if (xhr.status === 0) wasHere = isHere(form);
       const drawn = new DOMParser().parseFromString(xhr.responseText, "text/html");
       if (wasHere || (xhr.status >= 200 && xhr.status < 400 && drawn.getElementById("detail"))) return;

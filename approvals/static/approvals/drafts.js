@@ -115,6 +115,9 @@
       const drawn = new DOMParser().parseFromString(await answer.text(), "text/html");
       const next = drawn.querySelector("#detail [name=version]")?.closest(".section-body");
       if (!next || !fields.isConnected) return;
+      // Another state of it than the one on the screen: the rows stay in the draft, and the news tell of the change.
+      const isSame = (name) => (next.querySelector(`[name=${name}]`)?.value ?? "") === (form.elements[name]?.value ?? "");
+      if (!isSame("version") || !isSame("seen")) return;
       const now = read(form);
       const at = fields.contains(document.activeElement) ? document.activeElement.id : "";
       fields.replaceWith(document.adoptNode(next));
