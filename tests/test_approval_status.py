@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -88,12 +90,18 @@ def test_nobody_is_said_to_have_rejected_what_failed_for_want_of_agreement(peopl
 def test_in_its_grace_it_says_how_long_it_can_be_undone(people: People) -> None:
     review = ask(groups=["Finance"])
     decide(review, "approve", actor=people.ann, grace=True)
-    assert tell(review, people.ann) == "You answered “Approve”; you can undo it for 8 more seconds"
-    assert tell(review) == "Ann Archer answered “Approve”; it takes effect in 8 seconds unless it is undone"
-    case = Case(read_again(review))
-    assert case.review.effective_at is not None
-    case.now = case.review.effective_at
-    assert describe_status(case.review, case=case) == "Ann Archer answered “Approve”; it takes effect now"
+    until = read_again(review).effective_at
+    assert until is not None
+
+    def tell_at(seconds: float, user: Any = None) -> str:
+        case = Case(read_again(review))
+        case.now = until - timedelta(seconds=seconds)
+        return describe_status(case.review, user, case=case)
+
+    assert tell_at(7.6, people.ann) == "You answered “Approve”; you can undo it for 8 more seconds"
+    assert tell_at(7.6) == "Ann Archer answered “Approve”; it takes effect in 8 seconds unless it is undone"
+    assert tell_at(1) == "Ann Archer answered “Approve”; it takes effect in one second unless it is undone"
+    assert tell_at(0) == "Ann Archer answered “Approve”; it takes effect now"
 
 
 @pytest.mark.django_db
