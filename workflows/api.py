@@ -7,7 +7,6 @@ means never started, never sent.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -34,7 +33,7 @@ from workflows.exceptions import (
     UnknownWorkspace,
 )
 from workflows.fields import INHERITED
-from workflows.jsontext import check_text
+from workflows.jsontext import check_text, read_back
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.planning import plan_instance
@@ -270,7 +269,7 @@ def _fresh(one: NewInstance, row: tuple[Any, ...], started_by: str, db: BaseData
         status=Instance._meta.get_field("status").to_python(status),
         step=one.step,
         key=one.key,
-        input=json.loads(one.input),
+        input=read_back(one.input),
         stored_state=INHERITED,
         seq=1,
         started_by=started_by,

@@ -21,7 +21,7 @@ from psycopg import errors
 from workflows import store
 from workflows.conf import conf
 from workflows.exceptions import InvalidCall, PolicyRefused, SignalCollision
-from workflows.jsontext import dump_value
+from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import Call, InteractionStatus
 from workflows.policy import ask_policy
 from workflows.schema_order import keep_order
@@ -341,6 +341,6 @@ def _as_interaction(claim: Claim, new: NewQuestion) -> Any:
         assignee=new.assignee,
         group=new.group,
         correlation_id=new.correlation_id,
-        request=None if new.request is None else json.loads(new.request),
+        request=None if new.request is None else read_back(new.request),
         schema=None if new.schema is None else json.loads(new.schema),
     )

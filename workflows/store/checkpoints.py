@@ -77,7 +77,7 @@ _SAVE = compact(f"""
       %(value)s::jsonb FROM t
     ON CONFLICT (instance_id, position) DO UPDATE SET saved_at = excluded.saved_at, settled = excluded.settled,
       expired = excluded.expired, signal = excluded.signal, value = excluded.value
-    RETURNING deadline, CASE WHEN %(echo)s THEN value::text END
+    RETURNING deadline
 """)
 
 #: The call that the instance failed of, and what was called on the failing path after it. A callback that nobody
@@ -157,8 +157,6 @@ def save_checkpoint(
             "call": CALL_CODES[call],
             "name": name,
             "value": value,
-            # jsonb keeps numbers written out: 1e16 comes back as an integer, and must in the first run too.
-            "echo": value is not None and "e+" in value,
             "settled": settled,
             "expired": expired,
             "failed": failed,
@@ -169,8 +167,7 @@ def save_checkpoint(
     )
     if not rows:
         return None
-    deadline, echo = rows[0]
-    return Saved(position, call, name, settled, expired, echo or value, deadline, signal, failed, child=child)
+    return Saved(position, call, name, settled, expired, value, rows[0][0], signal, failed, child=child)
 
 
 def blame_checkpoint(db: BaseDatabaseWrapper, claim: Claim, position: int) -> None:

@@ -29,7 +29,7 @@ from workflows.exceptions import (
     UnitFailed,
     show,
 )
-from workflows.jsontext import check_text, dump_value
+from workflows.jsontext import check_text, dump_value, read_back
 from workflows.lifecycle import Call, Cardinality, InteractionStatus, Status
 from workflows.outcomes import Invoke, Next, Outcome, Suspend
 from workflows.store import Saved
@@ -473,7 +473,7 @@ def _note(saved: Saved, asked: Asked) -> None:
 
 
 def _read(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+    return None if text is None else read_back(text)
 
 
 def _show(saved: Saved) -> str:

@@ -2,7 +2,7 @@
 
 Lives here: what each kind of stage does when an instance reaches it. Invariants owned:
 
-* A result is kept as it reads back from JSON, and a stage is left only together with its result.
+* A result is kept as it reads back from its row, and a stage is left only together with its result.
 * The state holds results only: no token, no address, nothing that a page must not show.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from workflows.exceptions import InvalidData, InvalidOutcome, show
-from workflows.jsontext import dump_value
+from workflows.jsontext import dump_value, read_back
 from workflows.outcomes import UNSET, Await, Done, Next, Outcome, Stop
 from workflows.styles.machine_context import MachineContext, make_callback, make_plain
 from workflows.styles.machine_plan import Node, Plan
@@ -114,7 +114,7 @@ def _call(fn: Any, mine: MachineContext) -> Any:
 def _leave(plan: Plan, kept: dict[str, Any], node: Node, value: Any, after: str | None) -> Outcome:
     """Go on with the stage's result kept."""
     text = dump_value(make_plain(value), f"the result of stage {node.name!r}")
-    kept = kept | {"steps": kept["steps"] | {node.name: json.loads(text)}, "last": node.name}
+    kept = kept | {"steps": kept["steps"] | {node.name: read_back(text)}, "last": node.name}
     if after is None:
         return _end(plan, kept)
     return Next(after, _write_kept(kept))
