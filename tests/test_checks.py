@@ -169,7 +169,23 @@ def test_a_pool_is_refused_where_a_cluster_forks(database):
 @pytest.mark.parametrize("level", [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE])
 def test_a_stricter_isolation_level_is_explained(database, level):
     database["OPTIONS"]["isolation_level"] = level
-    assert "serialization failure" in look()["holdpoint.W006"].msg
+    told = look()["holdpoint.W006"].msg
+    assert "serialization failure" in told
+    assert "emit() is refused" in told
+    assert level.name.replace("_", " ") in told
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_stricter_level_that_only_the_server_knows_of_is_found_by_asking_it(level):
+    """ALTER ROLE or ALTER DATABASE … SET default_transaction_isolation gives each session such a default."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute(f"SET LOCAL default_transaction_isolation = '{level}'")
+        found = run_checks(tags=["holdpoint"], databases=["default"])
+        cursor.execute("SET LOCAL default_transaction_isolation = 'read committed'")
+    [told] = [one for one in found if one.id == "holdpoint.W006"]
+    assert f"isolation level {level.upper()}" in told.msg
+    assert "holdpoint.W006" not in {one.id for one in run_checks(tags=["holdpoint"], databases=["default"])}
 
 
 def test_the_default_isolation_level_may_be_spelled_out(database):

@@ -46,6 +46,7 @@ def register_checks() -> None:
         register(_as_list(check), TAG)
     register(_as_list(check_speed), TAG, deploy=True)
     register(check_deploy, TAG, Tags.database)
+    register(check_isolation, TAG, Tags.database)
     register(_as_list(check_links), TAG, deploy=True)
     register(check_token_keys, TAG, Tags.database)
 
@@ -103,12 +104,36 @@ def check_database() -> Iterator[CheckMessage]:
             id="holdpoint.E005",
         )
     if (level := options.get("isolation_level")) is not None and int(level) > 2:
-        yield Warning(
-            f'{where}["OPTIONS"] asks for isolation level {getattr(level, "name", level)}. Signals and starts '
-            "made in your own transactions will sometimes raise a serialization failure.",
-            hint="Leave the level at READ COMMITTED, or repeat such transactions. Workers use READ COMMITTED anyway.",
-            id="holdpoint.W006",
-        )
+        yield _warn_of_level(f'{where}["OPTIONS"] asks for', getattr(level, "name", str(level)))
+
+
+def check_isolation(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """The level that transactions have where no setting of Django says so: a role or a database may have its own."""
+    alias = router.db_for_write(Instance)
+    db = connections[alias]
+    if alias not in (databases or ()) or db.vendor != "postgresql":
+        return []
+    if "isolation_level" in (db.settings_dict.get("OPTIONS") or {}):
+        return []  # that is what holds, and check_database has seen it
+    with db.cursor() as cursor:
+        cursor.execute("SHOW default_transaction_isolation")
+        level: str = cursor.fetchone()[0]
+    if level in ("read committed", "read uncommitted"):
+        return []
+    return [_warn_of_level(f'The server of DATABASES["{alias}"] begins transactions at', level)]
+
+
+def _warn_of_level(who: str, level: str) -> Warning:
+    return Warning(
+        f"{who} isolation level {level.upper().replace('_', ' ')}. Inside your own transactions emit() is refused, "
+        "because it could miss who waits, and signals, answers and starts sometimes raise a serialization failure.",
+        hint="Leave the level at READ COMMITTED (OPTIONS, and default_transaction_isolation of the server, the "
+        "database and the role), or repeat such transactions and emit after them. What the engine does in "
+        "transactions of its own is READ COMMITTED anyway.",
+        id="holdpoint.W006",
+    )
 
 
 def check_queue() -> Iterator[CheckMessage]:

@@ -41,6 +41,7 @@
     │   └── PolicyRefused               (403) WORKFLOWS["POLICY"] said no
     ├── InvalidToken (LookupError)      not a token of this site, or of a key that it no longer has
     ├── LeftTransactionOpen             a step returned with a transaction of its own still open
+    ├── StrictIsolation                 an event inside a transaction that could miss who waits for it
     ├── EngineOwned                     a model was written past the store
     └── ClaimLost                       a stale worker tried to commit; nothing changed
 
@@ -449,6 +450,25 @@ class LeftTransactionOpen(WorkflowError):
             f"the step left a transaction open on {', '.join(aliases)}, which was rolled back: end what you begin "
             "(use `with transaction.atomic():`), or let @step(atomic=True) begin and end it for you"
         )
+
+
+class StrictIsolation(WorkflowError):
+    """A transaction stricter than READ COMMITTED cannot see what the lock of an event made it wait for."""
+
+    def __init__(self, event: str, level: str, *, waits: bool) -> None:
+        self.event, self.level = event, level
+        if waits:
+            super().__init__(
+                f"an atomic step inside a {level.upper()} transaction cannot wait for event {event!r}: it could miss "
+                "one that was emitted since it began. Wait in a step that is not atomic, or leave the isolation level "
+                "at READ COMMITTED."
+            )
+        else:
+            super().__init__(
+                f"event {event!r} was emitted inside a {level.upper()} transaction, which could miss who began to wait "
+                "for it since the transaction began. Emit after it: transaction.on_commit(lambda: "
+                f"emit({event!r}, …)), in a workflow with ctx.emit(…); or leave the isolation level at READ COMMITTED."
+            )
 
 
 class EngineOwned(WorkflowError):

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -115,9 +117,11 @@ class Journal:
     def save_with(self, position: int, call: Call, name: str, work: Callable[[], Any], what: str) -> Saved:
         """Author's or engine's writes and the checkpoint of their result, in one transaction on the author's side."""
         db = connections[self._host.alias]
+        # What the author writes is written as strictly as he likes; what the engine does counts on its own level.
+        level = nullcontext if call is Call.ATOMIC else partial(store.read_committed, db)
 
         def write() -> Saved:
-            with self._host.outside(), transaction.atomic(using=self._host.alias):
+            with self._host.outside(), level(), transaction.atomic(using=self._host.alias):
                 value = dump_value(self._host.call_nested(work), what)
                 with self._host.as_engine():
                     saved = store.save_checkpoint(db, self._claim, position, call, name, value=value)

@@ -74,6 +74,7 @@ from workflows.store.sql import atomic as atomic
 from workflows.store.sql import fetch as fetch
 from workflows.store.sql import in_transaction as in_transaction
 from workflows.store.sql import read_clock as read_clock
+from workflows.store.sql import read_committed as read_committed
 from workflows.store.sql import retrying as retrying
 from workflows.store.sql import wait_for_locks as wait_for_locks
 from workflows.store.start import NewInstance as NewInstance

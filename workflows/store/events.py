@@ -25,7 +25,7 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.conf import conf
-from workflows.exceptions import InvalidData
+from workflows.exceptions import InvalidData, StrictIsolation
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Event
 from workflows.store.address import address_kind
@@ -39,6 +39,7 @@ from workflows.store.sql import (
     becoming,
     compact,
     fetch,
+    is_strict,
     kind,
     write_plain,
 )
@@ -64,8 +65,8 @@ _KEEP_KEYS_SECONDS = 4 * 24 * 3600.0
 
 _KEY = f"hashtextextended('{PREFIX}' || w.id || ':' || %(event)s::text, 0)"
 _LOCK = {
-    (by, shared): f"SELECT w.id, pg_advisory_xact_lock{'_shared' if shared else ''}({_KEY}) "
-    f"FROM holdpoint_workspace w WHERE w.{by} = %(ws)s"
+    (by, shared): f"SELECT w.id, current_setting('transaction_isolation'), "
+    f"pg_advisory_xact_lock{'_shared' if shared else ''}({_KEY}) FROM holdpoint_workspace w WHERE w.{by} = %(ws)s"
     for by in ("id", "slug")
     for shared in (False, True)
 }
@@ -207,10 +208,15 @@ class Waits:
 def lock_event(db: BaseDatabaseWrapper, workspace: str | int, event: str, *, shared: bool) -> int | None:
     """Keep emits of this event out (shared), or emits and parks, until the transaction ends; the workspace's id.
 
-    Comes before any instance is locked, and alone: what follows must take a newer snapshot. None: no such workspace.
+    Comes before any instance is locked, and alone: what follows must take a newer snapshot, which a stricter
+    transaction does not (`StrictIsolation`). None: no such workspace.
     """
     rows = fetch(db, _LOCK[address_kind(workspace), shared], {"ws": workspace, "event": event})
-    return rows[0][0] if rows else None
+    if not rows:
+        return None
+    if is_strict(db, rows[0][1]):
+        raise StrictIsolation(event, rows[0][1], waits=shared)
+    return rows[0][0]  # type: ignore[no-any-return]
 
 
 def insert_event(

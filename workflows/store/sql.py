@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 
 from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from psycopg import errors
+from psycopg import IsolationLevel, errors
+from psycopg.pq import TransactionStatus
 
 from workflows.lifecycle import EVENT_CODES, FIRST_TERMINAL, Event, Status
 
@@ -128,7 +129,7 @@ def _in_atomic(db: BaseDatabaseWrapper, work: Callable[[], T]) -> T:
 def atomic(db: BaseDatabaseWrapper) -> Iterator[None]:
     """A transaction on a connection object, which may be the pump's own and registered under no alias."""
     if connections[db.alias] is db:
-        with transaction.atomic(using=db.alias):
+        with read_committed(db), transaction.atomic(using=db.alias):
             yield
         return
     if not db.get_autocommit():
@@ -143,6 +144,36 @@ def atomic(db: BaseDatabaseWrapper) -> Iterator[None]:
         raise
     finally:
         db.set_autocommit(True)
+
+
+@contextmanager
+def read_committed(db: BaseDatabaseWrapper) -> Iterator[None]:
+    """A transaction that begins in here is READ COMMITTED, whatever the settings or the server prefer.
+
+    Everything here locks first and reads then; a stricter transaction would read what was before the lock. The driver
+    begins it so, which costs no statement. One that is open already is the caller's.
+    """
+    if db.in_atomic_block or not db.get_autocommit():
+        yield
+        return
+    raw: Any = db.connection
+    before, raw.isolation_level = raw.isolation_level, IsolationLevel.READ_COMMITTED
+    try:
+        yield
+    finally:
+        if raw.pgconn.transaction_status == TransactionStatus.IDLE:  # else it is lost, or on its way out
+            raw.isolation_level = before
+
+
+def is_strict(db: BaseDatabaseWrapper, level: str) -> bool:
+    """Whether a transaction of this level is stricter than what the engine counts on.
+
+    What Django's TestCase wraps a test in is no transaction of the project, and nobody else can be missed in it.
+    """
+    if level in ("read committed", "read uncommitted"):
+        return False
+    blocks = db.atomic_blocks
+    return not (blocks and getattr(blocks[0], "_from_testcase", False))
 
 
 def write_plain(values: Sequence[object]) -> str:
