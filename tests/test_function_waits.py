@@ -5,8 +5,10 @@ import itertools
 
 import pytest
 from django.contrib.auth.models import Group
+from django.db import connection
 
 import workflows
+from tests.two_connections import forget, play, take_one
 from workflows import (
     InteractionResolved,
     InvalidData,
@@ -14,9 +16,10 @@ from workflows import (
     SignalTimeoutError,
     UnknownInteraction,
     durable,
+    store,
 )
 from workflows.models import AwaitUnit, Checkpoint, EventWait, Instance, Interaction
-from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
+from workflows.testing import _skew, advance, assert_awaiting, assert_done, assert_failed, drain
 from workflows.waits import Channel
 
 pytestmark = pytest.mark.django_db
@@ -452,6 +455,46 @@ def test_an_event_wait_returns_none_on_its_timeout_and_on_every_replay():
     workflows.emit("go", 5)
     advance("1m")
     assert_done(instance, [None, 5])
+
+
+def test_a_second_event_wait_looks_back_although_the_first_timed_out_and_the_worker_died():
+    def body(ctx):
+        first = ctx.wait_for_event("first", event="go", timeout="1h")
+        return [first, ctx.wait_for_event("second", event="go", timeout="1h")]
+
+    instance = run(body)
+    _skew(connection, 3601)
+    store.expire_due(connection)
+    lost = take_one()
+    assert play(lost).event is not None  # the second wait is saved, and its park is never committed
+    _skew(connection, 1800)
+    workflows.emit("go", 5)
+    _skew(connection, 1801)  # the second deadline is over too, and the event not yet forgotten
+    forget(lost)
+    assert store.reclaim(connection) == 1
+    drain()
+    assert_done(instance, [None, 5])
+
+
+def test_an_event_wait_that_expired_is_over_for_a_worker_that_takes_over_too():
+    runs = []
+
+    def body(ctx):
+        answer = ctx.wait_for_event("only", event="go", timeout="1h")
+        runs.append(answer)
+        return answer
+
+    instance = run(body)
+    _skew(connection, 3601)
+    store.expire_due(connection)
+    lost = take_one()
+    play(lost)
+    workflows.emit("go", 5)  # too late
+    forget(lost)
+    assert store.reclaim(connection) == 1
+    drain()
+    assert_done(instance, None)
+    assert runs == [None, None]
 
 
 def test_an_event_of_null_is_an_event():

@@ -66,9 +66,10 @@ def make_commit(
     match outcome:
         case Await():
             return _park_step(claim, definition, ctx, outcome, db)
-        case Suspend(names, event, until):
+        case Suspend(names, event, until, position):
             park = _suspend(claim, definition, ctx, None, UNSET, consume=True)
-            park.names, park.event, park.delay = names or None, event, until.timestamp() if until else None
+            park.names, park.delay = names or None, until.timestamp() if until else None
+            park.event, park.position = event, position
             return park
         case Invoke():
             _invoke(claim, definition, ctx, outcome, db)
@@ -192,7 +193,7 @@ def park_on_event(db: BaseDatabaseWrapper, park: Commit, *, patient: bool) -> bo
             return False
         # A copy, because the park itself may be tried again. A function's deadline was fixed when it called; a step's
         # begins here.
-        armed = replace(park, names=(f"{EVENT}{store.park_on_event(db, claim, spec)}",))
+        armed = replace(park, names=(f"{EVENT}{store.park_on_event(db, claim, spec, park.position)}",))
         if park.step is not None and park.delay is not None:
             armed.delay = store.read_clock(db) + park.delay
         return bool(store.commit_locked(db, [armed]))

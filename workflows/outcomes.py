@@ -120,6 +120,8 @@ class Suspend(Outcome):
     names: tuple[str, ...] = ()
     event: EventSpec | None = None
     until: datetime | None = None
+    #: Of the checkpoint that is to remember the wait for the event.
+    position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,7 @@ class Checkpoint(EngineModel):
     )
     position = models.IntegerField(_("position"))
     kind = CallField(_("kind"))
-    #: Whether the value stands; a wait that is still open has none.
+    #: Whether the value stands; that of a wait for an event that is still open is the id of its row.
     settled = models.BooleanField(_("settled"), default=True)
     #: Whether the call raised, and the function went on: `value` tells what, and every later run raises it again.
     failed = models.BooleanField(_("failed"), db_default=False)

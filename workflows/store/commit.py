@@ -84,6 +84,8 @@ class Commit:
     children: int = 0
     #: The named event of the wait, which needs a row and a lock of its own.
     event: Any = None
+    #: The checkpoint of that wait, in a function.
+    position: int | None = None
 
 
 #: Stop closes the inbox by being terminal and consumes nothing, so that `retry` finds its input again.

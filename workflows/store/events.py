@@ -140,7 +140,12 @@ _DELIVER = compact(f"""
     SELECT count(*), CASE WHEN count(*) > 0 THEN {NOTIFY_IDLE} END FROM u
 """)
 
+#: The checkpoint of a function's wait remembers which row it parked on.
 _PARK = compact("""
+    WITH c AS (
+      UPDATE holdpoint_checkpoint c SET value = to_jsonb(%(wait)s::text)
+      WHERE c.instance_id = %(instance)s::uuid AND c.position = %(position)s::int
+    )
     INSERT INTO holdpoint_event_wait(id, instance_id, workspace_id, hash, event, fields, match, schema_type, schema)
     SELECT %(wait)s::uuid, %(instance)s::uuid, %(ws)s, jsonb_hash_extended(m.match, 0), %(event)s,
       (SELECT coalesce(jsonb_agg(f ORDER BY f COLLATE "C"), '[]')::text FROM jsonb_object_keys(m.match) f),
@@ -257,7 +262,7 @@ def deliver_event(db: BaseDatabaseWrapper, event: str, id: UUID, pairs: Sequence
     return woke
 
 
-def park_on_event(db: BaseDatabaseWrapper, claim: Claim, spec: EventSpec) -> UUID:
+def park_on_event(db: BaseDatabaseWrapper, claim: Claim, spec: EventSpec, position: int | None = None) -> UUID:
     """Open a wait for a claimed instance, and let it take the oldest event that came before it; the wait's id.
 
     The transaction holds the event's lock (shared) since before it locked the instance.
@@ -267,6 +272,7 @@ def park_on_event(db: BaseDatabaseWrapper, claim: Claim, spec: EventSpec) -> UUI
     params: dict[str, Any] = {
         "wait": wait,
         "instance": claim.id,
+        "position": position,
         "ws": claim.workspace,
         "event": spec.name,
         "match": dump_value(dict(spec.match), f"the match of event {spec.name!r}"),

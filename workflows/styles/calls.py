@@ -404,15 +404,14 @@ class FunctionContext(Context):
         elif self._is_over(saved):
             self._replace(saved, self._left.save(*place, expired=True))
         else:
-            self._suspend(Suspend(event=spec, until=saved.deadline))
+            self._suspend(Suspend(event=spec, until=saved.deadline, position=saved.position))
 
     def _is_over(self, saved: Saved) -> bool:
-        """Whether the deadline of a wait for an event has passed *while it was parked*.
+        """Whether it was this wait whose deadline woke the instance.
 
         A worker may have died before the park: then nobody has looked for an earlier event yet, however late it is.
         """
-        parked = bool(self._claim.names) and self._claim.names[0].startswith(EVENT)  # type: ignore[index]
-        return parked and self.timed_out and saved.deadline is not None and saved.deadline <= self._claim.at
+        return self.timed_out and saved.value is not None and self._claim.names == [f"{EVENT}{_read(saved.value)}"]
 
 
 class FunctionCallback:
