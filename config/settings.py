@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import django
+
 from config.environment import (
     keep_development_secret,
     parse_database_url,
@@ -167,8 +169,16 @@ LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
 # A developer's mails are files that can be opened; a real site says which server sends them.
-if DEBUG:
-    EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+MAIL_BACKEND = f"django.core.mail.backends.{'filebased' if DEBUG else 'smtp'}.EmailBackend"
+if django.VERSION >= (6, 1):
+    MAILERS = {
+        "default": {
+            "BACKEND": MAIL_BACKEND,
+            "OPTIONS": {"file_path": str(VAR_DIR / "mail")} if DEBUG else {"host": "localhost"},
+        }
+    }
+else:
+    EMAIL_BACKEND = MAIL_BACKEND
     EMAIL_FILE_PATH = str(VAR_DIR / "mail")
 DEFAULT_FROM_EMAIL = read_text("FROM_EMAIL", default=f"holdpoint@{urlsplit(BASE_URL).hostname}")
 

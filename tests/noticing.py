@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import django
 import pytest
 from django.contrib.auth.models import User
 from django.core import mail
@@ -108,10 +109,18 @@ class FailingBackend(EmailBackend):
             return super().send_messages(messages)
 
 
+def use_backend(settings: Any, path: str, **options: Any) -> None:
+    """Let mails go through this backend, by whichever setting this Django reads; Django before 6.1 has no options."""
+    if django.VERSION >= (6, 1):
+        settings.MAILERS = {"default": {"BACKEND": path, "OPTIONS": options}}
+    else:
+        settings.EMAIL_BACKEND = path
+
+
 @pytest.fixture(name="failing")
 def use_failing_backend(settings: Any) -> Iterator[type[FailingBackend]]:
     """A backend whose `fail` a test sets."""
-    settings.EMAIL_BACKEND = f"{__name__}.FailingBackend"
+    use_backend(settings, f"{__name__}.FailingBackend")
     yield FailingBackend
     FailingBackend.fail = staticmethod(lambda message: None)
 

@@ -17,7 +17,7 @@ from approvals.notify.expanding import expand_notices
 from approvals.notify.postman import Postman
 from approvals.notify.sending import send_messages
 from tests.approving import ask
-from tests.noticing import ask_quietly, make_reader, site  # noqa: F401
+from tests.noticing import ask_quietly, make_reader, site, use_backend  # noqa: F401
 from tests.processes import wait_until
 from tests.pumps import PATIENCE, pumping
 from tests.test_approval_races import _provided_again, people  # noqa: F401
@@ -86,7 +86,7 @@ def test_the_pumps_look_reads_the_heads_of_two_indexes() -> None:
 def test_beside_a_pump_people_are_told_at_once(settings: Any) -> None:
     User.objects.filter(username="ann").update(email="ann@example.org")
     told: list[Any] = []
-    settings.EMAIL_BACKEND = f"{__name__}.Telling"
+    use_backend(settings, f"{__name__}.Telling")
     Telling.told = told
     with pumping():
         ask(assignees=["ann"], run=lambda: None)

@@ -29,6 +29,7 @@ from tests.noticing import (  # noqa: F401
     make_reader,
     site,
     take_mail,
+    use_backend,
     use_failing_backend,
 )
 from workflows.clock import read_now
@@ -128,15 +129,15 @@ def test_a_server_that_is_away_is_asked_once_a_minute_and_not_once_a_mail(failin
     assert len(list_told()) == 10
 
 
-def test_a_backend_that_takes_no_options_and_returns_nothing_will_do(settings: Any) -> None:
-    settings.EMAIL_BACKEND = f"{__name__}.PlainBackend"
+def test_a_backend_that_knows_no_time_limit_and_returns_nothing_will_do(settings: Any) -> None:
+    use_backend(settings, f"{__name__}.PlainBackend")
     make_reader("ann")
     [row] = list_deliveries(ask(assignees=["ann"]))
     assert row.status == "sent"
 
 
 class PlainBackend:
-    def __init__(self, fail_silently: bool = False) -> None:
+    def __init__(self, **options: Any) -> None:
         pass
 
     def open(self) -> None:

@@ -10,8 +10,8 @@ import contextlib
 import smtplib
 from typing import Any
 
-from django.conf import settings
-from django.core.mail import EmailMessage, get_connection
+from django.core import mail
+from django.core.mail import EmailMessage
 
 from approvals.notify.failures import SendFailed, describe_error, is_refused
 
@@ -23,7 +23,7 @@ class Postman:
     """Sends mails through Django's own backend.
 
     >>> with Postman() as postman:
-    ...     postman.send(mail)
+    ...     postman.send(message)
     """
 
     def __init__(self) -> None:
@@ -35,13 +35,13 @@ class Postman:
     def __exit__(self, *raised: object) -> None:
         self._close()
 
-    def send(self, mail: EmailMessage) -> None:
+    def send(self, message: EmailMessage) -> None:
         """Hand it over; `SendFailed` if it was not taken."""
         try:
             if self._connection is None:
                 self._connection = _connect()
                 self._connection.open()
-            taken = self._connection.send_messages([mail])
+            taken = self._connection.send_messages([message])
         except Exception as error:
             self._close()
             told = describe_error(error)
@@ -57,11 +57,11 @@ class Postman:
 
 
 def _connect() -> Any:
-    options: dict[str, Any] = {} if settings.EMAIL_TIMEOUT is not None else {"timeout": TIMEOUT}
-    try:
-        return get_connection(**options)
-    except TypeError:  # a backend of the project's own that takes no options
-        return get_connection()
+    # Django 6.1 and newer keep mail servers in MAILERS, and read the settings EMAIL_… only where it is not set.
+    connection: Any = mail.mailers.default if hasattr(mail, "mailers") else mail.get_connection()
+    if getattr(connection, "timeout", TIMEOUT) is None:
+        connection.timeout = TIMEOUT
+    return connection
 
 
 def _is_place(error: Exception) -> bool:
