@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django import VERSION
 from django.apps import apps
 from django.db import connections
 from django.db.models import F, QuerySet
@@ -163,7 +164,9 @@ class Merged(BaseTable):
             merged = f"(SELECT DISTINCT due_at, review_id FROM ({' UNION ALL '.join(parts)}) u {order})"
         # These two are the stream's own, because it is in their order.
         fields = apps.get_model("holdpoint_approvals", "Review")._meta.concrete_fields
-        alias = compiler.quote_name_unless_alias(self.table_alias)
+        # Newer than 6.0, Django quotes every alias; before, none that it made itself.
+        name_of = compiler.quote_name if VERSION >= (6, 1) else compiler.quote_name_unless_alias
+        alias = name_of(self.table_alias)
         columns = ", ".join(f"r.{quote(one.column)}" for one in fields if one.column not in ("id", "due_at"))
         return (
             f"(SELECT s.review_id AS id, s.due_at, {columns} FROM {merged} s "
