@@ -10,7 +10,7 @@ PYTEST_WORKERS ?= auto
 export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup run test test-fast screenshots check bench chaos constraints clean
+.PHONY: setup run test test-newest test-fast screenshots check bench chaos constraints clean
 
 setup: $(STAMP)
 
@@ -35,6 +35,23 @@ run: setup
 
 test: setup
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+
+# The other end of the matrix: the newest Django on the newest Python here, the tests that start no processes.
+# It lives in an environment of its own; NEWEST_PYTHON=python3.14 picks the interpreter.
+NEWEST_DJANGO ?= 6.1.3
+NEWEST_VENV := .venv-newest
+NEWEST_STAMP := $(NEWEST_VENV)/.stamp
+
+$(NEWEST_STAMP): pyproject.toml constraints.txt hatch_build.py config/newest_python.sh
+	@python=$$(sh config/newest_python.sh) || exit 1; rm -rf $(NEWEST_VENV) && "$$python" -m venv $(NEWEST_VENV)
+	@echo "Installing Django $(NEWEST_DJANGO) into $(NEWEST_VENV) with $$($(NEWEST_VENV)/bin/python -V) …"
+	@sed '/^[Dd]jango==/d' constraints.txt > $(NEWEST_VENV)/constraints.txt && echo "Django==$(NEWEST_DJANGO)" >> $(NEWEST_VENV)/constraints.txt
+	@$(NEWEST_VENV)/bin/python -m pip install --quiet --constraint $(NEWEST_VENV)/constraints.txt pip
+	@$(NEWEST_VENV)/bin/python -m pip install --quiet --constraint $(NEWEST_VENV)/constraints.txt --group dev --editable .
+	@touch $@
+
+test-newest: $(NEWEST_STAMP)
+	@$(NEWEST_VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) -m "not browser and not process and not kill"
 
 test-fast: setup
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m "not browser and not process and not kill"
@@ -62,4 +79,4 @@ constraints:
 	@mv var/constraints.txt constraints.txt && rm -rf var/constraints
 
 clean:
-	@rm -rf $(VENV) var
+	@rm -rf $(VENV) $(NEWEST_VENV) var
