@@ -229,10 +229,10 @@ def test_the_leases_of_outcomes_that_are_being_committed_are_kept() -> None:
         batch.finish(store.Commit(claim, store.Kind.DONE, result="null"))
     finished = batch.take_finished()
     assert {one.id for one in batch.list_held()} == {first.id, second.id, third.id}
-    batch.forget(finished)
+    batch.put_back(finished, ())
     assert batch.list_held() == [third]
     # And of those that an earlier batch could not commit.
-    assert {one.id for one in Batch([third], finished).list_held()} == {first.id, second.id, third.id}
+    assert {one.id for one in Batch([third], [first, second]).list_held()} == {first.id, second.id, third.id}
 
 
 def test_what_cannot_be_given_back_because_a_caller_holds_it_is_given_back_later() -> None:

@@ -18,12 +18,15 @@ from workflows.store import Claim, Commit
 class Batch:
     """Claims on their way through one pump."""
 
-    def __init__(self, claims: Sequence[Claim], owed: Sequence[Commit] = ()) -> None:
+    def __init__(self, claims: Sequence[Claim], kept: Sequence[Claim] = ()) -> None:
         self._lock = threading.Lock()
         self._waiting = deque(claims)
         self._finished: list[Commit] = []
-        #: Being committed by one of the two threads: their leases are kept until that has worked.
-        self._settling: list[Commit] = list(owed)
+        #: Taken by one of the two threads and not yet answered for: their leases are kept until that has worked.
+        self._releasing: list[Claim] = []
+        self._settling: list[Commit] = []
+        #: Of earlier batches: they are in other hands, and only their leases are kept here.
+        self._kept = list(kept)
         self.running: Claim | None = None
         self.since = 0.0
 
@@ -42,36 +45,40 @@ class Batch:
                 self._finished.append(commit)
 
     def take_finished(self) -> list[Commit]:
-        """Outcomes to commit; whoever takes them commits them, and then says so."""
+        """Outcomes to commit; whoever takes them answers for them with `put_back`."""
         with self._lock:
             taken, self._finished = self._finished, []
             self._settling.extend(taken)
             return taken
 
-    def forget(self, settled: Sequence[Commit]) -> None:
-        """These outcomes are committed."""
-        with self._lock:
-            done = {id(one) for one in settled}
-            self._settling = [one for one in self._settling if id(one) not in done]
-
     def take_waiting(self) -> list[Claim]:
-        """Claims nobody has begun; whoever takes them gives them back."""
+        """Claims nobody has begun, to be released; whoever takes them answers for them with `put_back`."""
         with self._lock:
             taken = list(self._waiting)
             self._waiting.clear()
+            self._releasing.extend(taken)
             return taken
 
-    def give_back(self, waiting: Sequence[Claim], finished: Sequence[Commit]) -> None:
-        """Whoever took these could not do it: they are the batch's again."""
+    def put_back(self, taken: Sequence[Claim] | Sequence[Commit], left: Sequence[Claim] | Sequence[Commit]) -> None:
+        """Whoever took these has done them, but for what is left: that is the batch's again."""
         with self._lock:
-            done = {id(one) for one in finished}
+            done = {id(one) for one in taken}
             self._settling = [one for one in self._settling if id(one) not in done]
-            self._waiting.extend(waiting)
-            self._finished.extend(finished)
+            self._releasing = [one for one in self._releasing if id(one) not in done]
+            for one in left:
+                if isinstance(one, Commit):
+                    self._finished.append(one)
+                else:
+                    self._waiting.append(one)
+
+    def is_over(self) -> bool:
+        """Whether all of it has been answered for, so that nothing can come back to it."""
+        with self._lock:
+            return self.running is None and not (self._waiting or self._finished or self._releasing or self._settling)
 
     def list_held(self) -> list[Claim]:
         """Everything whose lease must be kept."""
         with self._lock:
             running = [self.running] if self.running is not None else []
-            outcomes = [*self._finished, *self._settling]
-            return running + list(self._waiting) + [one.claim for one in outcomes]
+            outcomes = [one.claim for one in (*self._finished, *self._settling)]
+            return [*running, *self._waiting, *self._releasing, *outcomes, *self._kept]

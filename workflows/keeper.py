@@ -56,6 +56,8 @@ class Keeper:
         self._batch: Batch | None = None
         self._told_long = False
         self._renewed = 0.0
+        #: Whose rows were held at the last renewal: they are tried again at each look.
+        self._held_up: set[str] = set()
         self._ended = threading.Event()
         self._in_author = in_author
         self._interrupt_author = interrupt_author
@@ -111,15 +113,20 @@ class Keeper:
             if ran > self._limit_of(claim):
                 self._interrupt(claim)  # first: it needs no database
             self._free_neighbours(batch)
+        # A step past its limit that ignores the interruption loses its lease, so that others go on,
+        # and its worker the heartbeat: nothing can be expected of it.
+        stuck = claim is not None and ran > self._limit_of(claim) + store.LEASE_SECONDS
         if now - self._renewed > RENEW_EVERY:
             self._renewed = now
-            # A step past its limit that ignores the interruption loses its lease, so that others go on,
-            # and its worker the heartbeat: nothing can be expected of it.
-            if claim is None or ran <= self._limit_of(claim) + store.LEASE_SECONDS:
-                store.renew(self._reach(), batch.list_held())
-                self._on_look(self._reach())
-            else:
+            if stuck:
                 self._on_stuck()
+            else:
+                held = batch.list_held()
+                self._held_up = {one.id for one in held} - store.renew(self._reach(), held)
+                self._on_look(self._reach())
+        elif self._held_up and not stuck:
+            again = [one for one in batch.list_held() if one.id in self._held_up]
+            self._held_up = {one.id for one in again} - store.renew(self._reach(), again)
 
     def _free_neighbours(self, batch: Batch) -> None:
         # Connected before anything is taken, and put back when it cannot be done: doing either twice is harmless,
@@ -130,7 +137,7 @@ class Keeper:
         try:
             released = store.release(db, waiting)
         finally:
-            batch.give_back([one for one in waiting if one.id not in released], ())
+            batch.put_back(waiting, [one for one in waiting if one.id not in released])
         finished = batch.take_finished()
         unsettled = finished
         try:
@@ -138,8 +145,7 @@ class Keeper:
             engine.settle(db, finished, blocked)
             unsettled = blocked
         finally:
-            batch.forget(finished)
-            batch.give_back((), unsettled)
+            batch.put_back(finished, unsettled)
         if not self._told_long:
             self._told_long = True
             self._on_long_step(self._reach())

@@ -94,6 +94,8 @@ class Pump:
         self._paid_at = 0.0
         self._limit = FIRST_BATCH
         self._batch = Batch(())
+        #: Batches before it of which the keeper still has something in its hands.
+        self._left: list[Batch] = []
         self._beat_at = self._swept_at = self._reclaimed_at = 0.0
         self._busy_at = time.monotonic()
         self._idle = False
@@ -158,7 +160,9 @@ class Pump:
 
     def _advance(self, db: BaseDatabaseWrapper, claims: list[store.Claim]) -> None:
         claims = self._give_back_loners(db, claims)
-        self._batch = batch = Batch(claims, self._owed)
+        if not self._batch.is_over():
+            self._left.append(self._batch)
+        self._batch = batch = Batch(claims, self._list_kept())
         self._keeper.watch(batch)
         begun = committed = time.monotonic()
         ran = 0
@@ -180,7 +184,8 @@ class Pump:
             self._settle(db, batch)
             self._limit = _size_next(ran, time.monotonic() - begun)
         except BaseException:
-            self._owed += batch.take_finished()
+            batch.finish(None)  # what was running is nobody's now: its lease ends
+            self._owe(batch)
             raise
         finally:
             self._keeper.rest()
@@ -192,7 +197,8 @@ class Pump:
         except BaseException:
             self._owed += finished
             raise
-        batch.forget(finished)
+        finally:
+            batch.put_back(finished, ())
 
     def _release(self, db: BaseDatabaseWrapper, batch: Batch) -> None:
         """Give back what nobody has begun; a row that a caller holds just now is run here after all."""
@@ -201,12 +207,23 @@ class Pump:
         try:
             released = store.release(db, waiting)
         finally:
-            batch.give_back([one for one in waiting if one.id not in released], ())
+            batch.put_back(waiting, [one for one in waiting if one.id not in released])
 
     def _collect(self, db: BaseDatabaseWrapper) -> None:
         """What the keeper could not do and put back when the batch had already ended."""
-        self._owed += self._batch.take_finished()
-        self._release(db, self._batch)
+        for batch in (*self._left, self._batch):
+            self._owe(batch)
+            self._release(db, batch)
+        self._left = [one for one in self._left if not one.is_over()]
+
+    def _list_kept(self) -> list[store.Claim]:
+        """Claims of earlier batches that are still to be committed or given back."""
+        return [one.claim for one in self._owed] + [one for batch in self._left for one in batch.list_held()]
+
+    def _owe(self, batch: Batch) -> None:
+        finished = batch.take_finished()
+        self._owed += finished
+        batch.put_back(finished, ())
 
     def _pay(self, db: BaseDatabaseWrapper) -> None:
         """Commit what could not be committed in its turn: a row was held, or the database away."""

@@ -30,6 +30,7 @@ def tidy(db: BaseDatabaseWrapper, *, sparing: bool = False) -> int:
     With `sparing` none where somebody made one in this minute: ten workers need not make ten times the seals.
     """
     store.forget_silent(db)  # a database that refuses even this is away: for the caller to tell, and once
+    store.forget_renewals(db)
     _attempt("old events could not be deleted", lambda: store.prune_events(db))
     _attempt("old answers could not be deleted", lambda: store.prune_answers(db))
     _attempt("the ledger could not be counted", lambda: tally_ledger(db))

@@ -16,6 +16,7 @@ from workflows.models.base import InstanceQuerySet as InstanceQuerySet
 from workflows.models.base import ReadQuerySet as ReadQuerySet
 from workflows.models.history import LedgerEvent as LedgerEvent
 from workflows.models.history import LedgerSeal as LedgerSeal
+from workflows.models.history import Renewal as Renewal
 from workflows.models.history import Worker as Worker
 from workflows.models.instances import Instance as Instance
 from workflows.models.instances import Signal as Signal

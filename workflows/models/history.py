@@ -112,3 +112,21 @@ class Worker(EngineModel):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Renewal(EngineModel):
+    """A lease that was prolonged beside its row, because somebody held the row just then.
+
+    UNLOGGED as well: a worker that still lives writes it again within a second. Without a foreign key, which would
+    touch the very row that is held; what is past is deleted once a minute.
+    """
+
+    instance_id = models.UUIDField(primary_key=True)
+    fence = models.IntegerField()
+    due_at = models.DateTimeField()
+
+    class Meta(EngineModel.Meta):
+        db_table = "holdpoint_renewal"
+
+    def __str__(self) -> str:
+        return f"{self.instance_id}"

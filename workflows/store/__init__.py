@@ -32,6 +32,7 @@ from workflows.store.checkpoints import save_checkpoint as save_checkpoint
 from workflows.store.claim import LEASE_SECONDS as LEASE_SECONDS
 from workflows.store.claim import Claim as Claim
 from workflows.store.claim import claim as claim
+from workflows.store.claim import forget_renewals as forget_renewals
 from workflows.store.claim import read_numbers as read_numbers
 from workflows.store.claim import read_signals as read_signals
 from workflows.store.claim import reclaim as reclaim

@@ -6,6 +6,8 @@ Lives here: claim, renew, release, reclaim. Invariants owned:
   claim has been made. A lease is only a promise to look again: safety is the fence.
 * A row that was woken after the claim's snapshot is not taken (`due_at <= NOW`, and every wake stamps
   `due_at`): the claim would see its new status but its old, empty inbox.
+* Whoever keeps a row busy takes no lease away: while the row is held, its lease is renewed beside it
+  (`holdpoint_renewal`), and a row whose renewal holds is not reclaimed.
 * A solo row (its last worker died, or it may run once only) is claimed without neighbours, so a step
   that kills its worker never takes others with it twice.
 """
@@ -116,10 +118,21 @@ _HELD = f"""
         WHERE i.id = v.id AND i.fence = v.fence AND i.status = {RUNNING} FOR NO KEY UPDATE SKIP LOCKED) i
     )"""
 
+#: What is held is renewed beside its row. Whoever reclaims reads both.
 _RENEW = compact(f"""
     {_HELD}
-    UPDATE holdpoint_instance i SET due_at = {CLOCK} + %(lease)s * interval '1 s'
-    FROM k WHERE i.id = k.id AND i.id = ANY(%(ids)s::uuid[]) RETURNING i.id::text
+    , u AS (
+      UPDATE holdpoint_instance i SET due_at = {CLOCK} + %(lease)s * interval '1 s'
+      FROM k WHERE i.id = k.id AND i.id = ANY(%(ids)s::uuid[]) RETURNING i.id
+    ), w AS (
+      INSERT INTO holdpoint_renewal AS r (instance_id, fence, due_at)
+      SELECT v.id, v.fence, {CLOCK} + %(lease)s * interval '1 s' FROM (SELECT * FROM v ORDER BY id) v
+      JOIN holdpoint_instance i ON i.id = v.id AND i.fence = v.fence AND i.status = {RUNNING}
+      WHERE v.id NOT IN (SELECT k.id FROM k)
+      ON CONFLICT (instance_id) DO UPDATE SET fence = excluded.fence, due_at = excluded.due_at
+        WHERE r.fence <= excluded.fence
+    )
+    SELECT u.id::text FROM u
 """)
 
 #: Given back untouched: the run that was counted at the claim is taken off again.
@@ -134,6 +147,8 @@ _RELEASE = compact(f"""
 _RECLAIM = compact(f"""
     WITH c AS MATERIALIZED (
       SELECT i.id FROM holdpoint_instance i WHERE i.status = {RUNNING} AND i.due_at <= {NOW}
+        AND NOT EXISTS (SELECT 1 FROM holdpoint_renewal r
+          WHERE r.instance_id = i.id AND r.fence = i.fence AND r.due_at > {NOW} OFFSET 0)
       ORDER BY i.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
     ), u AS (
       UPDATE holdpoint_instance i SET fence = i.fence + 1, seq = i.seq + 1, solo = true,
@@ -145,6 +160,8 @@ _RECLAIM = compact(f"""
     )
     SELECT count(*) FROM u
 """)
+
+_FORGET = f"DELETE FROM holdpoint_renewal WHERE due_at < {CLOCK} - interval '1 min' RETURNING instance_id"
 
 
 def claim(db: BaseDatabaseWrapper, limit: int, lease: float = LEASE_SECONDS) -> list[Claim]:
@@ -179,7 +196,7 @@ def _parse(inbox: int, signals: str | None) -> list[list[Any]] | None:
 
 
 def renew(db: BaseDatabaseWrapper, claims: Sequence[Claim], lease: float = LEASE_SECONDS) -> set[str]:
-    """Prolong the leases; the ids that are still ours come back."""
+    """Prolong the leases; the ids of those whose row was free. The others are kept beside it: try again soon."""
     return _touch(db, _RENEW, claims, {"lease": lease})
 
 
@@ -191,6 +208,11 @@ def release(db: BaseDatabaseWrapper, claims: Sequence[Claim], *, solo: bool = Fa
 def reclaim(db: BaseDatabaseWrapper, limit: int = 500) -> int:
     """Take instances back from workers whose lease has ended; how many."""
     return int(fetch(db, _RECLAIM, {"limit": limit})[0][0])
+
+
+def forget_renewals(db: BaseDatabaseWrapper) -> int:
+    """Remove the leases kept beside their rows that have ended."""
+    return len(fetch(db, _FORGET, {}))
 
 
 def _touch(db: BaseDatabaseWrapper, statement: str, claims: Sequence[Claim], params: dict[str, Any]) -> set[str]:
