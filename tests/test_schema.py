@@ -401,7 +401,6 @@ def test_a_reference_to_nothing_or_in_a_circle_is_refused(given: Any, told: str)
         ({"pattern": "^a"}, "b", {"": ["does not match the pattern ^a"]}),
         ({"contains": {"type": "null"}}, [1], {"": ["holds no item of the kind that it must hold"]}),
         ({"multipleOf": 0.5}, 10**400, {"": ["holds something too large to be checked"]}),
-        ({"format": "regex"}, "a{99999999999}", {"": ["holds something too large to be checked"]}),
         ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, {"a": 1}, {"b": ["is required"]}),
     ],
 )  # fmt: skip
@@ -970,7 +969,7 @@ def test_the_same_thing_is_read_once(given: Any, monkeypatch: pytest.MonkeyPatch
     )
     monkeypatch.setattr(schema_module, "make_reader", None)
     monkeypatch.setattr(schema_module, "read_json_schema", None)
-    monkeypatch.setattr(schema_module, "make_validator", None)
+    monkeypatch.setattr(schema_module, "make_tree", None)
     again = read(given)
     assert again is first
     again.check(

@@ -36,8 +36,8 @@ ERRORS = """
     InvalidCall InvalidData InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidSchema
     InvalidSignalId InvalidTarget LeftTransactionOpen NoTarget NonDeterministic NotCancellable NotFinished
     NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision SignalTimeoutError StaleVersion
-    StepTimedOut StrictIsolation TooLarge UnitFailed UnknownInteraction UnknownStep UnknownWorkflow UnknownWorkspace
-    WorkflowError
+    StepTimedOut StrictIsolation TooComplex TooLarge UnitFailed UnknownInteraction UnknownStep UnknownWorkflow
+    UnknownWorkspace WorkflowError
 """
 
 

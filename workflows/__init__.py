@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from workflows.exceptions import StaleVersion as StaleVersion
     from workflows.exceptions import StepTimedOut as StepTimedOut
     from workflows.exceptions import StrictIsolation as StrictIsolation
+    from workflows.exceptions import TooComplex as TooComplex
     from workflows.exceptions import TooLarge as TooLarge
     from workflows.exceptions import UnitFailed as UnitFailed
     from workflows.exceptions import UnknownInteraction as UnknownInteraction
@@ -106,8 +107,8 @@ _HOMES = {
         "InteractionResolved InvalidCall InvalidData InvalidDefinition InvalidDuration InvalidInput InvalidOutcome "
         "InvalidSchema InvalidSignalId InvalidTarget LeftTransactionOpen NoTarget NonDeterministic NotCancellable "
         "NotFinished NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision "
-        "SignalTimeoutError StaleVersion StepTimedOut StrictIsolation TooLarge UnitFailed UnknownInteraction "
-        "UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError "
+        "SignalTimeoutError StaleVersion StepTimedOut StrictIsolation TooComplex TooLarge UnitFailed "
+        "UnknownInteraction UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError "
     ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

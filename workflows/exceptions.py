@@ -7,6 +7,7 @@
     │   ├── InvalidDuration             a timeout or delay that is zero, negative or unreadable
     │   ├── InvalidInput                an input the workflow does not accept; `.errors`
     │   ├── InvalidData                 an answer or event that its schema refuses; `.errors`
+    │   │   └── TooComplex              one that takes too much work to be checked
     │   ├── InvalidSchema               a schema that cannot be used as it is written
     │   ├── InvalidSignalId             a signal id with a character that an address cannot have
     │   └── InvalidOutcome              a step returned something that is not an outcome
@@ -155,6 +156,13 @@ class InvalidData(InvalidCall):
         self.errors = dict(errors)
         self.reason = Placed(self.errors)
         super().__init__(f"the data does not fit its schema: {_tell_places(self.errors)}")
+
+
+class TooComplex(InvalidData):
+    """Data that takes more work to be checked than one answer may cost, right or wrong."""
+
+    def __init__(self) -> None:
+        super().__init__({"": [Reason(_("takes too much work to be checked: send less at once, or a simpler form"))]})
 
 
 class InvalidSchema(InvalidCall):

@@ -22,7 +22,7 @@ from typing import Any
 from workflows.exceptions import InvalidSchema, show
 from workflows.schema_classes import Reader, make_reader, read_guarded
 from workflows.schema_dicts import find_written_fields
-from workflows.schema_json import check_json, dump_schema, make_validator, read_json_schema
+from workflows.schema_json import check_json, dump_schema, make_tree, read_json_schema
 
 logger = logging.getLogger(__name__)
 
@@ -34,15 +34,19 @@ class Schema:
     json: dict[str, Any] | bool = field(hash=False)
     type_path: str | None = None
     source: Any = field(default=None, compare=False, repr=False)
-    #: The validator and the reader, made when first needed; a completion then pays for checking only.
+    #: The tree and the reader, made when first needed; a completion then pays for checking only.
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def check(self, data: Any) -> None:
-        """Raise InvalidData with every place that is wrong: by the JSON Schema, and then by the class."""
-        if (validator := self._made.get("validator")) is None:
-            validator = self._made["validator"] = make_validator(self.json)
-        check_json(validator, data)
-        if reader := self._find_reader():
+        """Raise InvalidData with every place that is wrong: by the JSON Schema, and then by the class.
+
+        It is the `TooComplex` kind of InvalidData where that takes too much to find out.
+        """
+        if (tree := self._made.get("tree")) is None:
+            tree = self._made["tree"] = make_tree(self.json)
+        reader = self._find_reader()
+        check_json(tree, data, all_forms=reader is not None)
+        if reader is not None:
             read_guarded(reader, data)
 
     def cast(self, data: Any) -> Any:

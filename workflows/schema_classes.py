@@ -10,12 +10,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from workflows.exceptions import InvalidData, InvalidSchema, WorkflowError, show
-from workflows.jsontext import dump_value
+from workflows.jsontext import LIMIT_PAYLOAD, dump_value
+from workflows.schema_patterns import SHORTEST, explain_pattern, find_longest
 from workflows.schema_words import REQUIRED, TOO_LARGE, UNEXPECTED, Errors, bound_errors
 
 logger = logging.getLogger("workflows.schema")
@@ -88,7 +90,10 @@ class _TypeReader:
         self.source = source
         try:
             self.adapter: TypeAdapter[Any] = TypeAdapter(self._choose_type())
-            self.schema: dict[str, Any] = self.adapter.json_schema(schema_generator=_make_generator())
+            # A project may have chosen Python's engine for all of a model.
+            python = "'python-re'" in repr(self.adapter.core_schema)
+            generator = _make_generator(source, python=python)
+            self.schema: dict[str, Any] = self.adapter.json_schema(schema_generator=generator)
         except (PydanticUserError, NameError, TypeError, RecursionError) as error:
             raise InvalidSchema(source, str(error).partition("\n")[0]) from error
 
@@ -140,13 +145,31 @@ def _takes_none(kind: Any) -> bool:
     return kind is None or type(None) in typing.get_args(kind)
 
 
-def _make_generator() -> Any:
+def limit_pattern(found: dict[str, Any], pattern: str | re.Pattern[str], source: Any) -> None:
+    """Say in a JSON Schema how long a text may be that Python's engine is to try this pattern on."""
+    text, flags = (pattern, 0) if isinstance(pattern, str) else (pattern.pattern, pattern.flags)
+    longest = find_longest(text, flags)
+    if longest < min(SHORTEST, found.get("maxLength", SHORTEST)):
+        raise InvalidSchema(source, explain_pattern(text))
+    if longest < LIMIT_PAYLOAD:
+        found["maxLength"] = min(longest, found.get("maxLength", longest))
+
+
+def _make_generator(source: Any, *, python: bool) -> Any:
     from pydantic.json_schema import GenerateJsonSchema
 
     class Quiet(GenerateJsonSchema):
         """A default that JSON cannot hold is left out, which is no reason to warn anybody."""
 
         ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
+
+        def str_schema(self, schema: Any) -> Any:
+            """A pattern that pydantic does not read with its own engine has to have an end too."""
+            found = super().str_schema(schema)
+            pattern = schema.get("pattern")
+            if pattern is not None and (python or not isinstance(pattern, str)):
+                limit_pattern(found, pattern, source)
+            return found
 
         def decimal_schema(self, schema: Any) -> Any:
             """pydantic lets any text stand for a decimal, and leaves it to the reader to find out."""

@@ -15,9 +15,10 @@ from typing import Any
 
 from django import forms
 from django.core.serializers.json import DjangoJSONEncoder
+from django.core.validators import RegexValidator, URLValidator
 
 from workflows.exceptions import InvalidSchema
-from workflows.schema_classes import DECIMAL_TEXT
+from workflows.schema_classes import DECIMAL_TEXT, limit_pattern
 
 Json = dict[str, Any]
 
@@ -82,6 +83,7 @@ def _describe_form_field(field: Any, source: Any) -> Json:
     else:
         found = _find_kind(field, _FORM_FIELDS)
         _limit(found, field)
+        _limit_patterns(found, field, source)
         _drop_format(found, field.to_python)
     if field.required:
         _require_content(found)
@@ -175,6 +177,7 @@ def _describe_serializer_field(field: Any, source: Any) -> Json:
         case _:
             found = _find_kind(field, _list_serializer_fields())
             _limit(found, field)
+            _limit_patterns(found, field, source)
             _drop_format(found, field.to_internal_value)
             if isinstance(field, serializers.CharField):
                 _allow_blank(found) if field.allow_blank else _require_content(found)
@@ -211,6 +214,16 @@ def _limit(found: Json, field: Any) -> None:
         limit = getattr(field, attribute, None)
         if isinstance(limit, int | float | Decimal) and math.isfinite(limit):
             found[keyword] = int(limit) if limit == int(limit) else float(limit)
+
+
+def _limit_patterns(found: Json, field: Any, source: Any) -> None:
+    """A field's own patterns are tried by Python's engine: on no longer a text than can be waited for."""
+    if found.get("type") != "string":
+        return
+    for validator in field.validators:
+        # That of addresses has a limit of its own.
+        if isinstance(validator, RegexValidator) and not isinstance(validator, URLValidator):
+            limit_pattern(found, validator.regex, source)
 
 
 def _drop_format(found: Json, read: Any) -> None:

@@ -1,8 +1,8 @@
 """JSON Schema: whether a schema can be used, and whether data fits it.
 
 Invariant owned: nothing is ever fetched. Every `$ref` is followed once when the schema is read, and one that
-leads outside it, nowhere, or round in a circle is refused then, so that checking data can neither reach the
-network nor run without end.
+leads outside it, nowhere, or round in a circle is refused then, as is a pattern that would try a text in too many
+ways: checking data can neither reach the network nor run without end.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from workflows.exceptions import InvalidCall, InvalidData, InvalidSchema, show
+from workflows.exceptions import InvalidCall, InvalidData, InvalidSchema, TooComplex, show
 from workflows.jsontext import dump_value
+from workflows.schema_patterns import SHORTEST, explain_pattern, read_pattern
 from workflows.schema_words import MAX_ERRORS, MORE, TOO_LARGE, Errors, add_reason, collect_error, join_place
+
+if TYPE_CHECKING:
+    from workflows.schema_check import Tree
 
 #: Keywords whose subschemas look at the same value again.
 _SAME_VALUE_ONE = ("not", "if", "then", "else")
@@ -129,9 +133,11 @@ def _check_patterns(schema: dict[str, Any], given: Any) -> None:
         if not isinstance(pattern, str):
             continue
         try:
-            re.compile(pattern)
+            longest = read_pattern(pattern).longest
         except (re.error, OverflowError, RecursionError) as error:
             raise InvalidSchema(given, f"the pattern {show(pattern)} is broken: {error}") from error
+        if longest < SHORTEST:
+            raise InvalidSchema(given, explain_pattern(pattern))
 
 
 def _find_same_value(schema: dict[str, Any]) -> Iterator[Any]:
@@ -161,56 +167,25 @@ def _has_circle(edges: dict[int, list[int]]) -> bool:
 # --- checking -----------------------------------------------------------------------------------------
 
 
-def make_validator(schema: dict[str, Any] | bool) -> Any:
-    """A validator that knows this document and nothing else."""
-    from referencing import Registry
+def make_tree(schema: dict[str, Any] | bool) -> Tree:
+    """The schema, ready to check data; it knows this document and nothing else."""
+    from workflows.schema_check import Tree
 
-    dialect = _mend(_find_dialect(schema))
-    return dialect(schema, registry=Registry(), format_checker=_make_format_checker())
-
-
-@cache
-def _mend(dialect: Any) -> Any:
-    """The library forgets which property it was whose schema is just `false`, and compares all items with all."""
-    from jsonschema import Draft3Validator, ValidationError
-    from jsonschema.validators import extend
-
-    def check_properties(validator: Any, properties: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        for name, inner in properties.items() if isinstance(instance, dict) else ():
-            if name in instance and inner is False:
-                yield ValidationError("not allowed", path=[name])
-            elif name in instance:
-                yield from validator.descend(instance[name], inner, path=name, schema_path=name)
-
-    def check_unique(validator: Any, unique: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        if unique is True and isinstance(instance, list):
-            seen: set[str] = set()
-            for item in instance:
-                if (text := json.dumps(_make_comparable(item), sort_keys=True)) in seen:
-                    yield ValidationError("holds the same item twice")
-                    return
-                seen.add(text)
-
-    mended: dict[str, Any] = {"uniqueItems": check_unique}
-    if dialect is not Draft3Validator:
-        mended["properties"] = check_properties
-    return extend(dialect, mended)  # type: ignore[no-untyped-call]
+    return Tree(schema, _find_dialect(schema), _make_format_checker())
 
 
-def _make_comparable(value: Any) -> Any:
-    """1 is 1.0 and not true, as JSON Schema has it. Compared as texts: numbers could be made to share one hash."""
-    if isinstance(value, dict):
-        return {name: _make_comparable(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_make_comparable(inner) for inner in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def check_json(tree: Tree, data: Any, *, all_forms: bool = False) -> None:
+    """Raise InvalidData with all that is wrong, and TooComplex where that takes too much to find out.
 
+    `all_forms`: for a class that tries all forms of each choice, however often it has tried them before.
+    """
+    from workflows.schema_check import MOST_TRIES
 
-def check_json(validator: Any, data: Any) -> None:
-    """Raise InvalidData with all that is wrong."""
     errors: Errors = {}
     try:
-        for number, error in enumerate(validator.iter_errors(data)):
+        if all_forms and tree.count_tries(data) > MOST_TRIES:
+            raise TooComplex
+        for number, error in enumerate(tree.check(data, MAX_ERRORS + 1)):
             if number == MAX_ERRORS:
                 add_reason(errors, "", MORE)
                 break
@@ -226,7 +201,7 @@ def check_json(validator: Any, data: Any) -> None:
 def _make_format_checker() -> Any:
     from jsonschema import FormatChecker
 
-    checker = FormatChecker(formats=["date", "email", "idn-email", "ipv4", "ipv6", "regex", "uuid"])
+    checker = FormatChecker(formats=["date", "email", "idn-email", "ipv4", "ipv6", "uuid"])
     checker.checks("date-time", raises=ValueError)(_is_date_time)
     checker.checks("time", raises=ValueError)(_is_time)
     checker.checks("decimal")(lambda value: not isinstance(value, str) or _DECIMAL.fullmatch(value) is not None)

@@ -7,7 +7,6 @@ which may be long or private.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +20,16 @@ Errors = dict[str, list[str]]
 
 #: More errors than anybody reads; a long list against a wrong schema has one per item.
 MAX_ERRORS = 1000
-#: Of names that are not expected, each a place of its own, and texts of the library in which they are looked for.
+#: Of names that are not expected, each a place of its own.
 _MOST_NAMES = 20
-_LONGEST_TEXT = 10_000
 
 REQUIRED = Reason(_("is required"))
 UNEXPECTED = Reason(_("is not expected"))
 TOO_LARGE = Reason(_("holds something too large to be checked"))
 MORE = Reason(_("more is wrong than the first %(n)s problems listed here"), {"n": str(MAX_ERRORS)})
+
+#: As a keyword, for a choice of which nothing is told but that no form fits.
+NONE_OF = "no form fits"
 
 _TYPE_WORDS = {
     "string": Reason(_("text")),
@@ -60,7 +61,7 @@ def collect_error(error: ValidationError, errors: Errors) -> None:
                     told = Reason(_("is required together with %(name)s"), {"name": str(name)})
                     add_reason(errors, join_place([*place, other]), told)
     elif rule in ("additionalProperties", "unevaluatedProperties") and isinstance(given, dict):
-        names = _find_unexpected(error)
+        names: list[str] = getattr(error, "names", None) or []
         for name in names[:_MOST_NAMES]:
             add_reason(errors, join_place([*place, name]), UNEXPECTED)
         if len(names) > _MOST_NAMES:
@@ -78,19 +79,6 @@ def _read_rule(error: ValidationError) -> tuple[str | None, Any, Any]:
     """The keyword, what it says, and the value that breaks it; a schema that is just `false` has no keyword."""
     rule: Any = error.validator
     return rule, error.validator_value, error.instance
-
-
-def _find_unexpected(error: ValidationError) -> list[str]:
-    found: Any = error.instance
-    names: list[str] = [name for name in found if isinstance(name, str)]
-    if error.validator == "unevaluatedProperties":
-        if len(error.message) > _LONGEST_TEXT:  # all names times all of the text
-            return []
-        return [name for name in names if repr(name) in error.message]
-    schema: Any = error.schema
-    patterns = schema.get("patternProperties", {})
-    known = schema.get("properties", {})
-    return [name for name in names if name not in known and not any(re.search(each, name) for each in patterns)]
 
 
 def _collect_choice(error: ValidationError, errors: Errors) -> None:
@@ -115,8 +103,11 @@ def _collect_choice(error: ValidationError, errors: Errors) -> None:
         words = dict.fromkeys(_explain(inner[0]) for inner in likely)
         add_reason(errors, join_place(place), Either(words))
     else:
-        told = Reason(_("fits none of the %(n)s forms that are allowed"), {"n": str(len(branches))})
-        add_reason(errors, join_place(place), told)
+        add_reason(errors, join_place(place), _tell_none(len(branches)))
+
+
+def _tell_none(forms: int) -> Reason:
+    return Reason(_("fits none of the %(n)s forms that are allowed"), {"n": str(forms)})
 
 
 def _find_type_mismatch(branch: list[ValidationError], place: list[Any]) -> list[str]:
@@ -149,6 +140,8 @@ def _explain(error: ValidationError) -> Reason:
             return Reason(_("does not match the pattern %(pattern)s"), {"pattern": str(value)})
         case "minLength" if value == 1:
             return Reason(_("must not be empty"))
+        case "no form fits" if isinstance(value, list):
+            return _tell_none(len(value))
         case "oneOf":
             return Reason(_("fits several of the forms that are allowed, and must fit exactly one"))
     if rule is None or rule in ("not", "disallow", "properties"):

@@ -52,6 +52,7 @@ ADVICE: Mapping[str, str] = {
     "too-large": "Send less, or a reference to it.",
     "unsupported-media-type": "Send JSON in UTF-8 with `Content-Type: application/json`, not compressed.",
     "invalid-data": "Correct the fields that `errors` lists; the question stays open.",
+    "too-complex": "Send less at once, or in a simpler form; the question stays open.",
     "invalid-input": "Correct the fields that `errors` lists; nothing was started.",
     "unknown-workflow": "Check the name. The workflow has to be deployed on this site.",
     "instance-failed": "Read `error`. Retry the instance once its cause is mended.",

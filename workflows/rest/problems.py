@@ -55,6 +55,7 @@ RESOLVED = Kind(410, "resolved", "No longer to be answered")
 TOO_LARGE = Kind(413, "too-large", "Too large")
 UNSUPPORTED_MEDIA_TYPE = Kind(415, "unsupported-media-type", "Unsupported media type")
 INVALID_DATA = Kind(422, "invalid-data", "The data is not acceptable")
+TOO_COMPLEX = Kind(422, "too-complex", "The data takes too much work to be checked")
 INVALID_INPUT = Kind(422, "invalid-input", "The input is not acceptable")
 UNKNOWN_WORKFLOW = Kind(422, "unknown-workflow", "There is no such workflow")
 INSTANCE_FAILED = Kind(422, "instance-failed", "The instance has failed")
@@ -83,6 +84,7 @@ KINDS: Mapping[type[WorkflowError], Kind] = {
     exceptions.IdempotencyConflict: IDEMPOTENCY_CONFLICT,
     exceptions.InteractionResolved: RESOLVED,
     exceptions.PolicyRefused: REFUSED,
+    exceptions.TooComplex: TOO_COMPLEX,
     exceptions.InvalidData: INVALID_DATA,
     exceptions.InvalidInput: INVALID_INPUT,
     exceptions.ProjectionFailed: INVALID_DATA,
@@ -120,7 +122,7 @@ def answer_error(error: WorkflowError) -> HttpResponse | None:
         told = error.reason or "it gives no reason"
         return answer_problem(kind, f"The policy of this site does not allow it: {told}.")
     if isinstance(error, exceptions.InvalidData | exceptions.InvalidInput):
-        whole = "data" if kind is INVALID_DATA else "input"
+        whole = "input" if kind is INVALID_INPUT else "data"
         fields = {place or whole: _list_reasons(reasons) for place, reasons in error.errors.items()}
         return answer_problem(kind, str(error), errors=fields)
     if isinstance(error, exceptions.DuplicateKey) and error.instance is not None:
