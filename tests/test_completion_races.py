@@ -16,6 +16,7 @@ import workflows
 from tests.folding import check_all_folds
 from tests.two_connections import (
     COMMITTED,
+    Other,
     Refused,
     _provided_again,  # noqa: F401 (a fixture)
     committed,  # noqa: F401 (a fixture)
@@ -34,6 +35,7 @@ from workflows import (
     Done,
     IdempotencyConflict,
     InteractionResolved,
+    InvalidData,
     SignalCollision,
     StaleVersion,
     Stop,
@@ -45,6 +47,7 @@ from workflows import (
 )
 from workflows.journal import Ousted
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
+from workflows.store import Claim
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
@@ -451,3 +454,52 @@ def test_of_many_creators_at_once_one_asks():
     assert all(SignalCollision.__name__ in commit.error for commit in commits if commit.kind is store.Kind.STOP)
     assert settle(*commits)
     check_all_folds()
+
+
+# --- late, and then not -----------------------------------------------------------------------------
+
+
+class Typed(Workflow):
+    """Asks for a whole number, and hands on one more."""
+
+    name = "completion_races.typed"
+
+    @step
+    def ask(self, ctx):
+        asked = ctx.callback("pay", schema={"type": "integer"}, projector=add_one)
+        return Await(asked, then="end", timeout=ctx.input["timeout"])
+
+    @step
+    def end(self, ctx):
+        return Done(ctx.answer)
+
+
+def add_one(request: Any, submitted: Any) -> Any:
+    return submitted + 1
+
+
+def test_a_late_answer_that_meets_a_deadline_armed_anew_is_checked_like_any_other(settings: Any) -> None:
+    """A worker died between arming and parking, and the next one arms while the answer is looked at."""
+    instance = workflows.start(Typed, {"timeout": 0.000_001})
+    first = take_one()
+    play(first)  # armed, and never parked
+    forget(first)
+    store.reclaim(connections["default"])
+
+    def arm_anew(operation: str, interaction: Any, actor: str) -> None:
+        if operation == "resume" and not armed:
+            armed.append(Other(lambda: settle(play(take_longer()))).join())
+
+    def take_longer() -> Claim:
+        claim = take_one()
+        claim.input = '{"timeout": 3600}'
+        return claim
+
+    armed: list[Any] = []
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "POLICY": arm_anew}
+    with pytest.raises(InvalidData):
+        workflows.complete(f"pay-{instance.pk}", "not a number")
+    assert armed == [True]
+    workflows.complete(f"pay-{instance.pk}", 1)
+    work()
+    assert Instance.objects.get(pk=instance.pk).result == 2

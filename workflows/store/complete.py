@@ -115,6 +115,7 @@ _COMPLETE = compact(f"""
         output = CASE WHEN x.deadline <= m.at THEN NULL ELSE %(output)s::jsonb END
       FROM m WHERE x.id = %(id)s::uuid AND x.instance_id = m.id AND x.status + 0 = {PENDING}
         AND x.version = coalesce(%(version)s::int, x.version)
+        AND (x.deadline <= m.at OR NOT %(late)s::bool)  -- a late answer was not checked: it can only be refused
       RETURNING x.id, x.unit_id, x.status, x.channel, m.id AS instance_id, m.seq + 1 AS n, m.workspace_id,
         m.workflow,
         'holdpoint:unit:' || x.unit_id AS name, {_WAKES} AS wakes
@@ -193,7 +194,7 @@ def find_interaction(
 
 def read_addressed(columns: Sequence[Any]) -> Addressed:
     row = list(columns)
-    row[4], row[12] = _STATUS_OF[row[4]], _CARDINALITY_OF[row[12]]
+    row[4], row[11], row[12] = _STATUS_OF[row[4]], bool(row[11]), _CARDINALITY_OF[row[12]]
     return Addressed(*row)
 
 
@@ -224,6 +225,7 @@ def complete_interaction(
             "door": door,
             "override": override,
             "version": version,
+            "late": found.late,
             "digest": None if once is None else once.digest,
             "body_hash": None if once is None else once.body_hash,
             "told": told,
