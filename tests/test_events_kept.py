@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from django.db import connections, transaction
@@ -12,7 +13,7 @@ from django.test import override_settings
 import workflows
 from tests.test_events import Slow, Waiter, is_parked, waiting
 from tests.test_fold import check_all_folds
-from workflows import Await, Done, Workflow, emit, registry, step, store, tasks
+from workflows import Await, Done, Next, Workflow, durable, emit, registry, step, store, tasks
 from workflows.events import emit_event
 from workflows.models import EventWait, Instance, NamedEvent
 from workflows.schema import read_schema
@@ -295,19 +296,128 @@ def test_events_are_deleted_once_nobody_can_look_back_to_them_keys_days_later() 
     emit("paid", dedup_key="evt_1")
     db = connections["default"]
     assert store.prune_events(db) == 0
-    advance("61m")
-    assert store.prune_events(db) == 1
-    advance("3d")
-    assert emit_event("paid", dedup_key="evt_1").duplicate
-    advance("1d")
+    with override_settings(WORKFLOWS={"EVENT_LOOKBACK": "1h"}):
+        advance("61m")
+        assert store.prune_events(db) == 1
+        advance("3d")
+        assert emit_event("paid", dedup_key="evt_1").duplicate
+    advance("4d")
     assert store.prune_events(db) == 1
     assert not emit_event("paid", dedup_key="evt_1").duplicate
 
 
 def test_the_minutes_sweep_deletes_old_events_in_bounded_batches() -> None:
-    for _ in range(5):
+    for n in range(5):
         emit("paid")
-    advance("2h")
-    assert store.prune_events(connections["default"], limit=2) == 2
+        emit("paid", dedup_key=f"evt_{n}")
+    advance("8d")
+    assert store.prune_events(connections["default"], batch=2, batches=1) == 4
+    assert store.prune_events(connections["default"], batch=1, batches=2) == 4
     tasks.sweep()
     assert not NamedEvent.objects.exists()
+
+
+def test_one_turn_deletes_more_than_one_batch_of_old_events() -> None:
+    """A process emits more in a minute than one batch holds."""
+    for _ in range(7):
+        emit("paid")
+    advance("8d")
+    assert store.prune_events(connections["default"], batch=3) == 7
+
+
+# --- how long -------------------------------------------------------------------------------------
+
+
+class InOrder(Workflow):
+    """Waits for one event, and then for another."""
+
+    name = "EventInOrder"
+
+    @step
+    def first(self, ctx):
+        return Await(event("first"), then="second", timeout="2d")
+
+    @step
+    def second(self, ctx):
+        return Await(event("second"), then="end", state={"first": ctx.answer}, timeout="2d")
+
+    @step
+    def end(self, ctx):
+        return Done([ctx.state["first"], ctx.answer])
+
+
+def test_two_waits_in_sequence_take_events_that_came_in_the_other_order_hours_apart() -> None:
+    instance = workflows.start(InOrder)
+    drain()
+    emit("second", 2)
+    advance("2h")
+    emit("first", 1)
+    drain()
+    assert_done(instance, [1, 2])
+
+
+def test_an_event_is_there_for_a_wait_that_begins_days_after_it() -> None:
+    @durable(name="EventAfterSleep")
+    def late(ctx):
+        ctx.sleep("rest", "6d")
+        return ctx.wait_for_event("wait", event="paid", timeout="1h")
+
+    instance = workflows.start(late)
+    advance("30m")
+    emit("paid", {"n": 1})
+    advance("6d")
+    assert_done(instance, {"n": 1})
+
+
+class Sleeper(Workflow):
+    """Looks for the event before and after a long time."""
+
+    name = "EventSleeper"
+
+    @step
+    def ask(self, ctx):
+        if ctx.input.get("early"):
+            return Await(event("paid"), then="rest", timeout="1h")
+        return Next("listen", delay=ctx.input["rest"])
+
+    @step
+    def rest(self, ctx):
+        return Next("listen", delay=ctx.input["rest"])
+
+    @step
+    def listen(self, ctx):
+        return Await(event("paid"), then="end")
+
+    @step
+    def end(self, ctx):
+        return Done()
+
+
+@pytest.mark.parametrize(
+    ("input", "warned"),
+    [
+        ({"rest": "6d"}, 0),
+        ({"rest": "8d"}, 1),
+        ({"rest": "8d", "early": True}, 1),
+        ({"rest": "6d", "early": True}, 0),
+    ],
+    ids=str,
+)
+def test_a_wait_that_may_have_missed_an_event_says_so_in_the_log(input: Any, warned: int, caplog: Any) -> None:
+    instance = workflows.start(Sleeper, input)
+    advance("1h")
+    advance("9d")
+    assert is_parked(instance)
+    told = [one.getMessage() for one in caplog.records if "no longer known" in one.getMessage()]
+    assert len(told) == warned
+    assert all("'paid'" in one and str(instance.pk) in one and "EVENT_LOOKBACK" in one for one in told)
+
+
+def test_a_loop_that_listens_all_the_time_is_never_warned(caplog: Any) -> None:
+    instance = workflows.start(Looper, {"times": 4})
+    for n in range(4):
+        advance("6d")
+        emit("paid", n)
+        drain()
+    assert_done(instance, [0, 1, 2, 3])
+    assert "no longer known" not in caplog.text

@@ -31,7 +31,7 @@ DEFAULTS: Mapping[str, Any] = {
     "AWAIT_AGGREGATE_MAX_INPUT_ITEMS": 10_000,
     "AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS": 10_000,
     "RETENTION": None,
-    "EVENT_LOOKBACK": "1h",
+    "EVENT_LOOKBACK": "7d",
     "POLICY": None,
     "WORKSPACES_FOR": None,
     "METRICS_PUBLIC": False,

@@ -140,8 +140,9 @@ _DELIVER = compact(f"""
     SELECT count(*), CASE WHEN count(*) > 0 THEN {NOTIFY_IDLE} END FROM u
 """)
 
-#: The checkpoint of a function's wait remembers which row it parked on.
-_PARK = compact("""
+#: The checkpoint of a function's wait remembers which row it parked on. What comes back is since how many hours nobody
+#: has looked for this event, where that is longer than events are kept.
+_PARK = compact(f"""
     WITH c AS (
       UPDATE holdpoint_checkpoint c SET value = to_jsonb(%(wait)s::text)
       WHERE c.instance_id = %(instance)s::uuid AND c.position = %(position)s::int
@@ -151,6 +152,13 @@ _PARK = compact("""
       (SELECT coalesce(jsonb_agg(f ORDER BY f COLLATE "C"), '[]')::text FROM jsonb_object_keys(m.match) f),
       m.match, %(type)s, %(schema)s::jsonb
     FROM (SELECT %(match)s::jsonb) m(match)
+    RETURNING (
+      SELECT (extract(epoch FROM {NOW} - s.since) / 3600)::float8 FROM (
+        SELECT coalesce(
+          (SELECT max(o.closed_at) FROM holdpoint_event_wait o
+            WHERE o.instance_id = %(instance)s::uuid AND o.closed_at IS NOT NULL AND o.event = %(event)s),
+          (SELECT i.created_at FROM holdpoint_instance i WHERE i.id = %(instance)s::uuid)) AS since
+      ) s WHERE s.since < {NOW} - {_SECONDS.format("lookback")})
 """)
 
 #: Events since the instance started, within the look-back, that it has not taken; the oldest first. NOT IN reads
@@ -280,18 +288,35 @@ def park_on_event(db: BaseDatabaseWrapper, claim: Claim, spec: EventSpec, positi
         "type": None if schema is None else schema.type_path,
         "schema": None if schema is None else dump_value(schema.json, f"the schema of event {spec.name!r}"),
     }
-    fetch(db, _PARK, params, rows=False)
+    [[unseen]] = fetch(db, _PARK, params)
+    if unseen is not None:
+        logger.warning(
+            "instance %s of workflow %r begins to wait for event %r, for which it has not looked for %.0f h: one that "
+            'was emitted more than %.0f h ago is no longer known. Wait earlier, or raise WORKFLOWS["EVENT_LOOKBACK"].',
+            claim.id,
+            claim.workflow,
+            spec.name,
+            unseen,
+            conf.event_lookback / 3600,
+        )
     if (earlier := _find_earlier(db, spec, params)) is not None:
         fetch(db, _TAKE, params | {"id": earlier}, rows=False)
     return wait
 
 
-def prune_events(db: BaseDatabaseWrapper, limit: int = 10_000) -> int:
-    """Delete events that no wait can look back to; how many. Those with a dedup key stay for days."""
-    gone, lookback = 0, conf.event_lookback
+def prune_events(db: BaseDatabaseWrapper, batch: int = 10_000, batches: int = 20) -> int:
+    """Delete events that no wait can look back to, so many at most: the next call goes on. How many.
+
+    Those with a dedup key stay for days.
+    """
+    deleted, lookback = 0, conf.event_lookback
     for which, keep in (("NULL", lookback), ("NOT NULL", max(lookback, _KEEP_KEYS_SECONDS))):
-        gone += fetch(db, _PRUNE[which], {"keep": keep, "limit": limit})[0][0]
-    return gone
+        for _ in range(batches):
+            gone = fetch(db, _PRUNE[which], {"keep": keep, "limit": batch})[0][0]
+            deleted += gone
+            if gone < batch:
+                break
+    return deleted
 
 
 def _find_earlier(db: BaseDatabaseWrapper, spec: EventSpec, params: dict[str, Any]) -> UUID | None:
