@@ -10,6 +10,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Coalesce
 
 from approvals.principals import list_active
 from workflows.clock import Now
@@ -28,7 +29,8 @@ def leave_out_barred(rows: Any, user: Any) -> Any:
     """Without those that four eyes, or an earlier vote of theirs or for them, keep somebody (by key) from deciding."""
     votes = list_rows("Vote").filter(standing=True)
     used = votes.filter(Q(user_id=user) | Q(on_behalf_of_id=user), review_id=OuterRef("pk"))
-    earlier = votes.filter(user_id=user, instance_id=OuterRef("instance_id")).exclude(step=OuterRef("step"))
+    family, place = (Coalesce(OuterRef(name), OuterRef("instance_id")) for name in ("family", "place"))
+    earlier = votes.filter(user_id=user, family=family).exclude(step=OuterRef("step"), place=place)
     earlier = earlier.filter(standing=OuterRef("four_eyes"))  # where it is asked for at all
     own = Q(four_eyes=True, requester_id=user, requester_id__isnull=False)
     return rows.exclude(own).filter(~ExistsHere(used), ~ExistsHere(earlier))

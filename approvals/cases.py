@@ -130,10 +130,11 @@ class Case:
 
     @cached_property
     def earlier_deciders(self) -> frozenset[Any]:
-        """Keys of the users who decided another stage of the same instance."""
+        """Keys of the users who decided another stage of the same family."""
         votes = Vote.objects.using(answering.reach().alias)
-        found = votes.filter(instance_id=self.review.instance_id, standing=True, user__isnull=False)
-        return frozenset(found.exclude(step=self.review.step).values_list("user_id", flat=True))
+        found = votes.filter(family=self.review.root, standing=True, user__isnull=False)
+        place, step = self.review.stage
+        return frozenset(found.exclude(step=step, place=place).values_list("user_id", flat=True))
 
     def list_people(self) -> list[str]:
         """Everybody who has had to do with it, as principals."""

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Model, OuterRef, Q, QuerySet, TextField
 from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, JSONObject
+from django.db.models.functions import Cast, Coalesce, JSONObject
 
 from approvals.action_rules import sees
 from approvals.cases import MAX_ROWS, Case
@@ -52,7 +52,7 @@ def read_case(rows: QuerySet[Review], id: UUID, viewer: Viewer | None = None) ->
     found: Any = (
         rows.filter(pk=id)
         .select_related("interaction__workspace", "interaction__unit", "claimed_by")
-        .annotate(**_gather_all())
+        .annotate(**_gather_all(Coalesce(OuterRef("family"), OuterRef("instance_id"))))
         .first()
     )
     if found is None:
@@ -70,7 +70,7 @@ def fill(case: Case) -> None:
         return
     review = case.review
     rows = Interaction.objects.using(answering.reach().alias).select_related("workspace", "unit")
-    found: Any = rows.annotate(**_gather_all()).get(pk=review.pk)
+    found: Any = rows.annotate(**_gather_all(review.root)).get(pk=review.pk)
     kept = review._state.fields_cache.get("interaction")
     if kept is None or "workspace" not in kept._state.fields_cache:
         review.interaction = found
@@ -95,10 +95,13 @@ def make_rows(model: type[Model], gathered: Iterable[Mapping[str, Any]], alias: 
     return made
 
 
-def _gather_all() -> dict[str, Any]:
-    """What is read beside a review, or the question behind it: both have the same key, and the same instance's."""
+def _gather_all(family: Any) -> dict[str, Any]:
+    """What is read beside a review, or the question behind it: both have the same key, and the same instance's.
+
+    `family` is the id of the instance that began the review's, or an expression that gives it.
+    """
     here, instance = Q(review_id=OuterRef("pk")), Q(instance_id=OuterRef("instance_id"))
-    votes = Vote.objects.filter(instance, standing=True, user__isnull=False).order_by("pk")
+    deciders = Vote.objects.filter(family=family, standing=True, user__isnull=False).order_by("pk")
     comments = Comment.objects.filter(here).order_by("-pk")
     events = LedgerEvent.objects.filter(instance, kind__in=KINDS).alias(about=KT("data__interaction")).order_by("-seq")
     events = events.filter(about=Cast(OuterRef("pk"), TextField()))
@@ -106,7 +109,7 @@ def _gather_all() -> dict[str, Any]:
         "read_at": Now(),
         "read_candidates": gather(Candidate.objects.filter(here).order_by("pk")),
         "read_votes": gather(Vote.objects.filter(here).order_by("at", "pk")),
-        "read_deciders": gather(votes, ["user_id", "step"]),
+        "read_deciders": gather(deciders, ["user_id", "step", "place"]),
         "read_comments": gather(comments[: MAX_ROWS + 1]),
         "read_events": gather(events[: MAX_ROWS + 1], ["at", "kind", "actor", "data"]),
     }
@@ -118,7 +121,7 @@ def _fill(case: Case, found: Any) -> None:
     for name, value in {
         "candidates": make_rows(Candidate, found.read_candidates, alias),
         "all_votes": make_rows(Vote, found.read_votes, alias),
-        "earlier_deciders": frozenset(one.user_id for one in deciders if one.step != review.step),
+        "earlier_deciders": frozenset(one.user_id for one in deciders if one.stage != review.stage),
     }.items():
         case.__dict__.setdefault(name, value)
     if case.held is None:

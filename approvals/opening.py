@@ -6,7 +6,9 @@ deploy changes later; who belongs to a group is not frozen; users that a query n
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
@@ -37,6 +39,7 @@ from approvals.principals import (
 from approvals.reach import find_gap, find_plain, find_rung_gap
 from approvals.subjects import digest, load_subject, read_subject, snapshot
 from workflows.models import Instance, Interaction
+from workflows.origins import trace_origin
 from workflows.reasons import Reason, gettext_noop
 
 if TYPE_CHECKING:
@@ -44,10 +47,13 @@ if TYPE_CHECKING:
 
     from approvals.channel import Approval
 
-#: How far up it is looked for who started it all.
-MAX_ANCESTORS = 20
 #: Users that one query may name; more belong in a group or a rule.
 MAX_USERS = 1_000
+
+_UNKNOWN = (
+    "who asked for this cannot be known any more, because what started this instance was pruned before instances "
+    "carried it, so four eyes would exclude nobody: name requester=…, or write four_eyes=False"
+)
 
 
 def open_review(approval: Approval, interaction: Interaction) -> Review:
@@ -62,6 +68,8 @@ def open_review(approval: Approval, interaction: Interaction) -> Review:
             interaction=interaction,
             instance_id=interaction.instance_id,
             workspace_id=interaction.workspace_id,
+            family=instance.family,
+            place=_find_place(instance),
             created_at=interaction.created_at,
             due_at=place_due(approval.ladder, interaction.created_at),
             next_at=next_moment(rungs, 0),
@@ -198,24 +206,28 @@ def _name_rungs(rungs: list[dict[str, str]], groups: dict[str, int]) -> list[dic
 
 
 def _find_requester(approval: Approval, instance: Instance) -> Any:
-    """Who asked: as given, or the user who started the instance, or that which led to it.
-
-    A child works for whoever started its parent: else they could approve what they asked for there.
-    """
+    """Who asked: as given, or the user who started the instance, or that which led to it; None where a program did."""
     if approval.requester is not None:
         return find_user(approval.requester, "requester")
-    rows = Instance.objects.using(instance._state.db)
-    one: Instance | None = instance
-    for _ in range(MAX_ANCESTORS):
-        if one is None:
-            return None
-        kind, _, key = one.started_by.partition(":")
-        if kind == USER:
-            # A caller's own text may begin like a name.
-            return load_user(key) if is_key(get_user_model(), key) else None
-        above = key if kind == "instance" and is_key(Instance, key) else one.parent_id
-        one = None if above is None else rows.filter(pk=above, workspace_id=instance.workspace_id).first()
-    return None
+    asked_by = trace_origin(instance).asked_by
+    if asked_by is None:
+        if approval.four_eyes:
+            raise InvalidApproval("requester", None, _UNKNOWN)
+        return None
+    kind, _, key = asked_by.partition(":")
+    # A caller's own text may begin like a name.
+    return load_user(key) if kind == USER and is_key(get_user_model(), key) else None
+
+
+def _find_place(instance: Instance) -> UUID | None:
+    """What one Spawn started of one workflow is one stage, as items of one question are; else an instance is its own.
+
+    As the migration computes it for rows from before.
+    """
+    if instance.parent_id is None:
+        return None
+    born = f"{instance.parent_id}:{instance.spawn_no}:{instance.workflow}"
+    return UUID(hashlib.md5(born.encode(), usedforsecurity=False).hexdigest())
 
 
 def _freeze_subject(approval: Approval) -> dict[str, Any]:

@@ -36,9 +36,10 @@ from workflows.fields import INHERITED
 from workflows.jsontext import check_text, read_back
 from workflows.lifecycle import Status
 from workflows.models import Instance
+from workflows.origins import find_source
 from workflows.planning import plan_instance
 from workflows.scope import current_workspace
-from workflows.store import Address, Line, NewInstance
+from workflows.store import Address, Line, NewInstance, Source
 
 
 def start(
@@ -242,10 +243,11 @@ def _insert(
     planned: Sequence[NewInstance], workspace: str | None, actor: object, run_at: datetime | None
 ) -> dict[UUID, Instance]:
     db, scope, by = _db(), current_workspace(workspace), read_actor(actor)
+    source = find_source(by)
     started: dict[UUID, Instance] = {}
     for begin in range(0, len(planned), BATCH):
         batch = planned[begin : begin + BATCH]
-        rows = _insert_batch(db, batch, scope, by, run_at)
+        rows = _insert_batch(db, batch, scope, by, run_at, source)
         started.update((one.id, _fresh(one, rows[one.id], by, db)) for one in batch if one.id in rows)
     if planned and not started:
         _check_workspace(scope)
@@ -253,9 +255,17 @@ def _insert(
 
 
 def _insert_batch(
-    db: BaseDatabaseWrapper, batch: Sequence[NewInstance], scope: str | int, by: str, run_at: datetime | None
+    db: BaseDatabaseWrapper,
+    batch: Sequence[NewInstance],
+    scope: str | int,
+    by: str,
+    run_at: datetime | None,
+    source: Source | None,
 ) -> dict[UUID, tuple[Any, ...]]:
-    return store.retrying(db, lambda: store.insert_instances(db, batch, workspace=scope, actor=by, run_at=run_at))
+    return store.retrying(
+        db,
+        lambda: store.insert_instances(db, batch, workspace=scope, actor=by, run_at=run_at, source=source),
+    )
 
 
 def _fresh(one: NewInstance, row: tuple[Any, ...], started_by: str, db: BaseDatabaseWrapper) -> Instance:

@@ -44,7 +44,7 @@ from workflows.outcomes import (
 )
 from workflows.planning import plan_spawned
 from workflows.registry import Definition
-from workflows.store import Claim, Commit, Kind, NewInstance
+from workflows.store import Claim, Commit, Kind, NewInstance, Source
 from workflows.styles.steps import describe_error
 from workflows.waits import EVENT, Channel, EventSpec, Question, ask_channel
 
@@ -218,8 +218,7 @@ def _invoke(claim: Claim, definition: Definition, ctx: Context, outcome: Invoke,
                 db,
                 [outcome.child],
                 workspace=claim.workspace,
-                parent=claim.id,
-                spawn_no=claim.spawns + 1,
+                source=Source(claim.id, is_family=True, spawn_no=claim.spawns + 1),
                 actor=f"instance:{claim.id}",
             )
             store.save_checkpoint(
@@ -246,7 +245,10 @@ def _spawn(claim: Claim, outcome: Spawn, commit: Commit, db: BaseDatabaseWrapper
             if not store.lock_claim(db, claim):
                 raise ClaimLost(claim.id, claim.fence)
             written = store.insert_instances(
-                db, new, workspace=claim.workspace, parent=claim.id, spawn_no=claim.spawns + 1
+                db,
+                new,
+                workspace=claim.workspace,
+                source=Source(claim.id, is_family=True, spawn_no=claim.spawns + 1),
             )
             for one in new:
                 if one.id not in written:

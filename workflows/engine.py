@@ -60,7 +60,7 @@ def run(claim: Claim, host: Host) -> Commit | None:
     if claim.runs > definition.max_attempts:
         return make_stop(claim, tell_spent(claim, definition))
     ctx = _make_context(claim, definition, host)
-    with scope.enter(claim.workspace):
+    with scope.enter_step(claim.workspace, claim.id):
         try:
             if claim.timed_out and (refusal := _ask_about_timeout(claim, host)):
                 return make_stop(claim, refusal)

@@ -22,6 +22,7 @@ from workflows.conf import conf
 from workflows.exceptions import InvalidInput, InvalidSchema, UnknownWorkspace
 from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.models import Instance
+from workflows.origins import find_source
 from workflows.planning import plan_instance
 from workflows.scope import current_workspace
 
@@ -130,4 +131,7 @@ def _start(db: BaseDatabaseWrapper, workspace: int, event: str, data: Any, actor
             logger.warning("event %r does not start workflow %r: %s", event, definition.name, error)
         except Exception:  # its own check of the data is broken: that must not keep the event from the others
             logger.exception("event %r does not start workflow %r: its accepts= failed", event, definition.name)
-    return len(store.insert_instances(db, planned, workspace=workspace, actor=actor)) if planned else 0
+    if not planned:
+        return 0
+    source = find_source(actor, is_event=True)
+    return len(store.insert_instances(db, planned, workspace=workspace, actor=actor, source=source))

@@ -1,8 +1,7 @@
-"""Which workspace a call means when it does not say.
+"""Which workspace a call means when it does not say, and which instance makes it.
 
 Inside a step it is the instance's, inside `with workspace("acme")` (or a request) that one, else the
-default. Invariant owned: the current workspace is a context variable, so threads and async tasks never
-see each other's.
+default. Invariant owned: both are context variables, so threads and async tasks never see each other's.
 """
 
 from __future__ import annotations
@@ -24,6 +23,8 @@ DEFAULT_WORKSPACE = "default"
 
 #: A slug, or the id where the engine already has it.
 _current: ContextVar[str | int] = ContextVar("holdpoint_workspace", default=DEFAULT_WORKSPACE)
+#: The instance whose step is running here: what it starts goes back to whoever asked for it.
+_running: ContextVar[str | None] = ContextVar("holdpoint_running", default=None)
 
 
 class _WorkspaceCalls:
@@ -68,3 +69,19 @@ def enter(which: str | int) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def current_instance() -> str | None:
+    """The id of the instance whose step makes the call; None outside of steps."""
+    return _running.get()
+
+
+@contextmanager
+def enter_step(workspace: int, instance: str) -> Iterator[None]:
+    """Calls in this block are made by a step of this instance."""
+    token = _running.set(instance)
+    try:
+        with enter(workspace):
+            yield
+    finally:
+        _running.reset(token)

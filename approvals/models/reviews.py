@@ -45,6 +45,10 @@ class Review(EngineModel):  # type: ignore[django-manager-missing, unused-ignore
     workspace = models.ForeignKey(
         Workspace, models.DO_NOTHING, db_constraint=False, db_index=False, verbose_name=_("workspace")
     )
+    #: The instance's, so that earlier deciders are found without it; NULL where it began its family itself.
+    family = models.UUIDField(null=True, editable=False)
+    #: Where in the family it is asked, beside `step`: the same for what was spawned together; NULL: in this instance.
+    place = models.UUIDField(null=True, editable=False)
     requester = point_to_user(_("requester"), null=True)
     claimed_by = point_to_user(_("claimed by"), null=True)
     #: Whose vote was the last one that it took; nobody, where time decided.
@@ -60,7 +64,7 @@ class Review(EngineModel):  # type: ignore[django-manager-missing, unused-ignore
     #: Why it is asked now, in the author's words.
     why = models.TextField(_("why now"), default="", blank=True)
     workflow = models.TextField(_("workflow"))
-    #: The wait's name. Another step of the same instance is another stage.
+    #: The wait's name. Another step of the same instance is another stage, and so is another instance of its family.
     step = models.TextField(_("step"))
     #: What is decided about: a row of the project, by its model, key and name.
     subject_model = models.TextField(_("subject's model"), default="", blank=True)
@@ -141,6 +145,16 @@ class Review(EngineModel):  # type: ignore[django-manager-missing, unused-ignore
 
     def __str__(self) -> str:
         return show_text(self.title)
+
+    @property
+    def root(self) -> Any:
+        """The id of the instance that began the family: who decided another stage in it may not decide this one."""
+        return self.family or self.instance_id
+
+    @property
+    def stage(self) -> tuple[Any, str]:
+        """Which question of the family it is, however often it is asked."""
+        return self.place or self.instance_id, self.step
 
 
 class Candidate(EngineModel):

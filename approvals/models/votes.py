@@ -29,8 +29,10 @@ class Vote(EngineModel):  # type: ignore[django-manager-missing, unused-ignore]
     review = models.ForeignKey(
         Review, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="votes", verbose_name=_("review")
     )
-    #: The review's, so that earlier deciders of an instance are found without a join.
     instance = models.ForeignKey(Instance, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+")
+    #: The review's family and place, written by the database: earlier deciders are found without a join.
+    family = models.UUIDField(null=True, editable=False)
+    place = models.UUIDField(null=True, editable=False)
     at = models.DateTimeField(_("at"))
     user = point_to_user(_("user"), null=True)
     #: For whom it was cast, where that was somebody who is away or who delegated.
@@ -78,11 +80,16 @@ class Vote(EngineModel):  # type: ignore[django-manager-missing, unused-ignore]
             models.Index(
                 fields=["on_behalf_of"], condition=Q(on_behalf_of__isnull=False), name="holdpoint_vote_behalf"
             ),
-            models.Index(fields=["instance"], name="holdpoint_vote_instance"),
+            models.Index(fields=["family", "user"], name="holdpoint_vote_family"),
         ]
 
     def __str__(self) -> str:
         return f"{self.outcome} ({self.actor})"
+
+    @property
+    def stage(self) -> tuple[Any, str]:
+        """The review's, where this was read from the database."""
+        return self.place or self.instance_id, self.step
 
 
 class Comment(EngineModel):  # type: ignore[django-manager-missing, unused-ignore]

@@ -79,6 +79,7 @@ from workflows.store.sql import read_committed as read_committed
 from workflows.store.sql import retrying as retrying
 from workflows.store.sql import wait_for_locks as wait_for_locks
 from workflows.store.start import NewInstance as NewInstance
+from workflows.store.start import Source as Source
 from workflows.store.start import find_holder as find_holder
 from workflows.store.start import insert_instances as insert_instances
 from workflows.store.state import State as State

@@ -46,21 +46,52 @@ class NewInstance:
     fingerprint: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The running instance that starts others: they carry on who asked for it."""
+
+    id: UUID | str
+    #: Children and what was launched belong to its family; what an event or a plain `start` begins does not.
+    is_family: bool
+    #: By which spawn of it they are born; None for what is no child.
+    spawn_no: int | None = None
+
+    @property
+    def parent(self) -> UUID | str | None:
+        """Whose children they are."""
+        return None if self.spawn_no is None else self.id
+
+
+#: Where a running instance starts others, its row says who asked: themselves, or whoever it carries. An instance that
+#: launches its own workflow begins a new round, which is a family of its own. A row that should carry it and does not
+#: (an older worker wrote it) hands nothing on; `origins` then looks for it.
+_ORIGIN = """
+    , o AS (
+      SELECT p.workspace_id, p.workflow, coalesce(p.family, p.id) AS family, CASE
+          WHEN p.origin IS NOT NULL THEN p.origin
+          WHEN p.parent_id IS NULL AND p.started_by NOT LIKE 'instance:%%' THEN p.started_by END AS origin
+      FROM holdpoint_instance p WHERE p.id = %(source)s::uuid
+    )"""
+_CARRIED = """, (SELECT coalesce(o.origin, CASE WHEN %(parent)s::uuid IS NULL AND %(actor)s::text NOT LIKE 'instance:%%'
+          THEN '?' END) FROM o), (SELECT o.family FROM o WHERE %(is_family)s::bool
+        AND o.workspace_id = w.id AND (%(parent)s::uuid IS NOT NULL OR o.workflow <> v.workflow))"""
+
 #: `run_at` in the future makes a sleeper, which the sweep wakes; `solo` comes from max_attempts = 1.
 _START = {
-    by: compact(f"""
+    (by, carries): compact(f"""
     WITH w AS (SELECT {workspace_sql(by)} AS id
     ), v AS (
       SELECT * FROM unnest(%(ids)s::uuid[], %(workflows)s::text[], %(versions)s::int[], %(steps)s::text[],
         %(keys)s::text[], %(inputs)s::text[], %(solos)s::bool[], %(prints)s::int[])
         v(id, workflow, version, step, key, input, solo, fingerprint)
-    ), n AS (
+    ){_ORIGIN if carries else ""}, n AS (
       INSERT INTO holdpoint_instance(id, created_at, due_at, parent_id, workspace_id, fence, seq, inbox, pending,
         version, status, attempt, runs, spawns, spawn_no, timed_out, solo, fingerprint, workflow, step, key, started_by,
-        input)
+        input{", origin, family" if carries else ""})
       SELECT v.id, {CLOCK}, greatest(%(run_at)s::timestamptz, {CLOCK}), %(parent)s::uuid, w.id, 0, 1, 0, 0,
         v.version, CASE WHEN %(run_at)s::timestamptz > {CLOCK} THEN {SLEEPING} ELSE {RUNNABLE} END, 0, 0, 0,
         %(spawn_no)s::int, false, v.solo, v.fingerprint, v.workflow, v.step, v.key, %(actor)s::text, v.input::jsonb
+        {_CARRIED if carries else ""}
       FROM v, w WHERE w.id IS NOT NULL
       ON CONFLICT (workspace_id, key) WHERE key IS NOT NULL AND {LIVE} DO NOTHING
       RETURNING id, workspace_id, status, step, due_at, created_at
@@ -72,6 +103,7 @@ _START = {
     SELECT n.id, n.workspace_id, n.status, n.created_at, n.due_at, {NOTIFY_IDLE} FROM n
     """)
     for by in ("id", "slug")
+    for carries in (False, True)
 }
 
 _HOLDER = {
@@ -87,13 +119,12 @@ def insert_instances(
     workspace: str | int,
     actor: str = "",
     run_at: datetime | None = None,
-    parent: UUID | str | None = None,
-    spawn_no: int | None = None,
+    source: Source | None = None,
 ) -> dict[UUID, tuple[Any, ...]]:
     """Write the instances; those whose key is taken are missing from the answer."""
     rows = fetch(
         db,
-        _START[address_kind(workspace)],
+        _START[address_kind(workspace), source is not None],
         {
             "ws": workspace,
             "ids": write_plain([one.id for one in new]),
@@ -106,8 +137,9 @@ def insert_instances(
             "prints": write_plain([one.fingerprint for one in new]),
             "actor": actor,
             "run_at": run_at,
-            "parent": parent,
-            "spawn_no": spawn_no,
+            "parent": None if source is None else source.parent,
+            "spawn_no": None if source is None else source.spawn_no,
+            **({} if source is None else {"source": source.id, "is_family": source.is_family}),
         },
     )
     return {row[0]: row for row in rows}
