@@ -119,7 +119,7 @@ database["OPTIONS"] = {
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
-    "tcp_user_timeout": "30000",
+    "tcp_user_timeout": "25000",
     **database["OPTIONS"],
 }
 # Kept between polls and requests. Never `pool` in OPTIONS: django-q forks, and a forked pool shares

@@ -22,6 +22,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import ProgrammingError, connections, router, transaction
 
 from workflows import deploys, registry
+from workflows.backend.vanished import read_patience
 from workflows.checks_links import check_links, check_token_keys
 from workflows.conf import Problem, conf, find_problems
 from workflows.exceptions import InvalidDuration
@@ -32,6 +33,8 @@ TAG = "holdpoint"
 PUMP_MARGIN = 15
 #: As `conf` wants it.
 SHORTEST_SECRET = 16
+#: Seconds that a vanished client may keep its locks.
+LONGEST_SILENCE = 60
 MANY_KEPT = 500
 FEW_TASKS = 10
 #: Groups of stuck instances that are named; `manage.py workflows stuck` names all.
@@ -47,6 +50,7 @@ def register_checks() -> None:
     register(_as_list(check_speed), TAG, deploy=True)
     register(check_deploy, TAG, Tags.database)
     register(check_isolation, TAG, Tags.database)
+    register(check_vanished, TAG, Tags.database)
     register(_as_list(check_links), TAG, deploy=True)
     register(check_token_keys, TAG, Tags.database)
 
@@ -123,6 +127,31 @@ def check_isolation(
     if level in ("read committed", "read uncommitted"):
         return []
     return [_warn_of_level(f'The server of DATABASES["{alias}"] begins transactions at', level)]
+
+
+def check_vanished(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """How long the server keeps the locks of a client whose machine vanished: what this session really has."""
+    alias = router.db_for_write(Instance)
+    db = connections[alias]
+    if alias not in (databases or ()) or db.vendor != "postgresql":
+        return []
+    db.ensure_connection()
+    with db.wrap_database_errors:
+        patience = read_patience(db.connection)
+    if patience is None or 0 < patience <= LONGEST_SILENCE:
+        return []
+    return [
+        Warning(
+            f'The server of DATABASES["{alias}"] keeps the session of a machine that vanished, and its locks, for '
+            f"{patience:,.0f} s: so long nobody else gets on with the rows that it held.",
+            hint='Set "ENGINE": "workflows.backend", or OPTIONS: "options": "-c tcp_keepalives_idle=10 '
+            '-c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=25000". Where a pooler is in '
+            "between, set the same in its server's postgresql.conf.",
+            id="holdpoint.W008",
+        )
+    ]
 
 
 def _warn_of_level(who: str, level: str) -> Warning:

@@ -22,6 +22,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import engine, store
+from workflows.backend.vanished import limit_silence
 from workflows.batch import Batch
 from workflows.conf import conf
 from workflows.exceptions import StepTimedOut
@@ -387,5 +388,7 @@ def connect(alias: str) -> BaseDatabaseWrapper:
 
 
 def _prepare(db: BaseDatabaseWrapper) -> None:
+    with db.wrap_database_errors:
+        limit_silence(db.connection, db.settings_dict["OPTIONS"])  # whatever engine of Django's the project uses
     for setting in ("enable_seqscan = off", "jit = off", f"lock_timeout = {LOCK_TIMEOUT_MS}", READ_COMMITTED):
         store.fetch(db, f"SET {setting}", {}, rows=False)

@@ -82,3 +82,17 @@ class HostedStubborn(Workflow):
                     with contextlib.suppress(BaseException):
                         time.sleep(60)
         return Done("it was not interrupted")
+
+
+class HostedTaking(Workflow):
+    """Takes from a stock in its transaction; the first to run it dawdles with the row locked."""
+
+    @step(atomic=True)
+    def take(self, ctx: Any) -> Done:
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE stock SET taken = taken + 1")
+        file = Path(ctx.state["file"])
+        if not file.exists():
+            file.write_text(f"{os.getpid()}\n")
+            time.sleep(40)
+        return Done()
