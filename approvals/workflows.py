@@ -17,6 +17,7 @@ class ProposedChange(Workflow):
     """Somebody wants to change, add or delete an object; the decision does it, and this tells."""
 
     name = CHANGE
+    version = 2
 
     @step
     def ask(self, ctx: Any) -> Await | Stop:
@@ -37,6 +38,7 @@ class ProposedCall(Workflow):
     """Somebody has called an API; once it is approved, the call is made again, as them."""
 
     name = "holdpoint-call"
+    version = 2
 
     @step
     def ask(self, ctx: Any) -> Await | Stop:
@@ -48,12 +50,25 @@ class ProposedCall(Workflow):
     @step(atomic=True)
     def carry_out(self, ctx: Any) -> Done:
         """The call itself: its writes and this outcome are committed together, so it happens once."""
-        from approvals.required.asking import tell_answer
+        from approvals.required.asking import read_asked, tell_answer
         from approvals.required.replay import replay_call
-        from approvals.required.sealing import unseal
 
-        asked = unseal(ctx.input)
+        asked = read_asked(ctx)
         told = tell_answer(ctx)
         if told["outcome"] == asked["applies"]:
             told["response"] = replay_call(asked["call"], asked["requester"])
         return Done(told)
+
+
+class FirstProposedChange(ProposedChange):
+    """What was proposed before a seal named its instance, and still waits; none is started any more."""
+
+    name = CHANGE
+    version = 1
+
+
+class FirstProposedCall(ProposedCall):
+    """The same of calls."""
+
+    name = "holdpoint-call"
+    version = 1

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib import admin
@@ -23,10 +25,13 @@ from approvals.exceptions import InvalidApproval
 from approvals.models import Review, Vote
 from approvals.required.frozen import dump_approval, load_approval
 from approvals.required.proposals import MAX_PENDING
-from approvals.required.sealing import NotSealed, seal, unseal
+from approvals.required.sealing import _FIRST_SALT, NotSealed, _hash, _make_signer, seal, unseal
+from tests.calls import make_key
+from workflows.api import start_as
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.testing import advance, assert_done, assert_failed, drain
+from workflows.uuid7 import make_uuid7
 
 pytestmark = pytest.mark.django_db
 
@@ -581,7 +586,7 @@ def test_a_workflow_that_somebody_starts_by_hand_does_nothing(order: Any, ann: U
         "principals": [],
         "timeout": None,
     }
-    stolen = seal({**asked, "values": {"note": "other"}})["seal"]
+    stolen = seal({**asked, "values": {"note": "other"}}, uuid4())["seal"]
     for input in (asked, {"asked": asked}, {"asked": asked, "seal": "x"}, {"asked": asked, "seal": stolen}):
         for name in ("holdpoint-change", "holdpoint-call"):
             instance = workflows.start(name, input)
@@ -592,11 +597,87 @@ def test_a_workflow_that_somebody_starts_by_hand_does_nothing(order: Any, ann: U
 
 def test_the_seal_outlives_a_stay_in_the_database() -> None:
     asked = {"a": 1.0, "b": {"z": None, "y": ["ü", 10**20, 0.1]}, "c": "\u2028"}
-    kept = workflows.start("holdpoint-change", seal(asked))
+    id = make_uuid7()
+    kept = start_as(id, "holdpoint-change", seal(asked, id))
     kept.refresh_from_db()
-    assert unseal(kept.input)["c"] == "\u2028"
+    assert unseal(kept)["c"] == "\u2028"
+    kept.input = {**kept.input, "asked": {**kept.input["asked"], "a": 2}}
     with pytest.raises(NotSealed):
-        unseal({**kept.input, "asked": {**kept.input["asked"], "a": 2}})
+        unseal(kept)
+
+
+@pytest.mark.parametrize("before", ["waiting", "rejected", "done", "cancelled"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_sealed_input_is_good_for_its_own_instance_only(
+    before: str, elsewhere: bool, site: Any, browser: Client, order: Any, ann: User, ben: User
+) -> None:
+    """Whoever may read instances reads the seals, too; whoever may start some shall not ask again in another's name."""
+    review = propose(browser, order, amount="900")
+    if before in ("rejected", "done"):
+        decide(review, "approve" if before == "done" else "reject", actor=ann)
+        drain()
+    elif before == "cancelled":
+        workflows.cancel(review.instance)
+    sealed = Instance.objects.get(pk=review.instance_id).input
+    workflows.workspace.create("acme")
+    again = workflows.start("holdpoint-change", sealed, workspace="acme" if elsewhere else None, actor=ben)
+    drain()
+    assert_failed(again, "NotSealed")
+    assert Review.objects.count() == 1
+
+
+def test_a_sealed_input_is_refused_at_the_api_s_door_likewise(
+    site: Any, browser: Client, order: Any, ann: User
+) -> None:
+    propose(browser, order, amount="900")
+    bearer = {"Authorization": f"Bearer {make_key('start', 'read')}"}
+    (told,) = Client().get("/v1/instances?workflow=holdpoint-change", headers=bearer).json()["results"]
+    given = {"workflow": "holdpoint-change", "input": told["input"]}
+    made = Client().post("/v1/instances", given, content_type="application/json", headers=bearer)
+    assert made.status_code == 201
+    drain()
+    assert_failed(Instance.objects.get(pk=made.json()["id"]), "NotSealed")
+    assert Review.objects.count() == 1
+
+
+def _write_as_before(instance: Instance, started_by: str) -> None:
+    """As the version before wrote it: sealed without the instance's id."""
+    asked = instance.input["asked"]
+    older = _make_signer(_FIRST_SALT).sign(_hash(asked))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE holdpoint_instance SET version = 1, input = %s::jsonb, started_by = %s WHERE id = %s",
+            [json.dumps({"asked": asked, "seal": older}), started_by, instance.pk],
+        )
+
+
+def test_what_was_proposed_before_the_upgrade_still_works(
+    site: Any, browser: Client, order: Any, ann: User, ben: User
+) -> None:
+    review = propose(browser, order, amount="900")
+    _write_as_before(review.instance, f"user:{ben.pk}")
+    decide(review, "approve", actor=ann)
+    drain()
+    assert_done(review.instance)
+    order.refresh_from_db()
+    assert order.amount == 900
+
+
+def test_what_was_copied_before_the_upgrade_is_asked_no_more(site: Any, browser: Client, order: Any, ann: User) -> None:
+    browser.post(page_of(order), fill(order, amount="900"))
+    instance = Instance.objects.get()
+    _write_as_before(instance, "key:7")
+    drain()
+    assert_failed(instance, "NotSealed")
+    assert not Review.objects.exists()
+
+
+def test_an_older_seal_starts_nothing_new(order: Any, ann: User) -> None:
+    asked = {"do": "change", "requester": str(ann.pk)}
+    older = {"asked": asked, "seal": _make_signer(_FIRST_SALT).sign(_hash(asked))}
+    again = workflows.start("holdpoint-change", older, actor=ann)
+    drain()
+    assert_failed(again, "NotSealed")
 
 
 # --- the approval --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -56,11 +57,18 @@ def start(
     >>> start("Ship", {"order": 1}, key="order-1").status
     <Status.RUNNABLE: 'runnable'>
     """
-    planned = _plan(workflow, input, key, "the input")
-    started = _insert([planned], workspace, actor, read_moment(run_at))
-    if planned.id not in started:
-        raise _held(str(key), workspace)
-    return started[planned.id]
+    return _start(_plan(workflow, input, key, "the input"), workspace, actor, read_moment(run_at))
+
+
+def start_as(
+    id: UUID, workflow: Any, input: Any, *, key: str | None = None, workspace: str | None = None, actor: object = ""
+) -> Instance:
+    """Start one under an id that its caller has made with `make_uuid7`, because the input has to name it.
+
+    >>> start_as(id, "Ship", {"me": str(id)}).id == id
+    True
+    """
+    return _start(replace(_plan(workflow, input, key, "the input"), id=id), workspace, actor, None)
 
 
 def start_many(
@@ -210,6 +218,13 @@ def result(instance: Instance | UUID | str, timeout: object = 0, *, workspace: s
     if current.status == Status.CANCELLED:
         raise InstanceCancelled(current)
     return current.result
+
+
+def _start(planned: NewInstance, workspace: str | None, actor: object, run_at: datetime | None) -> Instance:
+    started = _insert([planned], workspace, actor, run_at)
+    if planned.id not in started:
+        raise _held(str(planned.key), workspace)
+    return started[planned.id]
 
 
 def _plan(workflow: Any, input: Any, key: str | None, what: str) -> NewInstance:

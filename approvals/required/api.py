@@ -19,7 +19,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-import workflows
 from approvals.changes import read_change
 from approvals.channel import Approval
 from approvals.exceptions import ApprovalError
@@ -31,8 +30,10 @@ from approvals.required.replay import keep_call
 from approvals.required.sealing import seal
 from approvals.show_values import show_text
 from approvals.subjects import InvalidChange, find_field, name_object, read_subject
+from workflows.api import start_as
 from workflows.exceptions import WorkflowError
 from workflows.models import Instance
+from workflows.uuid7 import make_uuid7
 
 if TYPE_CHECKING:
 
@@ -162,7 +163,8 @@ class ApprovalRequiredMixin(ApprovalOptions, _View):
                     "timeout": self.approval_timeout,
                 }
                 workspace = self.get_approval_workspace(request, subject)
-                return workflows.start(CALL, seal(asked), workspace=workspace, actor=user)
+                id = make_uuid7()
+                return start_as(id, CALL, seal(asked, id), workspace=workspace, actor=user)
         except (ApprovalError, WorkflowError) as refused:
             raise exceptions.ValidationError({"detail": str(refused)}) from refused
 

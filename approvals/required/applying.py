@@ -37,7 +37,7 @@ def apply_proposal(answer: Answer, instance: Instance) -> None:
     >>> Approval("Change the price", subject=invoice, change={"amount": 5}, on_decision=apply_proposal).on_decision
     'approvals.required.applying:apply_proposal'
     """
-    asked = unseal(instance.input)
+    asked = unseal(instance)
     if answer.outcome != asked["applies"]:
         return
     model: type[models.Model] = apps.get_model(asked["model"])

@@ -17,11 +17,12 @@ from approvals.required.proposals import load_kept_subject
 from approvals.required.sealing import unseal
 from approvals.subjects import load_subject
 from workflows import Await, Stop
+from workflows.models import Instance
 
 
 def ask_about_change(ctx: Any) -> Await | Stop:
     """An approval of a change, an addition or a deletion."""
-    asked = unseal(ctx.input)
+    asked = read_asked(ctx)
     row, change = None, None
     if asked["subject"] is not None:
         row = load_subject(load_kept_subject(asked["subject"]))
@@ -39,7 +40,7 @@ def ask_about_change(ctx: Any) -> Await | Stop:
 
 def ask_about_call(ctx: Any) -> Await | Stop:
     """An approval of a call."""
-    asked = unseal(ctx.input)
+    asked = read_asked(ctx)
     requester = find_requester(asked["requester"])
     if requester is None:
         return Stop(gettext("Whoever asked for this has no account any more."))
@@ -48,6 +49,15 @@ def ask_about_call(ctx: Any) -> Await | Stop:
         return Stop(gettext("%(object)s is no longer there.") % {"object": asked["subject"]["label"]})
     approval = load_approval(asked["approval"], requester=requester, subject=row, change=asked["change"])
     return Await(approval, then="carry_out", timeout=asked["timeout"])
+
+
+def read_asked(ctx: Any) -> dict[str, Any]:
+    """What was proposed with the instance that runs; raises `NotSealed`.
+
+    >>> read_asked(ctx)["do"]
+    'change'
+    """
+    return unseal(Instance.objects.using(router.db_for_write(Instance)).get(pk=ctx.id))
 
 
 def tell_answer(ctx: Any) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class CallView(APIView):
 def is_requester(instance: Instance, user: Any) -> bool:
     """Whether it was this user who called."""
     try:
-        return bool(unseal(instance.input)["requester"] == name_key(user))
+        return bool(unseal(instance)["requester"] == name_key(user))
     except NotSealed:
         return False
 

@@ -17,7 +17,6 @@ from typing import Any
 from django.db import models, router
 from django.utils.translation import gettext
 
-import workflows
 from approvals.channel import Approval
 from approvals.exceptions import ApprovalError
 from approvals.models import Review
@@ -26,9 +25,11 @@ from approvals.plain_values import write_canonical
 from approvals.required.frozen import dump_approval, name_key
 from approvals.required.sealing import NotSealed, seal, unseal
 from approvals.subjects import Subject, read_subject
+from workflows.api import start_as
 from workflows.exceptions import DuplicateKey
 from workflows.members import list_workspaces
 from workflows.models import Instance
+from workflows.uuid7 import make_uuid7
 
 #: The built-in workflow (see `approvals.workflows`).
 CHANGE = "holdpoint-change"
@@ -115,9 +116,11 @@ def propose(
         same = (one for one in list_pending(model, obj, [requester]) if _is_same(one, do, values, requester))
         if (found := next(same, None)) is not None:
             raise AlreadyProposed(found)
+    id = make_uuid7()
+    input = seal(asked, id)
     for key in _list_keys(model, subject, asked):
         try:
-            started = workflows.start(CHANGE, seal(asked), key=key, workspace=workspace, actor=requester)
+            started = start_as(id, CHANGE, input, key=key, workspace=workspace, actor=requester)
         except DuplicateKey as taken:
             # Somebody was quicker; where it was the same form, sent twice, that is all there is to do.
             other = None if taken.instance is None else _read_proposal(taken.instance)
@@ -177,7 +180,7 @@ def _read_proposal(instance: Instance) -> Proposal | None:
     if instance.workflow != CHANGE:
         return None
     try:
-        asked = unseal(instance.input)
+        asked = unseal(instance)
     except NotSealed:
         return None
     return Proposal(instance, asked["do"], asked["values"], asked["requester"], tuple(asked["principals"]))
