@@ -1,8 +1,8 @@
 """A form as it was posted: read within limits, and known to come from a page of ours.
 
-Invariants owned: no more than a few times the largest answer is read; no refusal here writes the address, which holds
-a token, to a log; the page that is shown again has what was typed; a line break is one character, as it is to a
-browser that counts what is typed, and not the two that it sends.
+Invariants owned: no more than a few times the largest answer is read; a form that was cut off is none; no refusal
+here writes the address, which holds a token, to a log; the page that is shown again has what was typed; a line break
+is one character, as it is to a browser that counts what is typed, and not the two that it sends.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import BadRequest, SuspiciousOperation
-from django.http import HttpRequest, HttpResponse, QueryDict, UnreadablePostError
+from django.http import HttpRequest, HttpResponse, QueryDict, RawPostDataException, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.middleware.csrf import CsrfViewMiddleware, get_token
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from workflows.conf import conf
 from workflows.exceptions import WorkflowError
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
+UNREADABLE = gettext_noop("What your browser sent cannot be read, or not all of it came.")
 #: A form writes one character of JSON as up to three.
 _GROWTH = 3
 
@@ -57,12 +59,24 @@ def read_posted(request: HttpRequest) -> Posted:
     if told > limit:
         raise FormRefused(413, _("This is more than can be taken: %(n)s bytes at most.") % {"n": str(conf.max_body)})
     try:
+        came = _count_bytes(request)
         data = request.POST
     except SuspiciousOperation:  # Django's own limits for forms, in bytes or in fields
         raise FormRefused(413, _("This form is larger than this site reads.")) from None
     except (BadRequest, MultiPartParserError, UnreadablePostError):
-        raise FormRefused(400, _("What your browser sent cannot be read, or not all of it came.")) from None
+        raise FormRefused(400, _(UNREADABLE)) from None
+    if came is not None and came < told:
+        # A form that was cut off still reads as one: its last field would be taken for what was typed.
+        raise FormRefused(400, _(UNREADABLE))
     return Posted(join_breaks(data), trusted=_FormCheck(_answer_nothing).find_reason(request) is None)
+
+
+def _count_bytes(request: HttpRequest) -> int | None:
+    """How many came; None where somebody has read a form of several parts before us."""
+    try:
+        return len(request.body)
+    except RawPostDataException:
+        return None
 
 
 def join_breaks(data: QueryDict) -> QueryDict:

@@ -1,9 +1,10 @@
 """Reading a request's body as JSON, strictly.
 
 Lives here: media type, size, and a reader that refuses what other readers quietly repair. Invariants owned:
-no more than the limit is ever held in memory; nesting is measured before anything recursive runs; what is
-returned reads the same for every other strict reader of JSON, and PostgreSQL can keep it. Every refusal says
-at which place: a line and column for grammar, a path such as `$.data.lines[0]` for values.
+no more than the limit is ever held in memory; a body that is shorter than was announced is none; nesting is
+measured before anything recursive runs; what is returned reads the same for every other strict reader of JSON, and
+PostgreSQL can keep it. Every refusal says at which place: a line and column for grammar, a path such as
+`$.data.lines[0]` for values.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ MEDIA_TYPE = "application/json"
 # Possessive, so that no text makes it look at a character twice: an unclosed string ends with the text.
 _STRING = r'"(?:[^"\\]++|\\.)*+"?'
 _BRACKETS = re.compile(rf"{_STRING}|[\[\]{{}}]", re.DOTALL)
+_BROKEN = "at its end: the connection broke before the whole body was sent"
 _DIGITS = re.compile(rf"{_STRING}|[0-9]++", re.DOTALL)
 
 
@@ -114,9 +116,12 @@ def _read_bytes(request: HttpRequest, limit: int) -> bytes:
         if isinstance(error.__cause__, TimeoutError):
             late = "The body did not arrive in time, or too many others are on their way. Send it again."
             raise RequestRefused(UNAVAILABLE, late, headers={"Retry-After": "5"}) from error
-        _refuse("at its end: the connection broke before the whole body was sent")
+        _refuse(_BROKEN)
     if len(raw) > limit:
         raise refuse_size(limit)
+    if len(raw) < told:
+        # A server may tell an end that came too early as any other; what came may even read as JSON.
+        _refuse(_BROKEN)
     return raw
 
 
