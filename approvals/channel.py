@@ -6,10 +6,9 @@ people and rows that are not there: those are looked up when it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, Unpack, get_args, overload
 
 from django.db import models
 from django.db.models import QuerySet
@@ -18,58 +17,60 @@ from approvals.calendars import Calendar
 from approvals.evidence import read_evidence
 from approvals.exceptions import InvalidApproval
 from approvals.ladder import read_ladder
-from approvals.policies import Outcome, PerGroup, Quorum, Veto, read_outcomes, read_quorum
+from approvals.policies import All, Count, Outcome, Percent, PerGroup, Quorum, Veto, read_outcomes, read_quorum
 from approvals.policies.quorum import name_group
+from workflows.answers import Answer as Answer
+from workflows.answers import Data
+from workflows.answers import Decision as Decision
 from workflows.exceptions import InvalidCall, show
 from workflows.jsontext import check_text
 from workflows.reasons import gettext_noop
 from workflows.schema import Schema, read_schema
+from workflows.typed import Duration, SchemaValue, T, Validating
 from workflows.waits import Channel, name_projector
 
 if TYPE_CHECKING:
-    from workflows.models import Interaction
+    from workflows.models import Instance, Interaction
 
 #: Characters of the sentence that says what will happen, and of the reason for it.
 MAX_TITLE = 300
 MAX_WHY = 2_000
-RISKS = ("low", "medium", "high")
+
+Risk: TypeAlias = Literal["low", "medium", "high"]
+RISKS: tuple[str, ...] = get_args(Risk)
+
+#: One or several people or groups: as rows, or by name.
+Named: TypeAlias = str | models.Model | Iterable[str | models.Model]
+
+#: Equal votes that decide: 2, "50%", "all", {"finance": 1, "legal": "all"}, Veto(2).
+QuorumValue: TypeAlias = int | str | Mapping[Any, int | str | Count | Percent | All] | Quorum
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One person's share in an answer.
+class ApprovalOptions(TypedDict, total=False):
+    """All options of an `Approval` but its schema, which types the answer. For type checkers."""
 
-    >>> answer.decisions[0].actor
-    'user:7'
-    """
-
-    actor: str
-    outcome: str
-    reason: str = ""
-    at: datetime | None = None
-    on_behalf_of: str = ""
-    automated: bool = False
-    override: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What people decided.
-
-    >>> answer.outcome, answer.reason
-    ('reject', 'Not within budget')
-    """
-
-    outcome: str
-    #: What the form was filled in with, as the approval's schema types it.
-    data: Any = None
-    reason: str = ""
-    #: Whose decision made it complete: "user:7", or "time" where the ladder answered.
-    actor: str = ""
-    decisions: tuple[Decision, ...] = ()
+    subject: models.Model | None
+    change: Mapping[str, Any] | None
+    request: Any
+    outcomes: Iterable[str | Outcome]
+    assignees: Named
+    groups: Named
+    permission: str | None
+    candidates: str | QuerySet[Any] | Iterable[str | models.Model] | None
+    quorum: QuorumValue
+    four_eyes: bool
+    requester: str | models.Model | None
+    risk: Risk
+    evidence: Iterable[Any]
+    on_decision: Callable[[Answer[Any], Instance], object] | None
+    calendar: str | Calendar | None
+    due: Duration | datetime | None
+    remind: Iterable[Duration | tuple[Duration, Any]] | None
+    escalate: Iterable[tuple[Duration, Any]] | None
+    why: str
 
 
-class Approval(Channel):
+class Approval(Channel[Answer[Data]], Generic[Data]):
     """Ask people to decide.
 
     >>> def check(self, ctx):
@@ -80,6 +81,22 @@ class Approval(Channel):
     owns_answers = True
     door = gettext_noop("in the inbox, or by POST /v1/approvals/{id}/decide")
 
+    @overload
+    def __init__(
+        self: Approval[dict[str, Any] | None],
+        title: str,
+        *,
+        schema: type[Validating],
+        **options: Unpack[ApprovalOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Approval[T | None], title: str, *, schema: type[T], **options: Unpack[ApprovalOptions]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Approval[Any], title: str, *, schema: SchemaValue | None = None, **options: Unpack[ApprovalOptions]
+    ) -> None: ...
     def __init__(
         self,
         title: str,
@@ -138,7 +155,7 @@ class Approval(Channel):
             open_review(self, interaction)
 
     @classmethod
-    def read_answer(cls, answer: Any, schema: Schema | None) -> Answer:
+    def read_answer(cls, answer: Any, schema: Schema | None) -> Answer[Any]:
         """The stored answer as the author is handed it."""
         data = answer["data"]
         return Answer(

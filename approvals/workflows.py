@@ -7,10 +7,8 @@ asked.
 
 from __future__ import annotations
 
-from typing import Any
-
 from approvals.required.proposals import CHANGE
-from workflows import Await, Done, Stop, Workflow, step
+from workflows import Await, Done, StepContext, Stop, Workflow, step
 
 
 class ProposedChange(Workflow):
@@ -20,14 +18,14 @@ class ProposedChange(Workflow):
     version = 2
 
     @step
-    def ask(self, ctx: Any) -> Await | Stop:
+    def ask(self, ctx: StepContext) -> Await | Stop:
         """Those who have to agree."""
         from approvals.required.asking import ask_about_change
 
         return ask_about_change(ctx)
 
     @step
-    def tell(self, ctx: Any) -> Done:
+    def tell(self, ctx: StepContext) -> Done:
         """How it came out."""
         from approvals.required.asking import tell_answer
 
@@ -41,14 +39,14 @@ class ProposedCall(Workflow):
     version = 2
 
     @step
-    def ask(self, ctx: Any) -> Await | Stop:
+    def ask(self, ctx: StepContext) -> Await | Stop:
         """Those who have to agree."""
         from approvals.required.asking import ask_about_call
 
         return ask_about_call(ctx)
 
     @step(atomic=True)
-    def carry_out(self, ctx: Any) -> Done:
+    def carry_out(self, ctx: StepContext) -> Done:
         """The call itself: its writes and this outcome are committed together, so it happens once."""
         from approvals.required.asking import read_asked, tell_answer
         from approvals.required.replay import replay_call

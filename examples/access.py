@@ -6,7 +6,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 
 from approvals import Approval
-from workflows import SignalTimeoutError, durable
+from workflows import FunctionContext, SignalTimeoutError, durable
 
 
 def let_in(answer: Any, instance: Any) -> None:
@@ -22,7 +22,7 @@ def change_membership(user: int, group: str, *, is_member: bool) -> None:
 
 
 @durable(name="demo.access")
-def grant_access(ctx: Any, user: int, group: str, days: int, why: str) -> dict[str, Any]:
+def grant_access(ctx: FunctionContext, user: int, group: str, days: int, why: str) -> dict[str, Any]:
     """Asked for by `start("demo.access", {…}, actor=request.user)`: who asks is the requester, and cannot agree."""
     name = get_user_model()._default_manager.get(pk=user).get_username()
     approval = Approval(

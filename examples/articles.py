@@ -4,7 +4,7 @@ from typing import Any
 
 from approvals import Approval, Outcome
 from examples.models import Article
-from workflows import Await, Done, Next, Workflow, step
+from workflows import Await, Done, Next, StepContext, Workflow, step
 
 
 def publish(answer: Any, instance: Any) -> None:
@@ -19,7 +19,7 @@ class PublishArticle(Workflow):
     name = "demo.article"
 
     @step
-    def review(self, ctx: Any) -> Await:
+    def review(self, ctx: StepContext) -> Await:
         article = Article.objects.get(pk=ctx.input["article"])
         approval = Approval(
             f"Publish “{article}”",
@@ -37,7 +37,7 @@ class PublishArticle(Workflow):
         return Await(approval, then="act", timeout="14d")
 
     @step
-    def act(self, ctx: Any) -> Await | Done:
+    def act(self, ctx: StepContext) -> Await | Done:
         if not ctx.answered:
             return Done({"published": False, "why": "nobody read it"})
         if ctx.answer.outcome == "request_changes":
@@ -47,5 +47,5 @@ class PublishArticle(Workflow):
         return Done({"published": ctx.answer.outcome == "approve", "rounds": ctx.state.get("rounds", 0)})
 
     @step
-    def again(self, ctx: Any) -> Next | Done:
+    def again(self, ctx: StepContext) -> Next | Done:
         return Next("review") if ctx.awaited else Done({"published": False, "why": "it was not revised"})

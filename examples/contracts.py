@@ -4,7 +4,7 @@ from typing import Any
 
 from approvals import Approval, Calendar, Outcome, register_calendar
 from examples.models import Contract
-from workflows import durable
+from workflows import FunctionContext, durable
 
 #: Monday to Friday, 9 to 17 in Berlin, and the days on which nobody works. Every process imports this module.
 register_calendar("berlin-office", Calendar("Europe/Berlin", holidays=["2026-12-25", "2027-01-01", "2027-03-26"]))
@@ -17,7 +17,7 @@ def sign(answer: Any, instance: Any) -> None:
 
 
 @durable(name="demo.contract")
-def sign_contract(ctx: Any, contract: int) -> dict[str, Any]:
+def sign_contract(ctx: FunctionContext, contract: int) -> dict[str, Any]:
     """All about time stands in one place: when it is due, who is reminded, who else is asked, and the end."""
     asked = Contract.objects.get(pk=contract)
     answer = ctx.wait_for(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from approvals import Approval
-from workflows import durable
+from workflows import FunctionContext, durable
 
 #: Who is asked first; who instead of them, and when; and the answer if those are silent as well.
 FIRST = "Sales leads"
@@ -11,7 +11,7 @@ THEN = [("4h", ("reassign", "Directors")), ("28h", ("outcome", "reject"))]
 
 
 @durable(name="demo.discount")
-def approve_discount(ctx: Any, customer: str, percent: int) -> dict[str, Any]:
+def approve_discount(ctx: FunctionContext, customer: str, percent: int) -> dict[str, Any]:
     """The whole escalation is part of the question, so one wait is enough, and it always ends."""
     if percent <= 5:
         return {"approved": True, "by": "rule"}

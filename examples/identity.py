@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from django.contrib.auth import get_user_model
 
-from workflows import SignalTimeoutError, durable
+from workflows import FunctionContext, SignalTimeoutError, durable
 
 ROUNDS = 3
 
@@ -32,7 +32,7 @@ def open_account(customer: int) -> bool:
 
 
 @durable(name="demo.kyc")
-def verify_customer(ctx: Any, customer: int) -> dict[str, Any]:
+def verify_customer(ctx: FunctionContext, customer: int) -> dict[str, Any]:
     """Rounds of the same few calls: a loop, so a function. Every id carries its round."""
     for n in range(1, ROUNDS + 1):
         check = ctx.callback(f"check-{n}", timeout="10d", schema=Report)

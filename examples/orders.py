@@ -1,9 +1,8 @@
 """An order that is shipped from several warehouses: one child for each parcel, and one end for all."""
 
 from collections import defaultdict
-from typing import Any
 
-from workflows import Await, Child, Done, Spawn, Stop, Workflow, step
+from workflows import Await, Child, Done, Spawn, StepContext, Stop, Workflow, step
 
 
 class ShipParcel(Workflow):
@@ -12,11 +11,11 @@ class ShipParcel(Workflow):
     name = "demo.parcel"
 
     @step
-    def hand_over(self, ctx: Any) -> Await:
+    def hand_over(self, ctx: StepContext) -> Await:
         return Await("delivered", then="close", timeout="7d")
 
     @step
-    def close(self, ctx: Any) -> Done | Stop:
+    def close(self, ctx: StepContext) -> Done | Stop:
         return Done(ctx.input["articles"]) if ctx.awaited else Stop(f"the parcel from {ctx.input['from']} is lost")
 
 
@@ -26,7 +25,7 @@ class FulfilOrder(Workflow):
     name = "demo.fulfil"
 
     @step
-    def split(self, ctx: Any) -> Spawn:
+    def split(self, ctx: StepContext) -> Spawn:
         parcels: dict[str, list[str]] = defaultdict(list)
         for line in ctx.input["lines"]:
             parcels[line["warehouse"]].append(line["article"])
@@ -40,7 +39,7 @@ class FulfilOrder(Workflow):
         )
 
     @step
-    def settle(self, ctx: Any) -> Done:
+    def settle(self, ctx: StepContext) -> Done:
         # A child that failed does not fail its parent: what a lost parcel means is decided here.
         return Done(
             {

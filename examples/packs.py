@@ -1,8 +1,6 @@
 """A pack that is collected: many signals of one kind, until there are enough or no more come."""
 
-from typing import Any
-
-from workflows import Await, Done, Stop, Workflow, step
+from workflows import Await, Done, StepContext, Stop, Workflow, step
 
 
 class CollectPack(Workflow):
@@ -11,11 +9,11 @@ class CollectPack(Workflow):
     name = "demo.pack"
 
     @step
-    def open(self, ctx: Any) -> Await:
+    def open(self, ctx: StepContext) -> Await:
         return Await("item", then="look", timeout="2h")
 
     @step
-    def look(self, ctx: Any) -> Await | Done | Stop:
+    def look(self, ctx: StepContext) -> Await | Done | Stop:
         items = [signal.payload for signal in ctx.awaited]
         if len(items) < ctx.input["size"] and not ctx.timed_out:
             # Waiting again consumes nothing. The next run sees every item so far, is woken by new ones only, and

@@ -6,7 +6,20 @@ what you read first: the states it can stand in (steps), what happens (function)
 
 from typing import Any
 
-from workflows import Await, Done, Machine, SignalTimeoutError, Workflow, action, durable, flow, step, wait_for
+from workflows import (
+    Await,
+    Done,
+    FunctionContext,
+    Machine,
+    SignalTimeoutError,
+    StepContext,
+    Workflow,
+    action,
+    durable,
+    flow,
+    step,
+    wait_for,
+)
 
 #: What an answer has to be. Another one is refused to the provider's face, and the payment goes on waiting.
 PAYMENT = {"payment_id": str, "amount": int}
@@ -27,21 +40,21 @@ class PayInSteps(Workflow):
     name = "demo.pay_in_steps"
 
     @step
-    def charge(self, ctx: Any) -> Await:
+    def charge(self, ctx: StepContext) -> Await:
         payment = ctx.callback("payment", schema=PAYMENT)
         # The address is good from here on: an answer that comes before the wait has begun is kept.
         request_charge(ctx.input["amount"], payment.resume_url, str(ctx.id))
         return Await(payment, then="receipt", timeout="24h")
 
     @step
-    def receipt(self, ctx: Any) -> Done:
+    def receipt(self, ctx: StepContext) -> Done:
         if not ctx.answered:
             return Done({"payment_status": "timed_out"})
         return Done({"payment_id": ctx.answer["payment_id"]})
 
 
 @durable(name="demo.pay_in_a_function")
-def pay(ctx: Any, amount: int) -> dict[str, Any]:
+def pay(ctx: FunctionContext, amount: int) -> dict[str, Any]:
     """Function style: ordinary code from top to bottom, that may pause for a day in the middle."""
     payment = ctx.callback("payment", timeout="24h", schema=PAYMENT)
     ctx.step("charge", request_charge, amount, payment.resume_url, str(ctx.id))

@@ -7,7 +7,7 @@ from django.db.models import F
 
 from approvals import Approval, Outcome
 from examples.models import Invoice
-from workflows import Await, Done, Workflow, step
+from workflows import Await, Done, StepContext, Workflow, step
 
 REASONS = ("No receipt", "Outside the return period", "Refunded already")
 
@@ -25,7 +25,7 @@ class RefundInvoice(Workflow):
     name = "demo.refund"
 
     @step
-    def ask(self, ctx: Any) -> Await:
+    def ask(self, ctx: StepContext) -> Await:
         invoice = Invoice.objects.get(pk=ctx.input["invoice"])
         amount = Decimal(ctx.input["amount"])
         approval = Approval(
@@ -46,7 +46,7 @@ class RefundInvoice(Workflow):
         return Await(approval, then="tell", timeout="7d")
 
     @step
-    def tell(self, ctx: Any) -> Done:
+    def tell(self, ctx: StepContext) -> Done:
         if not ctx.answered:
             return Done({"refunded": False, "why": "nobody decided within a week"})
         return Done({"refunded": ctx.answer.outcome == "approve", "why": ctx.answer.reason})

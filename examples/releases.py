@@ -3,13 +3,13 @@
 from typing import Any
 
 from approvals import Approval, Outcome, Veto
-from workflows import END, Machine, action, branch, flow, wait_for
+from workflows import END, Machine, MachineContext, action, branch, flow, wait_for
 
 #: Stands for the servers: what runs there, the newest last.
 running: list[str] = []
 
 
-def ask_for_release(ctx: Any) -> Approval:
+def ask_for_release(ctx: MachineContext) -> Approval:
     """High risk: it takes a reason and a look at what changes; no single key and no program decides it."""
     version = ctx.input["version"]
     return Approval(

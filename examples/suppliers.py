@@ -1,11 +1,11 @@
 """A new supplier: one group checks it and fills in a form, another one agrees, and nobody does both."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from approvals import Approval, apply_requested_change
 from examples.models import Supplier
-from workflows import Await, Done, Next, Workflow, step
+from workflows import Await, Done, Next, StepContext, Workflow, step
 
 
 @dataclass
@@ -24,7 +24,7 @@ class TakeOnSupplier(Workflow):
     name = "demo.supplier"
 
     @step
-    def screen(self, ctx: Any) -> Await:
+    def screen(self, ctx: StepContext) -> Await:
         supplier = Supplier.objects.get(pk=ctx.input["supplier"])
         approval = Approval(
             f"Accept {supplier} as a supplier",
@@ -38,7 +38,7 @@ class TakeOnSupplier(Workflow):
         return Await(approval, then="agree", timeout="30d")
 
     @step
-    def agree(self, ctx: Any) -> Await | Next:
+    def agree(self, ctx: StepContext) -> Await | Next:
         if not ctx.answered or ctx.answer.outcome != "approve":
             return Next("decline", {**ctx.state, "why": ctx.answer.reason if ctx.answered else "not screened"})
         supplier = Supplier.objects.get(pk=ctx.input["supplier"])
@@ -55,12 +55,12 @@ class TakeOnSupplier(Workflow):
         return Await(approval, then="end", timeout="30d")
 
     @step
-    def end(self, ctx: Any) -> Done | Next:
+    def end(self, ctx: StepContext) -> Done | Next:
         if ctx.answered and ctx.answer.outcome == "approve":
             return Done({"supplier": ctx.input["supplier"], "active": True})
         return Next("decline", {**ctx.state, "why": ctx.answer.reason if ctx.answered else "not agreed"})
 
     @step(atomic=True)
-    def decline(self, ctx: Any) -> Done:
+    def decline(self, ctx: StepContext) -> Done:
         Supplier.objects.filter(pk=ctx.input["supplier"]).update(status=Supplier.Status.DECLINED)
         return Done({"supplier": ctx.input["supplier"], "active": False, "why": ctx.state["why"]})

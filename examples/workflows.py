@@ -22,7 +22,7 @@ from examples import (  # noqa: F401  # which registers theirs
     suppliers,
 )
 from examples.demo import processes  # noqa: F401
-from workflows import Await, Done, Machine, Next, Stop, Workflow, step
+from workflows import Await, Done, Machine, MachineContext, Next, StepContext, Stop, Workflow, step
 
 
 class ShipOrder(Workflow):
@@ -31,11 +31,11 @@ class ShipOrder(Workflow):
     name = "demo.ship"
 
     @step
-    def ask(self, ctx: Any) -> Await:
+    def ask(self, ctx: StepContext) -> Await:
         return Await("payment_confirmed", then="ship", timeout="24h")
 
     @step
-    def ship(self, ctx: Any) -> Done | Stop:
+    def ship(self, ctx: StepContext) -> Done | Stop:
         if not ctx.awaited:
             return Stop("payment never came")
         return Done({"paid": ctx.awaited[0].payload})
@@ -51,13 +51,13 @@ class RemindUntilDone(Workflow):
     name = "demo.remind"
 
     @step
-    def remind(self, ctx: Any) -> Await:
+    def remind(self, ctx: StepContext) -> Await:
         sent = ctx.state.get("sent", 0) + 1
         pause = ctx.input.get("every", "1h")
         return Await("done", then="check", state={**ctx.state, "sent": sent}, timeout=pause)
 
     @step
-    def check(self, ctx: Any) -> Next | Done | Stop:
+    def check(self, ctx: StepContext) -> Next | Done | Stop:
         if ctx.awaited:
             return Done({"reminders": ctx.state["sent"]})
         if ctx.state["sent"] >= ctx.input["times"]:
@@ -71,36 +71,36 @@ class RemindUntilDone(Workflow):
 parts_ordered: dict[str, str] = {}
 
 
-def book_repair(ctx: Any) -> dict[str, Any]:
+def book_repair(ctx: MachineContext) -> dict[str, Any]:
     return {"number": f"R-{ctx.input['order']}"}
 
 
-def match_parcel(ctx: Any) -> dict[str, Any]:
+def match_parcel(ctx: MachineContext) -> dict[str, Any]:
     return {"number": ctx.steps.book.number}
 
 
-def describe_fault(ctx: Any) -> dict[str, Any]:
+def describe_fault(ctx: MachineContext) -> dict[str, Any]:
     return {"number": ctx.steps.book.number, "fault": ctx.input["fault"]}
 
 
-def decide_repair(ctx: Any) -> str:
+def decide_repair(ctx: MachineContext) -> str:
     return "order_part" if ctx.steps.quote.price <= 50 else "scrap"
 
 
-def order_part(ctx: Any) -> None:
+def order_part(ctx: MachineContext) -> None:
     # A stage may run twice, so the order has a key: the same number twice is one order.
     parts_ordered[ctx.steps.book.number] = ctx.steps.part._resume_url
 
 
-def tell_repaired(ctx: Any) -> dict[str, Any]:
+def tell_repaired(ctx: MachineContext) -> dict[str, Any]:
     return {"repaired": True, "serial": ctx.steps.part.serial}
 
 
-def tell_scrapped(ctx: Any) -> dict[str, Any]:
+def tell_scrapped(ctx: MachineContext) -> dict[str, Any]:
     return {"repaired": False}
 
 
-def tell_lost(ctx: Any) -> dict[str, Any]:
+def tell_lost(ctx: MachineContext) -> dict[str, Any]:
     return {"repaired": None}
 
 

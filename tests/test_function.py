@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import functools
+import inspect
+import pickle
 import uuid
 from decimal import Decimal
 
 import pytest
+from django.utils import timezone
 
 import workflows
-from workflows import ChildFailed, InvalidDefinition, InvalidInput, SignalTimeoutError, Stop, Workflow, durable, step
+from workflows import (
+    ChildFailed,
+    DuplicateKey,
+    InvalidCall,
+    InvalidDefinition,
+    InvalidInput,
+    SignalTimeoutError,
+    Stop,
+    Workflow,
+    durable,
+    step,
+)
 from workflows.models import Checkpoint, Instance, Interaction
 from workflows.testing import advance, assert_done, assert_failed, drain
 
@@ -169,6 +184,67 @@ def test_it_can_be_started_by_function_and_by_name_and_stays_a_function():
         instance = workflows.start(workflow, {"a": 1})
         drain()
         assert_done(instance, 1)
+
+
+@durable(name="fn.outreach")
+def outreach(ctx, contact, key="none", **more):
+    return {"contact": contact, "key": key, **more}
+
+
+def test_a_function_is_started_with_its_own_arguments():
+    assert outreach.start("Ada").input == {"contact": "Ada"}
+    assert outreach.start("Ada", "k").input == {"contact": "Ada", "key": "k"}
+    instance = outreach.start(contact="Ada", key="its own", copies=2)
+    assert instance.key is None  # what is called like an option stays an argument
+    drain()
+    assert_done(instance, {"contact": "Ada", "key": "its own", "copies": 2})
+
+
+def test_how_a_function_is_started_is_told_beside_its_arguments():
+    workflows.workspace.create("acme")
+    tomorrow = timezone.now() + datetime.timedelta(days=1)
+    starting = outreach.options(key="ada", workspace="acme", run_at=tomorrow, actor="cron")
+    instance = starting.start(contact="Ada")
+    assert (instance.key, instance.workspace.slug, instance.due_at, instance.started_by) == (
+        "ada",
+        "acme",
+        tomorrow,
+        "cron",
+    )
+    with pytest.raises(DuplicateKey):
+        starting.start(contact="Ada")
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "errors"),
+    [
+        ((), {}, {"contact": "is required"}),
+        (("Ada",), {"contact": "Eve"}, {"contact": "is passed twice"}),
+        ((1, 2, 3), {}, {"": "has 3 arguments without a name, and the function takes 2"}),
+        (("Ada",), {"ctx": 1}, {"ctx": "is the function's own first parameter"}),
+    ],
+)
+def test_arguments_that_a_function_cannot_take_are_refused_before_anything_is_stored(args, kwargs, errors):
+    with pytest.raises(InvalidInput) as refused:
+        outreach.start(*args, **kwargs)
+    assert refused.value.errors == errors
+    assert not Instance.objects.exists()
+
+
+def test_calling_a_function_with_its_arguments_alone_says_how_to_start_it():
+    with pytest.raises(InvalidCall, match=r"is a ctx, not 'Ada'. To start an instance, write outreach\.start"):
+        outreach("Ada", "k")
+    assert not Instance.objects.exists()
+
+
+def test_a_function_is_known_pickled_and_copied_by_its_name():
+    assert (outreach.__name__, outreach.__module__, inspect.signature(outreach).parameters["key"].default) == (
+        "outreach",
+        __name__,
+        "none",
+    )
+    assert pickle.loads(pickle.dumps(outreach)) is copy.deepcopy(outreach) is outreach
+    assert repr(outreach) == f"<durable function {__name__}.outreach>"
 
 
 def test_two_versions_live_side_by_side():

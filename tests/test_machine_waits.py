@@ -493,7 +493,7 @@ def test_a_deadline_does_not_fire_after_an_answer() -> None:
 
 
 def test_an_answer_that_is_there_wins_over_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workflows.context import Context
+    from workflows.context import StepContext
 
     class WaitBoth(Machine):
         ask = wait_for(event="go", timeout="1h", on_timeout="late")
@@ -502,7 +502,7 @@ def test_an_answer_that_is_there_wins_over_the_deadline(monkeypatch: pytest.Monk
 
     instance = run(WaitBoth)
     workflows.emit("go", "both")
-    monkeypatch.setattr(Context, "timed_out", property(lambda self: True))
+    monkeypatch.setattr(StepContext, "timed_out", property(lambda self: True))
     drain()
     assert_done(instance, "both")
 

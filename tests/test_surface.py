@@ -29,7 +29,8 @@ STEP_STYLE = "Await Channel Child Done Next Retry Spawn Stop Workflow event step
 FUNCTION_STYLE = "durable"
 MACHINE_STYLE = "END FAIL Machine action branch collect expand flow launch sleep wait_for"
 CALLS = "cancel complete emit result retry signal signal_many start start_many workspace"
-VALUES = "Completion Delivery"
+VALUES = "Answer Completion Delivery Signal"
+CONTEXTS = "FunctionContext MachineContext StepContext"
 ERRORS = """
     AnswerElsewhere CallRaised ChildCancelled ChildFailed ClaimLost DuplicateCheckpoint DuplicateKey DuplicateWorkflow
     EngineOwned IdempotencyConflict InstanceCancelled InstanceFailed InteractionRefused InteractionResolved
@@ -46,7 +47,7 @@ ERRORS = """
 
 def test_the_export_list_is_this_one() -> None:
     assert workflows.__all__ == sorted(
-        f"{STEP_STYLE} {FUNCTION_STYLE} {MACHINE_STYLE} {CALLS} {VALUES} {ERRORS}".split()
+        f"{STEP_STYLE} {FUNCTION_STYLE} {MACHINE_STYLE} {CONTEXTS} {CALLS} {VALUES} {ERRORS}".split()
     )
 
 
@@ -128,7 +129,9 @@ def test_calls_and_outcomes_take_these_arguments(call: str, signature: str) -> N
     assert " ".join(words) == signature
 
 
-@pytest.mark.parametrize("name", [*STEP_STYLE.split(), *CALLS.split(), *ERRORS.split()])
+@pytest.mark.parametrize(
+    "name", [*STEP_STYLE.split(), *CONTEXTS.split(), *CALLS.split(), *VALUES.split(), *ERRORS.split()]
+)
 def test_everything_exported_says_what_it_is(name: str) -> None:
     thing = getattr(workflows, name)
     assert inspect.getdoc(thing if inspect.isroutine(thing) or inspect.isclass(thing) else type(thing))

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from workflows.answers import Answer as Answer
     from workflows.api import cancel as cancel
     from workflows.api import result as result
     from workflows.api import retry as retry
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from workflows.bulk import Delivery as Delivery
     from workflows.completion import Completion as Completion
     from workflows.completion import complete as complete
+    from workflows.context import Signal as Signal
+    from workflows.context import StepContext as StepContext
     from workflows.events import emit as emit
     from workflows.exceptions import AnswerElsewhere as AnswerElsewhere
     from workflows.exceptions import CallRaised as CallRaised
@@ -72,8 +75,10 @@ if TYPE_CHECKING:
     from workflows.outcomes import Spawn as Spawn
     from workflows.outcomes import Stop as Stop
     from workflows.scope import workspace as workspace
+    from workflows.styles.calls import FunctionContext as FunctionContext
     from workflows.styles.function import durable as durable
     from workflows.styles.machine import Machine as Machine
+    from workflows.styles.machine_context import MachineContext as MachineContext
     from workflows.styles.machine_words import END as END
     from workflows.styles.machine_words import FAIL as FAIL
     from workflows.styles.machine_words import action as action
@@ -90,6 +95,10 @@ if TYPE_CHECKING:
     from workflows.waits import event as event
 
 _HOMES = {
+    "workflows.answers": "Answer",
+    "workflows.context": "Signal StepContext",
+    "workflows.styles.calls": "FunctionContext",
+    "workflows.styles.machine_context": "MachineContext",
     "workflows.bulk": "Delivery",
     "workflows.completion": "Completion complete",
     "workflows.styles.function": "durable",

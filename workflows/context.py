@@ -21,12 +21,21 @@ if TYPE_CHECKING:
     from workflows.journal import Journal
     from workflows.schema import Schema
     from workflows.store import Claim
+    from workflows.typed import Projector, SchemaValue
 
 
-class ReceivedSignal:
+class Signal:
     """One signal of the inbox."""
 
     __slots__ = ("_received", "n", "name", "payload", "source")
+
+    #: Its number in the inbox of this instance.
+    n: int
+    name: str
+    #: What was sent with it.
+    payload: Any
+    #: Who sent it: the `actor` of the call, or empty.
+    source: str
 
     def __init__(self, row: list[Any]) -> None:
         self.n, self.name, self.payload, self._received, self.source = row
@@ -54,12 +63,10 @@ class ChildResult:
 
 
 class Context:
-    """The author's view of the instance that is being run."""
+    """The author's view of the instance that is being run: what every style has, and what the engine asks of it."""
 
     __slots__ = (
-        "_answer",
         "_awaited",
-        "_children",
         "_claim",
         "_id",
         "_inbox",
@@ -72,14 +79,12 @@ class Context:
     def __init__(self, claim: Claim, left: Journal) -> None:
         self._claim = claim
         self._left = left
-        self._answer: Any = UNSET
         self._state: Any = UNSET
         self._input: Any = UNSET
         self._id: UUID | None = None
         self._workspace: str | None = None
-        self._inbox: list[ReceivedSignal] | None = None
-        self._awaited: list[ReceivedSignal] | None = None
-        self._children: list[ChildResult] | None = None
+        self._inbox: list[Signal] | None = None
+        self._awaited: list[Signal] | None = None
 
     @property
     def id(self) -> UUID:
@@ -104,11 +109,6 @@ class Context:
         return self._claim.key
 
     @property
-    def step(self) -> str:
-        """The name of the running step."""
-        return self._claim.step
-
-    @property
     def attempt(self) -> int:
         """0 in the step's first run; every `Retry` adds one."""
         return self._claim.attempt
@@ -126,36 +126,27 @@ class Context:
         return self._input
 
     @property
-    def state(self) -> Any:
-        """The author's own state; begins as a copy of the input, and may be changed in place."""
-        if self._state is UNSET:
-            stored = self._claim.state
-            self._state = json.loads(self._claim.input if stored is None else stored)
-        return self._state
+    def step_name(self) -> str:
+        """The engine's name of the step that runs. For the engine and the styles."""
+        return self._claim.step
 
-    @state.setter
-    def state(self, value: Any) -> None:
-        self._state = value
-
-    @property
-    def inbox(self) -> list[ReceivedSignal]:
-        """Every unconsumed signal, in order of arrival."""
+    def list_inbox(self) -> list[Signal]:
+        """Every unconsumed signal, in order of arrival. For the styles."""
         if self._inbox is None:
             carried = self._claim.signals
             rows = self._left.read(None) if carried is None else carried
-            self._inbox = [ReceivedSignal(row) for row in rows]
+            self._inbox = [Signal(row) for row in rows]
         return self._inbox
 
-    @property
-    def awaited(self) -> list[ReceivedSignal]:
-        """The unconsumed signals whose names were awaited, in order of arrival."""
+    def list_awaited(self) -> list[Signal]:
+        """The unconsumed signals whose names were awaited, in order of arrival. For the styles."""
         if self._awaited is None:
             names = self._claim.names or []
             if self._claim.signals is None and self._inbox is None:
                 rows = self._left.read(names) if names else []
-                self._awaited = [ReceivedSignal(row) for row in rows]
+                self._awaited = [Signal(row) for row in rows]
             else:
-                self._awaited = [signal for signal in self.inbox if signal.name in names]
+                self._awaited = [signal for signal in self.list_inbox() if signal.name in names]
         return self._awaited
 
     def number_handed(self, more: frozenset[str] = frozenset()) -> list[int]:
@@ -172,6 +163,61 @@ class Context:
         """The claimed row. For the engine and the styles."""
         return self._claim
 
+    def ask(self, question: Question) -> Asked:
+        """Open a question before parking on it, or find it again. For the styles."""
+        return self._left.ask(question)
+
+    def ask_and_arm(self, question: Question, timeout: float | None) -> Asked:
+        """Open or find it, with a deadline that begins now. For the engine."""
+        return self._left.ask_and_arm(question, timeout)
+
+    @property
+    def changed_state(self) -> Any:
+        """The state if the step touched it, else UNSET. For the engine."""
+        return self._state
+
+
+class StepContext(Context):
+    """The `ctx` of a step.
+
+    >>> def ship(self, ctx: StepContext) -> Outcome:
+    ...     return Done({"paid": ctx.awaited[0].payload})
+    """
+
+    __slots__ = ("_answer", "_children")
+
+    def __init__(self, claim: Claim, left: Journal) -> None:
+        super().__init__(claim, left)
+        self._answer: Any = UNSET
+        self._children: list[ChildResult] | None = None
+
+    @property
+    def step(self) -> str:
+        """The name of the running step."""
+        return self._claim.step
+
+    @property
+    def state(self) -> Any:
+        """The author's own state; begins as a copy of the input, and may be changed in place."""
+        if self._state is UNSET:
+            stored = self._claim.state
+            self._state = json.loads(self._claim.input if stored is None else stored)
+        return self._state
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._state = value
+
+    @property
+    def inbox(self) -> list[Signal]:
+        """Every unconsumed signal, in order of arrival."""
+        return self.list_inbox()
+
+    @property
+    def awaited(self) -> list[Signal]:
+        """The unconsumed signals whose names were awaited, in order of arrival."""
+        return self.list_awaited()
+
     @property
     def answered(self) -> bool:
         """Whether what was awaited has come."""
@@ -187,27 +233,6 @@ class Context:
             first = self.awaited[0] if self.awaited else None
             self._answer = None if first is None else cast_answer(first.name, first.payload)
         return self._answer
-
-    def ask(self, question: Question) -> Asked:
-        """Open a question before parking on it, or find it again. For the styles."""
-        return self._left.ask(question)
-
-    def ask_and_arm(self, question: Question, timeout: float | None) -> Asked:
-        """Open or find it, with a deadline that begins now. For the engine."""
-        return self._left.ask_and_arm(question, timeout)
-
-    def callback(self, id: str, schema: Any = None, *, projector: Any = None) -> Callback:
-        """A question that a partner answers: hand out its `resume_url`, then `Await` it.
-
-        >>> Await(ctx.callback("payment"), then="ship", timeout="24h").names
-        ()
-        """
-        from workflows.schema import read_schema
-
-        question = Question(
-            id, channel="callback", token=True, schema=read_schema(schema), projector=name_projector(projector)
-        )
-        return Callback(question, self.ask)
 
     @property
     def timed_out(self) -> bool:
@@ -232,10 +257,20 @@ class Context:
             ]
         return self._children
 
-    @property
-    def changed_state(self) -> Any:
-        """The state if the step touched it, else UNSET. For the engine."""
-        return self._state
+    def callback(
+        self, id: str, schema: type[Any] | SchemaValue | None = None, *, projector: Projector | None = None
+    ) -> Callback:
+        """A question that a partner answers: hand out its `resume_url`, then `Await` it.
+
+        >>> Await(ctx.callback("payment"), then="ship", timeout="24h").names
+        ()
+        """
+        from workflows.schema import read_schema
+
+        question = Question(
+            id, channel="callback", token=True, schema=read_schema(schema), projector=name_projector(projector)
+        )
+        return Callback(question, self.ask)
 
 
 def cast_answer(name: str, payload: Any) -> Any:

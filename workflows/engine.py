@@ -28,7 +28,7 @@ from workflows.commits import (
     tell_spent,
 )
 from workflows.conf import conf
-from workflows.context import Context
+from workflows.context import Context, StepContext
 from workflows.exceptions import (
     ClaimLost,
 )
@@ -149,7 +149,7 @@ def runs_alone(claim: Claim) -> bool:
 
 
 def _make_context(claim: Claim, definition: Definition, host: Host) -> Context:
-    return (definition.make_context or Context)(claim, Journal(claim, host))
+    return (definition.make_context or StepContext)(claim, Journal(claim, host))
 
 
 def _ask_about_timeout(claim: Claim, host: Host) -> str | None:

@@ -19,6 +19,7 @@ from workflows.waits import Callback, Channel, EventSpec, Question
 
 if TYPE_CHECKING:
     from workflows.store import NewInstance
+    from workflows.typed import Duration, WorkflowRef
 
 
 class _Unset:
@@ -61,7 +62,7 @@ class Next(Outcome):
         step: str,
         state: Any = UNSET,
         *,
-        delay: object = None,
+        delay: Duration | None = None,
         consume: str | Iterable[str] = (),
     ) -> None:
         if not isinstance(consume, Iterable):
@@ -98,7 +99,7 @@ class Await(Outcome):
         *,
         then: str,
         state: Any = UNSET,
-        timeout: object = None,
+        timeout: Duration | None = None,
     ) -> None:
         if isinstance(what, Callback):
             what = what.question
@@ -154,7 +155,7 @@ class Retry(Outcome):
     state: Any
     delay: float | None
 
-    def __init__(self, state: Any = UNSET, *, delay: object = None) -> None:
+    def __init__(self, state: Any = UNSET, *, delay: Duration | None = None) -> None:
         _assign(self, state=state, delay=None if delay is None else parse_delay(delay))
 
 
@@ -170,7 +171,7 @@ class Child:
     input: Any = None
     key: str | None = None
 
-    def __init__(self, workflow: Any, input: Any = None, *, key: str | None = None) -> None:
+    def __init__(self, workflow: WorkflowRef, input: Any = None, *, key: str | None = None) -> None:
         _assign(
             self,
             workflow=workflow,

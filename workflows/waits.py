@@ -11,19 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from uuid import UUID
 
 from workflows.exceptions import InvalidCall, InvalidSignalId, show
 from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.lifecycle import Cardinality, InteractionStatus
 from workflows.reasons import gettext_noop
+from workflows.typed import A
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from workflows.models import Interaction
     from workflows.schema import Schema
+    from workflows.typed import SchemaValue
 
 #: The names under which the engine's own signals arrive.
 UNIT = "holdpoint:unit:"
@@ -45,7 +47,9 @@ class EventSpec:
     schema: Schema | None = None
 
 
-def event(name: str, match: Mapping[str, Any] | None = None, schema: Any = None) -> EventSpec:
+def event(
+    name: str, match: Mapping[str, Any] | None = None, schema: type[Any] | SchemaValue | None = None
+) -> EventSpec:
     """An event to await: `match` names fields of its data and the values they must have.
 
     >>> event("order.paid", {"order": 7}).match
@@ -76,8 +80,11 @@ def find_door(channel: str) -> str:
     return find_channel(channel).door
 
 
-class Channel:
-    """How a question reaches whoever answers it. Subclass it; an instance is one such question."""
+class Channel(Generic[A]):
+    """How a question reaches whoever answers it. Subclass it; an instance is one such question.
+
+    `class Vote(Channel[Ballot])` says what the author is handed as the answer.
+    """
 
     #: Kept on the interaction; a label that says which doors may answer.
     name: ClassVar[str]

@@ -16,11 +16,11 @@ from approvals.required.frozen import load_approval
 from approvals.required.proposals import load_kept_subject
 from approvals.required.sealing import unseal
 from approvals.subjects import load_subject
-from workflows import Await, Stop
+from workflows import Await, StepContext, Stop
 from workflows.models import Instance
 
 
-def ask_about_change(ctx: Any) -> Await | Stop:
+def ask_about_change(ctx: StepContext) -> Await | Stop:
     """An approval of a change, an addition or a deletion."""
     asked = read_asked(ctx)
     row, change = None, None
@@ -38,7 +38,7 @@ def ask_about_change(ctx: Any) -> Await | Stop:
     return Await(approval, then="tell", timeout=asked["timeout"])
 
 
-def ask_about_call(ctx: Any) -> Await | Stop:
+def ask_about_call(ctx: StepContext) -> Await | Stop:
     """An approval of a call."""
     asked = read_asked(ctx)
     requester = find_requester(asked["requester"])
@@ -51,7 +51,7 @@ def ask_about_call(ctx: Any) -> Await | Stop:
     return Await(approval, then="carry_out", timeout=asked["timeout"])
 
 
-def read_asked(ctx: Any) -> dict[str, Any]:
+def read_asked(ctx: StepContext) -> dict[str, Any]:
     """What was proposed with the instance that runs; raises `NotSealed`.
 
     >>> read_asked(ctx)["do"]
@@ -60,7 +60,7 @@ def read_asked(ctx: Any) -> dict[str, Any]:
     return unseal(Instance.objects.using(router.db_for_write(Instance)).get(pk=ctx.id))
 
 
-def tell_answer(ctx: Any) -> dict[str, Any]:
+def tell_answer(ctx: StepContext) -> dict[str, Any]:
     """What people said; `expired` where nobody did in time.
 
     >>> tell_answer(ctx)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from approvals import Approval
-from workflows import Await, Done, Next, Workflow, durable, step
+from workflows import Await, Done, FunctionContext, Next, StepContext, Workflow, durable, step
 
 SIGNAL = "go"
 
@@ -12,11 +12,11 @@ class Wait(Workflow):
     """Wait for one signal, then end."""
 
     @step
-    def ask(self, ctx: Any) -> Await:
+    def ask(self, ctx: StepContext) -> Await:
         return Await(SIGNAL, then="end")
 
     @step
-    def end(self, ctx: Any) -> Done:
+    def end(self, ctx: StepContext) -> Done:
         return Done()
 
 
@@ -24,11 +24,11 @@ class Expire(Workflow):
     """The same with a far deadline, so that the sweep has an index to look into."""
 
     @step
-    def ask(self, ctx: Any) -> Await:
+    def ask(self, ctx: StepContext) -> Await:
         return Await(SIGNAL, then="end", timeout="30d")
 
     @step
-    def end(self, ctx: Any) -> Done:
+    def end(self, ctx: StepContext) -> Done:
         return Done()
 
 
@@ -36,7 +36,7 @@ class Noop(Workflow):
     """One step of no length."""
 
     @step
-    def end(self, ctx: Any) -> Done:
+    def end(self, ctx: StepContext) -> Done:
         return Done()
 
 
@@ -44,7 +44,7 @@ class Chain(Workflow):
     """As many steps of no length as the input says, one after the other."""
 
     @step
-    def hop(self, ctx: Any) -> Next | Done:
+    def hop(self, ctx: StepContext) -> Next | Done:
         left = ctx.state["left"] - 1
         return Next("hop", {"left": left}) if left else Done()
 
@@ -53,7 +53,7 @@ class Ask(Workflow):
     """Ask a group, as a real request would: who asked, until when, and what it is about in a few words."""
 
     @step
-    def ask(self, ctx: Any) -> Await:
+    def ask(self, ctx: StepContext) -> Await:
         asked = Approval(
             "Refund €1,240.00 to Acme GmbH",
             why="Above the limit of €500.00",
@@ -65,12 +65,12 @@ class Ask(Workflow):
         return Await(asked, then="end", timeout="30d")
 
     @step
-    def end(self, ctx: Any) -> Done:
+    def end(self, ctx: StepContext) -> Done:
         return Done()
 
 
 @durable
-def remember(ctx: Any, calls: int) -> int:
+def remember(ctx: FunctionContext, calls: int) -> int:
     """As many saved calls as the input says, then one wait: what a resumption has to replay."""
     for n in range(calls):
         ctx.step(f"call-{n}", lambda n=n: {"n": n, "note": "x" * 88})
@@ -85,6 +85,6 @@ SCHEMA = {
 
 
 @durable
-def approve(ctx: Any, **order: Any) -> int:
+def approve(ctx: FunctionContext, **order: Any) -> int:
     """Ask one question with a schema, then end."""
     return len(ctx.wait_for_signal("gate", timeout="30d", schema=SCHEMA))

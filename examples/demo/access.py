@@ -10,7 +10,7 @@ from django.utils import timezone
 from approvals import Approval, Outcome
 from examples.demo.papers import link_row, list_warnings
 from examples.models import Access
-from workflows import SignalTimeoutError, durable
+from workflows import FunctionContext, SignalTimeoutError, durable
 
 REJECT = Outcome("reject", presets=("Not needed for this work", "Ask for less", "Ask your lead first"))
 
@@ -82,7 +82,9 @@ def take_away(access: int) -> None:
 
 
 @durable(name="access_request")
-def grant_access(ctx: Any, access: int, days: int, areas: list[str], why: str, **more: Any) -> dict[str, Any]:
+def grant_access(
+    ctx: FunctionContext, /, access: int, days: int, areas: list[str], why: str, **more: Any
+) -> dict[str, Any]:
     """Who asks cannot agree. What was given is taken away again when its time is over."""
     wanted = Access.objects.get(pk=access)
     approval = Approval(

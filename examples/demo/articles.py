@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from approvals import Approval, Outcome, apply_requested_change
 from examples.demo.papers import link_row, list_papers, list_warnings
 from examples.models import Article
-from workflows import Await, Done, Next, Workflow, step
+from workflows import Await, Done, Next, StepContext, Workflow, step
 
 OUTCOMES = (
     Outcome("approve", "Publish"),
@@ -26,7 +24,7 @@ class ReviewArticle(Workflow):
     name = "text_review"
 
     @step
-    def ask(self, ctx: Any) -> Await:
+    def ask(self, ctx: StepContext) -> Await:
         article = Article.objects.get(pk=ctx.input["article"])
         approval = Approval(
             ctx.input.get("headline") or f"Publish “{article}”",
@@ -49,7 +47,7 @@ class ReviewArticle(Workflow):
         return Await(approval, then="act", timeout="14d")
 
     @step
-    def act(self, ctx: Any) -> Await | Done:
+    def act(self, ctx: StepContext) -> Await | Done:
         if not ctx.answered:
             return Done({"ok": False, "told": "Nobody read it within two weeks."})
         if ctx.answer.outcome == "request_changes":
@@ -59,7 +57,7 @@ class ReviewArticle(Workflow):
         return Done({"ok": True, "told": f"“{Article.objects.get(pk=ctx.input['article'])}” is online."})
 
     @step
-    def again(self, ctx: Any) -> Next | Done:
+    def again(self, ctx: StepContext) -> Next | Done:
         if not ctx.awaited:
             return Done({"ok": False, "told": "It was not revised within a month."})
         return Next("ask", {**ctx.state, "body": str(ctx.awaited[0].payload["body"])})

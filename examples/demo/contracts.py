@@ -9,7 +9,7 @@ import examples.contracts  # noqa: F401  # which registers the calendar
 from approvals import Approval, Outcome
 from examples.demo.papers import DRAFT, link_row, list_papers, list_warnings, show_amount
 from examples.models import Contract
-from workflows import durable
+from workflows import FunctionContext, durable
 
 REJECT = Outcome("reject", presets=("The price", "The term", "Liability", "We do it ourselves"))
 
@@ -59,7 +59,9 @@ def sign(answer: Any, instance: Any) -> None:
 
 
 @durable(name="contract_signing")
-def sign_contract(ctx: Any, contract: int, why: str, due: str = "2 business days", **more: Any) -> dict[str, Any]:
+def sign_contract(
+    ctx: FunctionContext, /, contract: int, why: str, due: str = "2 business days", **more: Any
+) -> dict[str, Any]:
     """All about time stands in one place: when it is due, who is reminded, who else is asked, and the end."""
     asked = Contract.objects.get(pk=contract)
     answer = ctx.wait_for(

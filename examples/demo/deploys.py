@@ -9,7 +9,7 @@ from django.utils import timezone
 from approvals import Approval, Outcome
 from examples.demo.papers import link_row, list_warnings
 from examples.models import Service
-from workflows import END, Machine, action, branch, flow, wait_for
+from workflows import END, Machine, MachineContext, action, branch, flow, wait_for
 
 OUTCOMES = (
     Outcome("approve", "Deploy", presets=("Tested on staging", "Hotfix, agreed by phone", "Same as in the canary")),
@@ -17,7 +17,7 @@ OUTCOMES = (
 )
 
 
-def ask_for_deploy(ctx: Any) -> Approval:
+def ask_for_deploy(ctx: MachineContext) -> Approval:
     """High risk: it takes a reason and a look at what changes; no single key and no program decides it."""
     service = Service.objects.get(pk=ctx.input["service"])
     version = ctx.input["version"]
@@ -57,7 +57,7 @@ def roll_out(answer: Any, instance: Any) -> None:
             found.update(replicas=replicas)
 
 
-def tell_deployed(ctx: Any) -> dict[str, Any]:
+def tell_deployed(ctx: MachineContext) -> dict[str, Any]:
     """After the servers took it."""
     service = Service.objects.get(pk=ctx.input["service"])
     return {"ok": True, "told": f"{service} {service.version} runs in production."}

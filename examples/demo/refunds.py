@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Literal
 
 from approvals import Approval, Outcome
 from examples.demo.papers import link_row, list_papers, list_warnings, show_amount
 from examples.models import Invoice
 from examples.refunds import REASONS, pay_back
-from workflows import Await, Done, Next, Workflow, step
+from workflows import Await, Done, Next, StepContext, Workflow, step
 
 APPROVE = Outcome("approve", presets=("Parcel lost, claim accepted", "Goodwill for a good customer", "Our mistake"))
 REJECT = Outcome("reject", requires_reason=True, presets=(*REASONS, "The carrier pays this one"))
@@ -27,7 +27,7 @@ SMALL = Decimal(50)
 class Care:
     """How carefully an amount is looked at."""
 
-    risk: str
+    risk: Literal["low", "medium", "high"]
     people: int
     due: str
     remind: tuple[str, ...]
@@ -61,7 +61,7 @@ class RefundOrder(Workflow):
     name = "order_refund"
 
     @step
-    def ask(self, ctx: Any) -> Await:
+    def ask(self, ctx: StepContext) -> Await:
         invoice = Invoice.objects.get(pk=ctx.input["invoice"])
         amount = Decimal(ctx.input["amount"])
         care = choose_care(amount)
@@ -91,7 +91,7 @@ class RefundOrder(Workflow):
         return Await(approval, then="settle", timeout="7d")
 
     @step
-    def settle(self, ctx: Any) -> Next | Done:
+    def settle(self, ctx: StepContext) -> Next | Done:
         """The decision has changed the invoice already; what is left is to tell about it."""
         if not ctx.answered:
             return Done({"ok": False, "told": "Nobody decided within a week. Nothing was paid."})
@@ -100,7 +100,7 @@ class RefundOrder(Workflow):
         return Next("tell")
 
     @step
-    def tell(self, ctx: Any) -> Done:
+    def tell(self, ctx: StepContext) -> Done:
         invoice = Invoice.objects.get(pk=ctx.input["invoice"])
         amount = show_amount(Decimal(ctx.input["amount"]))
         return Done({"ok": True, "told": f"Refund paid: {amount} go back to {invoice.customer}."})

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from approvals import Approval, Outcome, apply_requested_change
 from examples.demo.papers import LETTER, link_row, list_papers, list_warnings
 from examples.models import Supplier
-from workflows import Await, Done, Workflow, step
+from workflows import Await, Done, StepContext, Workflow, step
 
 APPROVE_ACCOUNT = Outcome(
     "approve", presets=("Called the number that we have on file", "Confirmed by their bank, letter of today")
@@ -23,7 +21,7 @@ class ChangeBankAccount(Workflow):
     name = "bank_account_change"
 
     @step
-    def ask(self, ctx: Any) -> Await:
+    def ask(self, ctx: StepContext) -> Await:
         supplier = Supplier.objects.get(pk=ctx.input["supplier"])
         approval = Approval(
             f"Change the bank account of {supplier}",
@@ -49,7 +47,7 @@ class ChangeBankAccount(Workflow):
         return Await(approval, then="end")
 
     @step
-    def end(self, ctx: Any) -> Done:
+    def end(self, ctx: StepContext) -> Done:
         supplier = Supplier.objects.get(pk=ctx.input["supplier"])
         if ctx.answer.outcome != "approve":
             return Done({"ok": False, "told": f"The account of {supplier} stays as it was: {ctx.answer.reason}"})
@@ -62,7 +60,7 @@ class AcceptSupplier(Workflow):
     name = "new_supplier"
 
     @step
-    def ask(self, ctx: Any) -> Await:
+    def ask(self, ctx: StepContext) -> Await:
         supplier = Supplier.objects.get(pk=ctx.input["supplier"])
         approval = Approval(
             f"Accept {supplier} as a supplier",
@@ -92,7 +90,7 @@ class AcceptSupplier(Workflow):
         return Await(approval, then="end", timeout="30d")
 
     @step(atomic=True)
-    def end(self, ctx: Any) -> Done:
+    def end(self, ctx: StepContext) -> Done:
         rows = Supplier.objects.filter(pk=ctx.input["supplier"])
         if ctx.answered and ctx.answer.outcome == "approve":
             return Done({"ok": True, "told": f"{rows.get()} is a supplier of ours now."})

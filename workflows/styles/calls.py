@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from workflows.context import Context
@@ -34,12 +34,17 @@ from workflows.lifecycle import Call, Cardinality, InteractionStatus, Status
 from workflows.outcomes import Invoke, Next, Outcome, Suspend
 from workflows.store import Saved
 from workflows.styles.raised import describe_raised, revive_error
+from workflows.typed import A, CardinalityName, Duration, Projector, SchemaValue, T, Validating, WorkflowRef
 from workflows.waits import EVENT, UNIT, Asked, Channel, EventSpec, Question, ask_channel, event, name_projector
 
 if TYPE_CHECKING:
     from workflows.journal import Journal
     from workflows.schema import Schema
     from workflows.store import Claim
+    from workflows.styles.function import Durable
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Suspended(BaseException):
@@ -50,7 +55,11 @@ class Suspended(BaseException):
 
 
 class FunctionContext(Context):
-    """The `ctx` of a durable function."""
+    """The `ctx` of a durable function.
+
+    >>> def outreach(ctx: FunctionContext, contact: str) -> dict[str, str]:
+    ...     return {"draft": ctx.step("draft", write_draft, contact)}
+    """
 
     __slots__ = ("_attempt", "_cursor", "_names", "_origins", "_raised", "_running", "_saved", "_taken", "suspended")
 
@@ -73,19 +82,18 @@ class FunctionContext(Context):
         """0 in the first run; runs that failed one after another without progress add one each."""
         return self._attempt
 
-    def step(  # type: ignore[override]  # a function has no engine step that its author would ask for
-        self, id: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
-    ) -> Any:
-        """The result of `fn(*args, **kwargs)`, made once and saved."""
+    def step(self, id: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The result of `fn(*args, **kwargs)`, made once and saved: every run gets what JSON makes of it."""
         refuse_async(fn, f"ctx.step({id!r})")
         saved = self._find(Call.STEP, id)
         if saved is None:
             with self._making(Call.STEP, id):
                 text = dump_value(self._run(id, fn, args, kwargs), f"the result of step {id!r}")
                 saved = self._add(self._left.save(self._cursor, Call.STEP, id, value=text))
-        return _read(saved.value)
+        result: R = _read(saved.value)
+        return result
 
-    def atomic(self, id: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def atomic(self, id: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """The same, with the database writes of `fn` and the saving in one transaction: exactly once."""
         refuse_async(fn, f"ctx.atomic({id!r})")
         saved = self._find(Call.ATOMIC, id)
@@ -95,8 +103,35 @@ class FunctionContext(Context):
                 saved = self._add(
                     self._left.save_with(self._cursor, Call.ATOMIC, id, lambda: self._run(id, fn, args, kwargs), what)
                 )
-        return _read(saved.value)
+        result: R = _read(saved.value)
+        return result
 
+    @overload
+    def wait_for_signal(
+        self, id: str, *, signal: str | None = None, timeout: Duration, schema: type[Validating]
+    ) -> dict[str, Any]: ...
+    @overload
+    def wait_for_signal(self, id: str, *, signal: str | None = None, timeout: Duration, schema: type[T]) -> T: ...
+    @overload
+    def wait_for_signal(
+        self,
+        id: str,
+        *,
+        signal: str | None = None,
+        timeout: Duration,
+        schema: SchemaValue | None = None,
+        projector: Projector | None = None,
+    ) -> Any: ...
+    @overload
+    def wait_for_signal(
+        self,
+        id: str,
+        *,
+        signal: str | None = None,
+        timeout: Duration,
+        schema: type[Any] | SchemaValue | None = None,
+        projector: Projector,
+    ) -> Any: ...
     def wait_for_signal(
         self, id: str, *, signal: str | None = None, timeout: object, schema: Any = None, projector: Any = None
     ) -> Any:
@@ -111,6 +146,101 @@ class FunctionContext(Context):
         )
         return self._wait(Call.SIGNAL, question, parse_timeout(timeout))
 
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: Channel[A],
+        *,
+        input: Any = None,
+        cardinality: Literal["ONE_TO_ONE"] = "ONE_TO_ONE",
+        schema: None = None,
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> A: ...
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: str,
+        *,
+        input: Any = None,
+        cardinality: Literal["ONE_TO_ONE"] = "ONE_TO_ONE",
+        schema: type[Validating],
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> dict[str, Any]: ...
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: str,
+        *,
+        input: Any = None,
+        cardinality: Literal["ONE_TO_ONE"] = "ONE_TO_ONE",
+        schema: type[T],
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> T: ...
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: str,
+        *,
+        input: Any = None,
+        cardinality: CardinalityName = "ONE_TO_ONE",
+        schema: type[Any] | SchemaValue | None = None,
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+        projector: Projector | None = None,
+    ) -> Any: ...
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: Channel[Any],
+        *,
+        input: Any = None,
+        cardinality: CardinalityName = "ONE_TO_ONE",
+        schema: type[Any] | SchemaValue,
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+        projector: Projector | None = None,
+    ) -> Any: ...
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: Channel[Any],
+        *,
+        input: Any = None,
+        cardinality: CardinalityName = "ONE_TO_ONE",
+        schema: type[Any] | SchemaValue | None = None,
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+        projector: Projector,
+    ) -> Any: ...
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: Channel[Any],
+        *,
+        input: Any = None,
+        cardinality: CardinalityName,
+        schema: type[Any] | SchemaValue | None = None,
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+        projector: Projector | None = None,
+    ) -> Any: ...
     def wait_for(
         self,
         id: str,
@@ -137,9 +267,21 @@ class FunctionContext(Context):
         )
         return self._wait(Call.CHANNEL, question, None if timeout is None else parse_timeout(timeout))
 
-    def callback(  # type: ignore[override]
+    @overload
+    def callback(self, id: str, schema: type[Validating], *, timeout: Duration) -> FunctionCallback[dict[str, Any]]: ...
+    @overload
+    def callback(self, id: str, schema: type[T], *, timeout: Duration) -> FunctionCallback[T]: ...
+    @overload
+    def callback(
+        self, id: str, schema: SchemaValue | None = None, *, timeout: Duration, projector: Projector | None = None
+    ) -> FunctionCallback[Any]: ...
+    @overload
+    def callback(
+        self, id: str, schema: type[Any], *, timeout: Duration, projector: Projector
+    ) -> FunctionCallback[Any]: ...
+    def callback(
         self, id: str, schema: Any = None, *, timeout: object = None, projector: Any = None
-    ) -> FunctionCallback:
+    ) -> FunctionCallback[Any]:
         """A question that a partner answers by its `resume_url`; `.wait()` for the answer."""
         if timeout is None:
             raise InvalidCall(f"ctx.callback({id!r}) needs timeout=, how long .wait() waits for the partner")
@@ -150,6 +292,30 @@ class FunctionContext(Context):
         # Opened here and not when the URL is read: that is mostly inside a step, which a later run skips.
         return FunctionCallback(self, question, seconds, self._open(Call.CALLBACK, question, None))
 
+    @overload
+    def wait_for_event(
+        self,
+        id: str,
+        *,
+        event: str,
+        match: Mapping[str, Any] | None = None,
+        timeout: Duration,
+        schema: type[Validating],
+    ) -> dict[str, Any] | None: ...
+    @overload
+    def wait_for_event(
+        self, id: str, *, event: str, match: Mapping[str, Any] | None = None, timeout: Duration, schema: type[T]
+    ) -> T | None: ...
+    @overload
+    def wait_for_event(
+        self,
+        id: str,
+        *,
+        event: str,
+        match: Mapping[str, Any] | None = None,
+        timeout: Duration,
+        schema: SchemaValue | None = None,
+    ) -> Any: ...
     def wait_for_event(self, id: str, *, event: str, match: Any = None, timeout: object, schema: Any = None) -> Any:
         """The data of the next named event that matches; None when the time is over."""
         spec = _make_event(event, match, schema)
@@ -164,7 +330,7 @@ class FunctionContext(Context):
         value = _read(saved.value)
         return value if spec.schema is None else spec.schema.cast(value)
 
-    def sleep(self, id: str, duration: object) -> None:
+    def sleep(self, id: str, duration: Duration) -> None:
         """Do nothing for a while; costs nothing meanwhile."""
         saved = self._find(Call.SLEEP, id)
         if saved is None:
@@ -172,6 +338,17 @@ class FunctionContext(Context):
         if saved.deadline is not None and saved.deadline > self._claim.at:
             self._suspend(Suspend(until=saved.deadline))
 
+    @overload
+    def invoke(
+        self,
+        id: str,
+        workflow: Durable[..., R],
+        input: Mapping[str, Any] | None = None,
+        *,
+        timeout: Duration | None = None,
+    ) -> R: ...
+    @overload
+    def invoke(self, id: str, workflow: WorkflowRef, input: Any = None, *, timeout: Duration | None = None) -> Any: ...
     def invoke(self, id: str, workflow: Any, input: Any = None, *, timeout: object = None) -> Any:
         """Run another workflow as a child and wait for its result."""
         saved = self._find(Call.INVOKE, id)
@@ -183,7 +360,7 @@ class FunctionContext(Context):
             seconds = None if timeout is None else parse_timeout(timeout)
             self._suspend(Invoke(child, self._cursor, id, seconds))
         if not saved.expired and saved.child_status is not None and saved.child_status.live:
-            if not self.timed_out:
+            if not self._claim.timed_out:
                 self._suspend(Next(self.step_name, delay=1))  # not parked on the child: look again
             self._replace(saved, self._left.save(saved.position, saved.call, id, settled=True, expired=True))
         if saved.expired:
@@ -194,7 +371,7 @@ class FunctionContext(Context):
             raise self._tell(saved, ChildCancelled(id, saved.child, saved.child_error))
         return _read(saved.child_result)
 
-    def launch(self, id: str, workflow: Any, input: Any = None) -> UUID:
+    def launch(self, id: str, workflow: WorkflowRef, input: Any = None) -> UUID:
         """Start another workflow and go on; its id."""
         saved = self._find(Call.LAUNCH, id)
         if saved is None:
@@ -230,11 +407,6 @@ class FunctionContext(Context):
                 )
         woke: int = _read(saved.value)
         return woke
-
-    @property
-    def step_name(self) -> str:
-        """The engine's name for the run of a function."""
-        return self._claim.step
 
     def give_up(self, error: Exception, *, for_good: bool) -> None:
         """The function ends this run with an error: the call it came from was not caught after all.
@@ -396,7 +568,7 @@ class FunctionContext(Context):
 
     def _settle_event(self, saved: Saved, spec: EventSpec) -> None:
         seen = {one.signal for one in self._load() if one.signal is not None}
-        new = next((one for one in self.awaited if one.name.startswith(EVENT) and one.n not in seen), None)
+        new = next((one for one in self.list_awaited() if one.name.startswith(EVENT) and one.n not in seen), None)
         place = (saved.position, saved.call, saved.name)
         if new is not None:
             text = dump_value(new.payload, "an event's data")
@@ -411,10 +583,12 @@ class FunctionContext(Context):
 
         A worker may have died before the park: then nobody has looked for an earlier event yet, however late it is.
         """
-        return self.timed_out and saved.value is not None and self._claim.names == [f"{EVENT}{_read(saved.value)}"]
+        return (
+            self._claim.timed_out and saved.value is not None and self._claim.names == [f"{EVENT}{_read(saved.value)}"]
+        )
 
 
-class FunctionCallback:
+class FunctionCallback(Generic[A]):
     """A callback of a function: an address first, then a wait."""
 
     __slots__ = ("_ctx", "_question", "_saved", "_timeout")
@@ -434,12 +608,13 @@ class FunctionCallback:
         """The secret part of that address."""
         return self._ctx._left.token_of(self._saved)
 
-    def wait(self) -> Any:
+    def wait(self) -> A:
         """The partner's answer; `SignalTimeoutError` when the time, which begins here, is over."""
         what = f"ctx.callback({self._question.step!r}).wait()"
         self._ctx.refuse_nesting(what)
         self._ctx._left.refuse_open_block(what)
-        return self._ctx._await_answer(self._saved, self._question, self._timeout)
+        answer: A = self._ctx._await_answer(self._saved, self._question, self._timeout)
+        return answer
 
 
 def refuse_async(fn: object, what: str, error: type[Exception] = InvalidCall) -> None:

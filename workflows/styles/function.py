@@ -6,21 +6,27 @@
         answer = ctx.wait_for_signal("gate", timeout="48h")
         return {"sent": answer["approved"], "draft": draft}
 
-Lives here: the decorator and the protocol; what `ctx` offers is in `calls`. Invariant owned: a suspension
-reaches the engine whatever the author catches. It is a `BaseException`, and where even that was swallowed,
-`ctx` remembers it.
+    outreach.start(contact="Ada")
+    outreach.options(key="ada").start(contact="Ada")
+
+Lives here: the decorator, what it makes of a function, and the protocol; what `ctx` offers is in `calls`.
+Invariant owned: a suspension reaches the engine whatever the author catches. It is a `BaseException`, and where
+even that was swallowed, `ctx` remembers it.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from workflows import registry
 from workflows.context import Context
 from workflows.durations import parse_timeout
-from workflows.exceptions import InvalidDefinition, InvalidDuration, WorkflowError, show
+from workflows.exceptions import InvalidCall, InvalidDefinition, InvalidDuration, InvalidInput, WorkflowError, show
 from workflows.fingerprint import fingerprint_function
 from workflows.jsontext import check_signal_name, check_text
 from workflows.outcomes import Done, Outcome
@@ -28,23 +34,105 @@ from workflows.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
 from workflows.styles.calls import FunctionContext, Suspended, refuse_async
 from workflows.styles.errors import settle_error
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from workflows.models import Instance
+    from workflows.typed import Duration
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
 
 #: The one step of a function.
 RUN = "run"
 
 
+class Durable(Generic[P, R_co]):
+    """A durable function: its definition, and ways to start it with its own arguments.
+
+    >>> outreach.start(contact="Ada").input
+    {'contact': 'Ada'}
+    """
+
+    definition: Definition
+    __name__: str
+    __qualname__: str
+    __wrapped__: Callable[Concatenate[FunctionContext, P], R_co]
+
+    def __init__(self, function: Callable[Concatenate[FunctionContext, P], R_co], definition: Definition) -> None:
+        functools.update_wrapper(self, function)
+        self.definition = definition
+
+    def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Instance:
+        """Start an instance; what is passed are the function's own arguments, without `ctx`."""
+        return self.options().start(*args, **kwargs)
+
+    def options(
+        self,
+        *,
+        key: str | None = None,
+        workspace: str | None = None,
+        run_at: datetime | None = None,
+        actor: object = "",
+    ) -> Starting[P]:
+        """How it is to be started. Said here, so that no option takes the name of an argument.
+
+        >>> outreach.options(key="ada").start(contact="Ada").key
+        'ada'
+        """
+        return Starting(self, key, workspace, run_at, actor)
+
+    def __call__(self, ctx: FunctionContext, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """The body itself, for tests that pass a `ctx` of their own. Nothing is started or saved by it."""
+        first: object = ctx  # by its type it is none of these; callers without a type checker are told
+        if isinstance(first, str | int | float | list | tuple | dict):
+            raise InvalidCall(
+                f"{self.__name__}() runs the body, and its first argument is a ctx, not {show(ctx)}. To start an "
+                f"instance, write {self.__name__}.start(…) with the other arguments."
+            )
+        return self.__wrapped__(ctx, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<durable function {self.__module__}.{self.__qualname__}>"
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # copied and pickled like a function: by its name
+
+
+@dataclass(frozen=True, slots=True)
+class Starting(Generic[P]):
+    """A durable function together with how it is to be started."""
+
+    function: Durable[P, Any]
+    key: str | None
+    workspace: str | None
+    run_at: datetime | None
+    actor: object
+
+    def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Instance:
+        """Start an instance with the function's own arguments."""
+        from workflows.api import start
+
+        return start(
+            self.function,
+            _gather_input(self.function.definition, args, kwargs),
+            key=self.key,
+            workspace=self.workspace,
+            run_at=self.run_at,
+            actor=self.actor,
+        )
+
+
 @overload
-def durable(function: Function) -> Function: ...
+def durable(function: Callable[Concatenate[FunctionContext, P], R], /) -> Durable[P, R]: ...
 @overload
 def durable(
     *,
     name: str | None = None,
     version: int = 1,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
-    step_timeout: object = None,
+    step_timeout: Duration | None = None,
     on_event: str | None = None,
-) -> Callable[[Function], Function]: ...
+) -> Callable[[Callable[Concatenate[FunctionContext, P], R]], Durable[P, R]]: ...
 def durable(
     function: Any = None,
     *,
@@ -56,12 +144,27 @@ def durable(
 ) -> Any:
     """Make a function `f(ctx, **input)` a workflow; `name` defaults to its own."""
 
-    def make(fn: Any) -> Any:
-        fn.definition = _define(fn, name, version, max_attempts, step_timeout, on_event)
-        registry.register(fn.definition)
-        return fn
+    def make(fn: Any) -> Durable[..., Any]:
+        definition = _define(fn, name, version, max_attempts, step_timeout, on_event)
+        registry.register(definition)
+        return Durable(fn, definition)
 
     return make if function is None else make(function)
+
+
+def _gather_input(definition: Definition, args: tuple[object, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments as the input: each by its name. What is missing or unknown is told where the input is checked."""
+    assert definition.signature is not None
+    _, *parameters = definition.signature.parameters.values()
+    names = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    if len(args) > len(names):
+        raise InvalidInput(
+            definition.name, {"": f"has {len(args)} arguments without a name, and the function takes {len(names)}"}
+        )
+    by_place = dict(zip(names, args, strict=False))
+    if twice := by_place.keys() & kwargs.keys():
+        raise InvalidInput(definition.name, dict.fromkeys(sorted(twice), "is passed twice"))
+    return by_place | kwargs
 
 
 def _define(

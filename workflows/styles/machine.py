@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from workflows import registry
-from workflows.context import Context
+from workflows.context import Context, StepContext
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidDefinition, WorkflowError
 from workflows.fingerprint import compute_fingerprint
@@ -27,6 +27,7 @@ from workflows.schema import read_schema
 from workflows.styles.errors import settle_error
 from workflows.styles.machine_plan import Plan, plan_machine
 from workflows.styles.machine_run import run_stage
+from workflows.typed import Duration
 
 
 class Machine:
@@ -38,7 +39,7 @@ class Machine:
     #: How many consecutive runs of a stage may fail: an exception, a dead worker, a timeout of the step.
     max_attempts: ClassVar[int] = DEFAULT_MAX_ATTEMPTS
     #: How long one run of a stage may take; None means the setting WORKFLOWS["STEP_TIMEOUT"].
-    step_timeout: ClassVar[object] = None
+    step_timeout: ClassVar[Duration | None] = None
     #: Each event of this name starts an instance, with the event's data as its input.
     on_event: ClassVar[str | None] = None
     #: Schema of the input.
@@ -92,6 +93,7 @@ def _define(cls: type[Machine], source: str) -> Definition | None:
     plan = Plan(source, plan.initial, plan.nodes, plan.flows, accepts, responds)
 
     def run(ctx: Context) -> Outcome:
+        assert isinstance(ctx, StepContext)
         return run_stage(plan, ctx)
 
     return Definition(

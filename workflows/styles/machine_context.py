@@ -18,7 +18,7 @@ from workflows.styles.machine_stages import WaitFor, is_function
 from workflows.waits import Callback, Channel, Question, name_projector
 
 if TYPE_CHECKING:
-    from workflows.context import Context
+    from workflows.context import StepContext
     from workflows.styles.machine_plan import Plan
 
 
@@ -27,7 +27,7 @@ class MachineContext:
 
     __slots__ = ("_ctx", "_input", "_plan", "steps")
 
-    def __init__(self, ctx: Context, plan: Plan, results: Mapping[str, Any]) -> None:
+    def __init__(self, ctx: StepContext, plan: Plan, results: Mapping[str, Any]) -> None:
         self._ctx = ctx
         self._plan = plan
         self.steps = Steps(self, results)

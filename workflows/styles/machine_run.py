@@ -22,10 +22,10 @@ from workflows.styles.machine_stages import END, FAIL, Action, Branch, Launch, S
 from workflows.waits import EventSpec, Question, ask_channel, event
 
 if TYPE_CHECKING:
-    from workflows.context import Context
+    from workflows.context import StepContext
 
 
-def run_stage(plan: Plan, ctx: Context) -> Outcome:
+def run_stage(plan: Plan, ctx: StepContext) -> Outcome:
     """Run the stage that the instance is in."""
     kept = _read_kept(ctx)
     if ctx.step == END:
@@ -57,7 +57,9 @@ def _choose(plan: Plan, kept: Mapping[str, Any], node: Node, target: Any) -> Out
     return _end(plan, kept) if after is None else Next(after)
 
 
-def _wait(plan: Plan, ctx: Context, kept: dict[str, Any], node: Node, stage: WaitFor, mine: MachineContext) -> Outcome:
+def _wait(
+    plan: Plan, ctx: StepContext, kept: dict[str, Any], node: Node, stage: WaitFor, mine: MachineContext
+) -> Outcome:
     """The same step asks and takes the answer, so that an answer that is there is taken whenever it came."""
     if ctx.awaited:
         return _leave(plan, kept, node, ctx.awaited[0].payload, node.next)
@@ -138,7 +140,7 @@ def _write_kept(kept: Mapping[str, Any]) -> dict[str, Any]:
     return {"steps": kept["steps"], "last": kept["last"]}
 
 
-def _read_kept(ctx: Context) -> dict[str, Any]:
+def _read_kept(ctx: StepContext) -> dict[str, Any]:
     """The results so far. Before the first one the state is the input, whatever that looks like."""
     stored = ctx.claim.state
     if stored is None:

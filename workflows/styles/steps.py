@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, overload
 
 from workflows import registry
-from workflows.context import Context
+from workflows.context import Context, StepContext
 from workflows.durations import parse_timeout
 from workflows.exceptions import (
     InvalidDefinition,
@@ -34,8 +34,9 @@ from workflows.fingerprint import fingerprint_steps
 from workflows.jsontext import check_signal_name, check_text
 from workflows.outcomes import Await, Next, Outcome, Spawn, Stop
 from workflows.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
+from workflows.typed import Duration
 
-Method = TypeVar("Method", bound=Callable[..., Any])
+Method = TypeVar("Method", bound=Callable[[Any, StepContext], Outcome])
 
 _MARK = "__holdpoint_step__"
 _RESERVED = frozenset(
@@ -46,8 +47,8 @@ _RESERVED = frozenset(
 @overload
 def step(method: Method) -> Method: ...
 @overload
-def step(*, atomic: bool = False, step_timeout: object = None) -> Callable[[Method], Method]: ...
-def step(method: Any = None, *, atomic: bool = False, step_timeout: object = None) -> Any:
+def step(*, atomic: bool = False, step_timeout: Duration | None = None) -> Callable[[Method], Method]: ...
+def step(method: Any = None, *, atomic: bool = False, step_timeout: Duration | None = None) -> Any:
     """Make a method a step.
 
     `atomic=True` commits the method's own database writes together with its outcome.
@@ -74,7 +75,7 @@ class Workflow:
     #: How many consecutive runs may end without an outcome (a dead worker, a step timeout).
     max_attempts: ClassVar[int] = DEFAULT_MAX_ATTEMPTS
     #: How long one run of a step may take; None means the setting WORKFLOWS["STEP_TIMEOUT"].
-    step_timeout: ClassVar[object] = None
+    step_timeout: ClassVar[Duration | None] = None
     #: The first step; defaults to the first one declared.
     initial: ClassVar[str]
     #: A named event that starts an instance, with its data as the input.
@@ -88,7 +89,7 @@ class Workflow:
             cls.definition = _define(cls, steps)
             registry.register(cls.definition)
 
-    def handle(self, error: Exception, ctx: Context) -> Outcome:
+    def handle(self, error: Exception, ctx: StepContext) -> Outcome:
         """What happens after an exception in a step; the default ends the instance as failed."""
         return Stop(describe_error(error))
 
@@ -143,9 +144,11 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
         raise InvalidDefinition(f"workflow {source}: initial = {initial!r} is none of its steps ({', '.join(steps)})")
 
     def run(ctx: Context) -> Outcome:
+        assert isinstance(ctx, StepContext)
         return accept(getattr(cls(), ctx.step)(ctx), ctx.step)
 
     def handle(error: Exception, ctx: Context) -> Outcome:
+        assert isinstance(ctx, StepContext)
         return accept(cls().handle(error, ctx), "handle")
 
     def accept(outcome: object, place: str) -> Outcome:

@@ -1,0 +1,48 @@
+"""The types that several signatures share. Nothing runs here.
+
+A schema may be a class, and what is returned is then typed by it: `schema=Payment` returns a `Payment`, a Django form
+or a DRF serializer the dict that it makes. What a JSON Schema or a dict of field to type describes is known when it
+runs only, and typed as Any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from typing_extensions import TypeVar
+
+if TYPE_CHECKING:
+    from workflows.schema import Schema
+    from workflows.styles.function import Durable
+    from workflows.styles.machine import Machine
+    from workflows.styles.steps import Workflow
+
+#: "24h", "1h30m", seconds, or a timedelta.
+Duration: TypeAlias = str | int | float | timedelta
+
+#: How many questions a wait asks, and how many answers it gives. A `Cardinality` is one of these texts.
+CardinalityName: TypeAlias = Literal["ONE_TO_ONE", "ONE_TO_MANY", "MANY_TO_ONE", "MANY_TO_MANY"]
+
+#: A schema that is no class: JSON Schema, or field to type.
+SchemaValue: TypeAlias = "Mapping[str, Any] | bool | Schema"
+
+#: What can be started: a class, a durable function, or a name.
+WorkflowRef: TypeAlias = "type[Workflow] | type[Machine] | Durable[..., Any] | str"
+
+#: A function (request, submitted) -> output at the top of a module: what the author gets, made of what somebody sent.
+Projector: TypeAlias = Callable[[Any, Any], Any]
+
+
+class Validating(Protocol):
+    """A class that makes a dict of what it has checked: a Django form, a DRF serializer."""
+
+    def is_valid(self) -> bool:
+        """Whether the data is what the class wants."""
+
+
+#: What a class as a schema returns.
+T = TypeVar("T")
+#: The answer of a channel; Any of a channel that does not say.
+A = TypeVar("A", default=Any)
