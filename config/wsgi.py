@@ -29,7 +29,7 @@ class Body:
         self._left = length
 
     def read(self, *size: int) -> bytes:
-        """As of any file; TimeoutError where too many are read at once, ConnectionError where less comes than announced."""
+        """As of any file; TimeoutError where too many are read, ConnectionError where less comes than announced."""
         part = self._take(self._body.read, *size)
         self._count(part, whole=not size or size[0] < 0 or len(part) < size[0])
         return part

@@ -363,7 +363,7 @@ MISTAKES = {
     "async": (lambda ctx: ctx.step("a", asynchronous), "is async"),
     "no timeout": (lambda ctx: ctx.callback("a"), "needs timeout="),
     "duration": (lambda ctx: ctx.sleep("a", "soon"), "InvalidDuration"),
-    "signal id": (lambda ctx: ctx.wait_for_signal("a", signal="no/such", timeout="1h"), "InvalidSignalId"),
+    "signal id": (lambda ctx: ctx.wait_for_signal("a", signal="no\nsuch", timeout="1h"), "InvalidSignalId"),
     "schema": (lambda ctx: ctx.wait_for_signal("a", timeout="1h", schema={"type": "wat"}), "InvalidSchema"),
 }
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import pytest
 from django.db import connection
 
 import workflows
 from tests.calls import Api, make_key, problem
+from tests.test_collisions import ANY
 from workflows import durable
-from workflows.models import Interaction, LedgerEvent, StoredAnswer
+from workflows.models import Instance, Interaction, LedgerEvent, StoredAnswer
 from workflows.store.prune import prune
 from workflows.testing import advance, assert_done, drain
 from workflows.waits import Channel
@@ -93,6 +96,49 @@ def test_null_is_data_and_no_data_is_none(api, by):
 
 
 @BOTH
+@pytest.mark.parametrize("body", [{"payload": {}}, {"payload": {}, "version": "x"}, [], None, 7, "data", {"dat": 1}])
+def test_missing_data_is_unprocessable_whatever_else_there_is(api, by, body):
+    found = park()
+    told = problem(api.post(address(found, by), raw=json.dumps(body).encode()), 422, "invalid-data")
+    assert told["errors"] == {"data": ["is required"]}
+    found.refresh_from_db()
+    assert found.status == "pending"
+
+
+@BOTH
+def test_an_unknown_member_beside_data_is_a_slip(api, by):
+    found = park()
+    told = problem(api.post(address(found, by), {"data": 1, "payload": {}}), 400, "invalid-request")
+    assert list(told["errors"]) == ["payload"]
+
+
+def test_the_codes_of_a_completion_are_those_of_its_order(api):
+    """Unknown 404, resolved 410, missing data 422; a taken signal id is a collision."""
+    problem(api.post("/v1/signals/unknown/complete", {"payload": {}}), 404, "not-found")
+    found = park()
+    second = workflows.start("rest-gate", {})
+    drain()
+    assert "SignalCollision" in (Instance.objects.get(pk=second.pk).error or "")
+    problem(api.post(address(found, "signal"), {"payload": {}}), 422, "invalid-data")
+    assert api.post(address(found, "signal"), {"data": 1}).status_code == 200
+    problem(api.post(address(found, "signal"), {"payload": {}}), 410, "resolved")
+
+
+@pytest.mark.parametrize("signal", ANY)
+def test_any_text_is_a_signal_id_and_is_percent_encoded_in_the_address(api, signal):
+    found = park(input={"signal": signal})
+    assert found.signal_id == signal
+    response = api.post(f"/v1/signals/{quote(signal, safe='')}/complete", {"data": 1})
+    assert response.status_code == 200, response.content
+    assert response.json()["signal_id"] == signal
+
+
+@pytest.mark.parametrize("signal", ["a%0Ab", "%00", "%7F", "x" * 201])
+def test_a_text_that_cannot_be_a_signal_id_is_not_there(api, signal):
+    problem(api.post(f"/v1/signals/{signal}/complete", {"data": 1}), 404, "not-found")
+
+
+@BOTH
 def test_the_same_call_again_is_told_the_same_even_when_all_is_over(api, by):
     found = park()
     headers = {"Idempotency-Key": "k"}
@@ -169,7 +215,7 @@ def test_unknown_cancelled_and_foreign_are_one_404(api, by):
     assert Interaction.objects.get(pk=foreign.pk).status == "pending"
 
 
-@pytest.mark.parametrize("body", [[], "x", 5, {"data": 1, "version": "1"}, {"data": 1, "version": True}, {"daat": 1}])
+@pytest.mark.parametrize("body", [{"data": 1, "version": "1"}, {"data": 1, "version": True}, {"data": 1, "daat": 1}])
 def test_a_body_of_another_shape_is_400_before_anything_is_looked_for(api, body):
     found = park()
     first = api.post(address(found, "id"), body)

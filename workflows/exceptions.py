@@ -9,7 +9,7 @@
     │   ├── InvalidData                 an answer or event that its schema refuses; `.errors`
     │   │   └── TooComplex              one that takes too much work to be checked
     │   ├── InvalidSchema               a schema that cannot be used as it is written
-    │   ├── InvalidSignalId             a signal id with a character that an address cannot have
+    │   ├── InvalidSignalId             a text that cannot be a signal id
     │   └── InvalidOutcome              a step returned something that is not an outcome
     │       └── UnknownStep             an outcome names a step that the workflow does not have
     ├── UnknownWorkflow                 no workflow of that name (and version) is registered
@@ -180,7 +180,7 @@ class InvalidSignalId(InvalidCall):
 
     def __init__(self, signal_id: object) -> None:
         super().__init__(
-            f"{show(signal_id)} is no signal id: use 1 to 200 letters, digits and . _ ~ : @ - (not just dots)"
+            f"{show(signal_id)} is no signal id: use 1 to 200 characters, no control characters, and not . or .."
         )
 
 

@@ -34,7 +34,8 @@ EVENT = "holdpoint:event:"
 #: Bytes of field names in one match.
 MATCH_NAMES = 1000
 
-_SIGNAL_ID = re.compile(r"[A-Za-z0-9._~:@-]{1,200}", re.ASCII)
+#: Any text without control characters and halves of characters.
+_SIGNAL_ID = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
 _FOREIGN = re.compile(r"[^A-Za-z0-9._~:@-]")
 
 
@@ -152,7 +153,7 @@ class Question:
         """Its signal id: the given one, or one that is the instance's own."""
         if self.signal_id is not None:
             return self.signal_id
-        # A stage may be called `café`, which no address can hold.
+        # A stage may be called `café`: an address that nobody has to encode is the better one.
         name = _FOREIGN.sub(lambda found: f"~{ord(found[0]):x}~", self.step)
         return f"{name[:150]}-{instance}"
 
@@ -266,10 +267,10 @@ def find_projector(path: str) -> Any:
 
 
 def check_signal_id(value: object) -> str:
-    """A signal id that can stand in an address.
+    """A signal id that can stand in an address, percent-encoded where it has to be.
 
-    >>> check_signal_id("approval-7")
-    'approval-7'
+    >>> check_signal_id("orders/7 é")
+    'orders/7 é'
     """
     if not isinstance(value, str) or not _SIGNAL_ID.fullmatch(value) or value in (".", ".."):
         raise InvalidSignalId(value)

@@ -34,7 +34,8 @@ from workflows.rest.openapi import FILTER, ID, document
 from workflows.rest.rows import INTERACTION_FIELDS, show_interaction
 from workflows.waits import check_signal_id
 
-SIGNAL_ID = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[A-Za-z0-9._~:@-]+$"}
+#: Any text but control characters, and the two that stand for a place in an address.
+SIGNAL_ID = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": r"^(?!\.{1,2}$)[^\x00-\x1f\x7f-\x9f]+$"}
 
 #: The door, as channels and the ledger call it.
 DOOR = "api"
@@ -125,22 +126,23 @@ class _Completion(Endpoint):
     ) -> HttpResponse:
         """Answer it. The body is judged first, whatever the address says."""
         raw, sent = self.read_body(request)
-        body = read_as(CompleteBody, sent if not isinstance(sent, dict) or "data" in sent else {"data": None, **sent})
+        # Without data there is nothing to answer with, whatever else there is; a slip beside it is told as one.
+        body = read_as(CompleteBody, sent) if isinstance(sent, dict) and "data" in sent else None
         try:
             done = complete_at(
                 by,
                 read(text),
-                body.data if "data" in sent else MISSING,
+                MISSING if body is None else body.data,
                 workspace=self.caller.workspace,
                 door=DOOR,
                 actor=self.caller.actor,
                 once=read_once(request._request, raw),
-                version=body.version,
+                version=None if body is None else body.version,
                 workflows=self.caller.workflows,
                 too_large=refuse_single(raw),
             )
         except InvalidData as error:
-            if "data" in sent:
+            if body is not None:
                 raise
             raise refuse_without_data() from error
         return answer_completion(done)
@@ -153,7 +155,8 @@ class CompleteSignal(_Completion):
         "completeSignal",
         "Interactions",
         "Answer a question by its signal id",
-        "The one that is open under this id, else the latest that was.",
+        "The one that is open under this id, else the latest that was. The id stands in the address percent-encoded, "
+        "slashes too (`%2F`).",
         body=CompleteBody,
         answers={
             200: (CompletionOut, "Taken, or taken before with the same idempotency key."),
