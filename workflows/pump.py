@@ -29,6 +29,7 @@ from workflows.exceptions import StepTimedOut
 from workflows.host import Host
 from workflows.keeper import LONG_STEP, Keeper
 from workflows.models import Instance
+from workflows.silence import LAST_PATIENCE, PATIENCE, Lookout
 from workflows.sweeps import Sweeper
 
 logger = logging.getLogger("workflows")
@@ -47,6 +48,8 @@ POLL = 0.05
 POLL_CALM = 0.2
 CALM_AFTER = 2.0
 RECONNECT_EVERY = 1.0
+#: libpq waits without end for a server that accepts and says nothing.
+CONNECT_SECONDS = 10
 PAY_EVERY = 1.0
 PAY_UP_SECONDS = 3.0
 #: How long a batch waits for a row that a caller's transaction holds, before the others are committed without it.
@@ -78,8 +81,9 @@ class Pump:
         self._on_long_step = on_long_step
         self._gave_up_role = self._handed_over = False
         self._default_limit = conf.step_timeout
+        self._lookout = Lookout(lambda: LAST_PATIENCE if self._ending() else PATIENCE)
         self._keeper = Keeper(
-            lambda: connect(self._alias),
+            lambda: connect(self._alias, self._lookout),
             self._limit_of,
             self._give_up_role,
             self._beat_on,
@@ -110,6 +114,7 @@ class Pump:
     def run(self) -> bool:
         """Pump until stopped; False when another pump of this name is alive."""
         self._keeper.start()
+        self._lookout.start()
         try:
             while not self._ending():
                 try:
@@ -135,6 +140,7 @@ class Pump:
             # waited for when the process ends.
             if self._on_long_step is None:
                 self._sweeper.wait()
+            self._lookout.stop()
 
     def _turn(self) -> bool:
         db = self._reach()
@@ -258,6 +264,10 @@ class Pump:
     def _in_author(self) -> bool:
         return self._host is not None and self._host.in_author
 
+    def _get_on(self) -> object:
+        """Changes with what the engine does on the author's connection; None in his own code, which has its limit."""
+        return None if self._in_author() else (self._batch, self._batch.since)
+
     def _interrupt_author(self) -> None:
         if self._host is not None:
             self._host.interrupt()
@@ -336,9 +346,11 @@ class Pump:
 
     def _reach(self) -> BaseDatabaseWrapper:
         if self._db is None:
-            self._db = connect(self._alias)
+            self._db = connect(self._alias, self._lookout)
             store.fetch(self._db, f"LISTEN {store.CHANNEL}", {}, rows=False)
             self._host = Host(self._db, self._alias)
+            for db in self._host.authors:
+                self._lookout.watch(db, self._get_on)
             self._beat_at = 0.0
         return self._db
 
@@ -369,17 +381,20 @@ def close_authors_connections() -> None:
             db.close()
 
 
-def connect(alias: str) -> BaseDatabaseWrapper:
+def connect(alias: str, lookout: Lookout | None = None) -> BaseDatabaseWrapper:
     """A connection of our own beside the author's, with prepared statements and index plans."""
     db = connections.create_connection(alias)
     options = {**db.settings_dict.get("OPTIONS", {}), "server_side_binding": True, "prepare_threshold": 1}
     options.pop("pool", None)
     options.pop("isolation_level", None)
+    options.setdefault("connect_timeout", CONNECT_SECONDS)
     db.settings_dict = {**db.settings_dict, "OPTIONS": options, "CONN_MAX_AGE": None, "AUTOCOMMIT": True}
     # With DEBUG Django would format and remember every statement of a loop that never ends.
     db.make_debug_cursor = db.make_cursor  # type: ignore[method-assign,assignment]
     try:
         db.ensure_connection()
+        if lookout is not None:
+            lookout.watch(db)
         _prepare(db)
     except BaseException:
         db.close()

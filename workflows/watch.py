@@ -24,6 +24,7 @@ from workflows import store
 from workflows.cluster import DeadReader, find_queues
 from workflows.exceptions import StepTimedOut
 from workflows.pump import Pump
+from workflows.silence import Lookout
 
 logger = logging.getLogger("workflows")
 
@@ -64,6 +65,7 @@ class _Watcher(threading.Thread):
         self._pump_first = pump_first
         self._pump: Pump | None = None
         self._leaving = threading.Event()
+        self._looks = 0
         self._born = time.monotonic()
         self._readers = [DeadReader(queue) for queue in find_queues()]
         # A daemon thread would die with its process in the middle of a step.
@@ -75,8 +77,12 @@ class _Watcher(threading.Thread):
 
         if self._pump_first:
             time.sleep(HANDOVER)
+        lookout = Lookout()
+        lookout.watch(tasks.reach_database(), lambda: self._looks)
+        lookout.start()
         while not self._leaving.is_set():
             pause = LOOK_EVERY
+            self._looks += 1
             try:
                 for reader in self._readers:
                     reader.look()
@@ -90,6 +96,7 @@ class _Watcher(threading.Thread):
                 _handed_over.clear()
                 time.sleep(HANDOVER)
                 self._pump_first = True
+        lookout.stop()
         connections.close_all()
 
     def _look(self, role: str) -> float:
