@@ -45,7 +45,8 @@ from workflows.outcomes import (
 from workflows.planning import plan_spawned
 from workflows.registry import Definition
 from workflows.store import Claim, Commit, Kind, NewInstance, Source
-from workflows.styles.steps import describe_error
+from workflows.styles.steps import describe_error, tell_in_one_line
+from workflows.trouble import Trouble
 from workflows.waits import EVENT, Channel, EventSpec, Question, ask_channel
 
 logger = logging.getLogger("workflows")
@@ -57,6 +58,10 @@ LONGEST_PUT_BACK = 120.0
 #: Seconds that a park waits for the lock of its event, before the pump goes on with other work.
 EVENT_PATIENCE = 0.05
 _PUT_BACK = re.compile(r"put back (\d+) times")
+#: After the engine's own trouble: soon, as most of it passes, then ever later.
+FIRST_POSTPONED = 0.5
+LONGEST_POSTPONED = 30.0
+_POSTPONED = re.compile(r"postponed (\d+) times")
 
 
 def make_commit(
@@ -294,6 +299,21 @@ def make_put_back(claim: Claim) -> Commit:
     return Commit(claim, Kind.PUT_BACK, error=reason, delay=wait, solo=claim.solo)
 
 
+def make_postponed(claim: Claim, trouble: Trouble) -> Commit:
+    """The engine's own trouble ended the run: again a little later, alone, and no attempt is spent.
+
+    Unless the instance meets it again while it runs alone: it may be its own doing, and so each such run counts as one
+    whose worker died. A row that somebody holds is nobody's doing.
+    """
+    before = _POSTPONED.match(claim.error or "")
+    times = int(before[1]) + 1 if before else 1
+    reason = f"postponed {times} times, the last time for {describe_error(trouble.error)}"
+    wait = min(FIRST_POSTPONED * 2.0 ** min(times - 1, 20), LONGEST_POSTPONED) * random.uniform(0.5, 1.5)
+    spent = before is not None and claim.solo and not trouble.held
+    logger.warning("step %s of %s %s is %s", claim.step, claim.workflow, claim.id, tell_in_one_line(reason))
+    return Commit(claim, Kind.POSTPONE, error=reason, delay=wait, spent=spent)
+
+
 def make_stop(claim: Claim, reason: str) -> Commit:
     """The end as failed, with its reason."""
     return Commit(claim, Kind.STOP, error=reason)
@@ -313,7 +333,9 @@ def make_failed_run(claim: Claim, definition: Definition, error: BaseException) 
 
 def tell_spent(claim: Claim, definition: Definition) -> str:
     """Why the attempts are used up."""
+    last = f"; {claim.error}" if _POSTPONED.match(claim.error or "") else ""
+    cause = "its worker died, it lost its database connection or the" if last else "its worker died or the"
     return (
-        f"step {claim.step!r} ended {definition.max_attempts} times without an outcome: its worker died or the "
-        f"step timed out (max_attempts={definition.max_attempts})"
+        f"step {claim.step!r} ended {definition.max_attempts} times without an outcome: {cause} "
+        f"step timed out (max_attempts={definition.max_attempts}){last}"
     )

@@ -6,6 +6,7 @@ Invariant owned: every value an author sees has been through JSON, also in the f
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,8 @@ from workflows.waits import EVENT, UNIT, Asked, Callback, Channel, Question, fin
 if TYPE_CHECKING:
     from workflows.journal import Journal
     from workflows.schema import Schema
-    from workflows.store import Claim
+    from workflows.store import Claim, Rewind
+    from workflows.trouble import Trouble
     from workflows.typed import Projector, SchemaValue
 
 
@@ -100,7 +102,8 @@ class Context:
             from workflows.models import Workspace
 
             rows = Workspace.objects.using(router.db_for_write(Workspace))
-            self._workspace = rows.values_list("slug", flat=True).get(pk=self._claim.workspace)
+            with self._left.watched():
+                self._workspace = rows.values_list("slug", flat=True).get(pk=self._claim.workspace)
         return self._workspace
 
     @property
@@ -162,6 +165,20 @@ class Context:
     def claim(self) -> Claim:
         """The claimed row. For the engine and the styles."""
         return self._claim
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """Around statements of the engine. For the styles."""
+        return self._left.watched()
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """The engine's trouble that this run has met. For the engine."""
+        return self._left.trouble
+
+    @property
+    def rewind(self) -> Rewind | None:
+        """What the end of this run changes of a function's checkpoints. For the engine."""
+        return self._left.rewind
 
     def ask(self, question: Question) -> Asked:
         """Open a question before parking on it, or find it again. For the styles."""
@@ -231,7 +248,8 @@ class StepContext(Context):
         """
         if self._answer is UNSET:
             first = self.awaited[0] if self.awaited else None
-            self._answer = None if first is None else cast_answer(first.name, first.payload)
+            with self._left.watched():
+                self._answer = None if first is None else cast_answer(first.name, first.payload)
         return self._answer
 
     @property
@@ -251,10 +269,11 @@ class StepContext(Context):
                 .filter(parent_id=self.id, spawn_no=self._claim.spawns)
                 .order_by("id")
             )
-            self._children = [
-                ChildResult(c.id, c.workflow, c.key, c.status, c.result, c.error)
-                for c in (found if self._claim.spawns else ())
-            ]
+            with self._left.watched():
+                self._children = [
+                    ChildResult(c.id, c.workflow, c.key, c.status, c.result, c.error)
+                    for c in (found if self._claim.spawns else ())
+                ]
         return self._children
 
     def callback(

@@ -6,13 +6,14 @@ outcomes). Must not live here: loops, threads, SQL. Invariants owned:
 * Whatever the author's code does, the answer is an outcome: an exception becomes `handle`'s outcome, a
   malformed or unserialisable one becomes an exception, and if `handle` fails too, a stop with the reason.
 * One bad row never fails its batch.
+* The engine's own trouble (see `trouble`) is no error of the author's: the run ends without an outcome.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from django.db import DatabaseError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -22,6 +23,7 @@ from workflows import registry, scope, store
 from workflows.commits import (
     make_commit,
     make_failed_run,
+    make_postponed,
     make_put_back,
     make_stop,
     park_on_event,
@@ -42,9 +44,12 @@ from workflows.outcomes import (
 from workflows.registry import Definition
 from workflows.store import Claim, Commit, Kind
 from workflows.styles.steps import describe_error
+from workflows.trouble import Trouble, engine_at_work, is_dead, is_repeatable, raise_if_passing
 from workflows.waits import UNIT
 
 logger = logging.getLogger("workflows")
+
+T = TypeVar("T")
 
 #: Characters of state and result in one statement: PostgreSQL and the driver hold it several times over.
 HEAVIEST_COMMIT = 16 * 1024 * 1024
@@ -65,9 +70,13 @@ def run(claim: Claim, host: Host) -> Commit | None:
             if claim.timed_out and (refusal := _ask_about_timeout(claim, host)):
                 return make_stop(claim, refusal)
             if definition.steps[claim.step].atomic:
-                return store.retrying(connections[host.alias], lambda: _run_atomically(claim, definition, host))
-            outcome = host.call_author(lambda: definition.run(ctx))
-            return make_commit(claim, definition, ctx, outcome, host.db)
+                with engine_at_work():  # what it still meets after several tries
+                    return store.retrying(connections[host.alias], lambda: _run_atomically(claim, definition, host))
+            outcome = _call(ctx, lambda: host.call_author(lambda: definition.run(ctx)))
+            with engine_at_work():
+                return make_commit(claim, definition, ctx, outcome, host.db)
+        except Trouble as trouble:
+            return make_postponed(claim, trouble)
         except Ousted:
             logger.warning("%s", ClaimLost(claim.id, claim.fence))
             return None
@@ -89,6 +98,9 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Com
     """
     if not commits:
         return set()
+    if postponed := [one for one in commits if one.kind is Kind.POSTPONE]:
+        rest = [one for one in commits if one.kind is not Kind.POSTPONE]
+        return settle(db, rest, blocked) | _settle_postponed(db, postponed, blocked)
     if parks := [one for one in commits if one.event is not None]:
         rest = [one for one in commits if one.event is None]
         return set().union(settle(db, rest, blocked), *(_settle_park(db, one, blocked) for one in parks))
@@ -107,7 +119,7 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Com
             applied |= again
         return applied
     except DatabaseError as error:
-        if db.in_atomic_block or _lost_connection(db):
+        if db.in_atomic_block or _is_lost(db):
             raise  # the caller's transaction, or the connection; not a row
         if isinstance(error.__cause__, errors.LockNotAvailable) and blocked is not None:
             free, held = store.retrying(db, lambda: store.commit_free(db, commits))
@@ -127,9 +139,8 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Com
         )
 
 
-def _lost_connection(db: BaseDatabaseWrapper) -> bool:
-    raw: Any = db.connection
-    return raw is None or raw.closed or raw.broken
+def _is_lost(db: BaseDatabaseWrapper) -> bool:
+    return db.connection is None or is_dead(db)
 
 
 def limit_of(claim: Claim, default: float) -> float:
@@ -159,6 +170,19 @@ def _ask_about_timeout(claim: Claim, host: Host) -> str | None:
     return host.call_author(lambda: Journal(claim, host).ask_about_timeout(claim.names[0][len(UNIT) :]))  # type: ignore[index]
 
 
+def _call(ctx: Context, code: Callable[[], T]) -> T:
+    """The author's code; whatever he made of the engine's trouble, the run has met it and is over."""
+    try:
+        returned = code()
+    except BaseException:
+        if ctx.trouble is not None:
+            raise ctx.trouble from None
+        raise
+    if ctx.trouble is not None:
+        raise ctx.trouble
+    return returned
+
+
 class _AtomicStepRaised(Exception):
     """Carries an error of an atomic step, with the ctx of the try that met it, past the retries."""
 
@@ -174,15 +198,16 @@ def _run_atomically(claim: Claim, definition: Definition, host: Host) -> None:
     db, ctx = connections[host.alias], _make_context(claim, definition, host)
     try:
         with transaction.atomic(using=host.alias):
-            outcome = host.call_author_inside(lambda: definition.run(ctx))
+            outcome = _call(ctx, lambda: host.call_author_inside(lambda: definition.run(ctx)))
             commit = make_commit(claim, definition, ctx, outcome, db)
             if commit is not None and not _commit_inside(db, commit) and not store.ended_here(db, host.db, claim):
                 raise ClaimLost(claim.id, claim.fence)
     except ClaimLost:
         raise
     except Exception as error:
-        if isinstance(error.__cause__, errors.DeadlockDetected | errors.SerializationFailure):
+        if is_repeatable(error):
             raise
+        raise_if_passing(error)  # whoever's statement met it: the transaction is the engine's
         raise _AtomicStepRaised(ctx, error) from error
     finally:
         host.clean_up()
@@ -205,11 +230,18 @@ def _commit_inside(db: BaseDatabaseWrapper, commit: Commit) -> bool:
 
 def _handle(claim: Claim, definition: Definition, ctx: Context, error: Exception, host: Host) -> Commit | None:
     try:
-        outcome = host.call_author(lambda: definition.handle(error, ctx))
+        outcome = _call(ctx, lambda: host.call_author(lambda: definition.handle(error, ctx)))
         _log_raised(claim, error, outcome)
         if isinstance(outcome, Stop):
-            return make_stop(claim, outcome.reason)  # without the state: what the failed run did to it has not happened
-        return make_commit(claim, definition, ctx, outcome, host.db)
+            commit = make_stop(claim, outcome.reason)  # without the state: what the failed run did to it is undone
+        else:
+            with engine_at_work():
+                commit = make_commit(claim, definition, ctx, outcome, host.db)
+        if commit is not None:
+            commit.rewind = ctx.rewind
+        return commit
+    except Trouble as trouble:
+        return make_postponed(claim, trouble)
     except Ousted:
         logger.warning("%s", ClaimLost(claim.id, claim.fence))
         return None
@@ -235,6 +267,24 @@ def _fail_unless_ours(claim: Claim, definition: Definition, error: BaseException
     return make_failed_run(claim, definition, error)
 
 
+def _settle_postponed(db: BaseDatabaseWrapper, postponed: Sequence[Commit], blocked: list[Commit] | None) -> set[str]:
+    """Runs that met the engine's trouble; where a row is held just now, all of them wait."""
+    try:
+        applied = store.retrying(db, lambda: store.postpone(db, postponed))
+    except DatabaseError as error:
+        if blocked is None or db.in_atomic_block or _is_lost(db) or not isinstance(error.__cause__, _PASSING):
+            raise
+        if len(postponed) == 1:
+            blocked.extend(postponed)
+            return set()
+        half = len(postponed) // 2
+        return _settle_postponed(db, postponed[:half], blocked) | _settle_postponed(db, postponed[half:], blocked)
+    for one in postponed:
+        if one.claim.id not in applied:
+            logger.warning("%s", ClaimLost(one.claim.id, one.claim.fence))
+    return applied
+
+
 def _settle_park(db: BaseDatabaseWrapper, park: Commit, blocked: list[Commit] | None) -> set[str]:
     """One wait for an event; where its event or its row is held just now, it is settled later."""
     try:
@@ -242,7 +292,7 @@ def _settle_park(db: BaseDatabaseWrapper, park: Commit, blocked: list[Commit] | 
             return {park.claim.id}
         logger.warning("%s", ClaimLost(park.claim.id, park.claim.fence))
     except DatabaseError as error:
-        if db.in_atomic_block or _lost_connection(db):
+        if db.in_atomic_block or _is_lost(db):
             raise
         if blocked is not None and isinstance(error.__cause__, _PASSING):
             blocked.append(park)

@@ -4,7 +4,9 @@ Lives here: calling the author's code, and looking at what it left behind. Invar
 
 * An interruption lands inside the author's code or not at all (`in_author`).
 * The next instance finds every connection as the author's code found it: no transaction left open, none
-  that somebody was interrupted on. What one workflow forgets must never swallow another one's writes.
+  that somebody was interrupted on, none that is dead. What one workflow forgets must never swallow another one's
+  writes.
+* A lost connection that the author's code did not catch is the engine's trouble, and never reaches `handle`.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from django.db import connections, transaction
+from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
 from workflows.exceptions import LeftTransactionOpen
+from workflows.trouble import Trouble, is_dead, is_lost
 
 logger = logging.getLogger("workflows")
 
@@ -51,8 +54,11 @@ class Host:
         try:
             self._begun = []
             returned = self._call(code)
-        except BaseException:
+        except BaseException as error:
+            lost = self._lost_by(error)
             self.clean_up()  # the author's error is the one to tell
+            if lost:
+                raise Trouble(error) from error
             raise
         if left := self._abandon_unclean():
             raise LeftTransactionOpen(left)
@@ -66,6 +72,8 @@ class Host:
         except BaseException as error:
             block, self._block = self._block, None
             block.__exit__(type(error), error, error.__traceback__)
+            if self._lost_by(error):
+                raise Trouble(error) from error
             raise
         block, self._block = self._block, None
         block.__exit__(None, None, None)
@@ -130,6 +138,12 @@ class Host:
             block.__enter__()
             self._begun = list(connections[self.alias].atomic_blocks)
 
+    def _lost_by(self, error: BaseException) -> bool:
+        """Whether a connection was lost under the author's code, which let the error out."""
+        if not isinstance(error, DatabaseError | InterfaceError):
+            return False
+        return is_lost(error) or any(is_dead(db) for db in self.authors)
+
     def _call(self, code: Callable[[], T]) -> T:
         self.in_author = True
         try:
@@ -153,9 +167,10 @@ class Host:
 
     def _abandon_unclean(self) -> list[str]:
         unclean = [db for db in self.authors if not _is_clean(db)]
+        left = [db.alias for db in unclean if db.in_atomic_block or not is_dead(db)]
         for db in unclean:
             _abandon(db)
-        return [db.alias for db in unclean]
+        return left
 
 
 def _is_clean(db: BaseDatabaseWrapper) -> bool:
@@ -166,10 +181,8 @@ def _is_clean(db: BaseDatabaseWrapper) -> bool:
         return True
     if not db.autocommit and db.settings_dict["AUTOCOMMIT"]:
         return False
-    return db.vendor != "postgresql" or raw.pgconn.transaction_status in (
-        TransactionStatus.IDLE,
-        TransactionStatus.UNKNOWN,  # closed or broken: Django notices and connects anew
-    )
+    # A dead one answers UNKNOWN, and Django would hand it to the next step.
+    return db.vendor != "postgresql" or raw.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def _unwind(db: BaseDatabaseWrapper, begun: list[Any], savepoints: int) -> None:

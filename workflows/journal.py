@@ -10,8 +10,8 @@ Lives here: the way from `ctx` to the store. Invariants owned:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -28,6 +28,7 @@ from workflows.lifecycle import Call, InteractionStatus
 from workflows.policy import ask_policy
 from workflows.schema_order import keep_order
 from workflows.store import Claim, FoundQuestion, NewQuestion, Saved
+from workflows.trouble import Trouble, engine_at_work
 from workflows.uuid7 import make_uuid7
 from workflows.waits import UNIT, Asked, Question
 
@@ -47,7 +48,7 @@ class Ousted(BaseException):
 class Journal:
     """One claim's way to the store."""
 
-    __slots__ = ("_claim", "_host", "_joined", "_progress")
+    __slots__ = ("_claim", "_host", "_joined", "_progress", "rewind", "trouble")
 
     def __init__(self, claim: Claim, host: Host) -> None:
         self._claim, self._host = claim, host
@@ -55,20 +56,47 @@ class Journal:
         self._progress: set[int] = set()
         #: Whether what is written now belongs to the transaction of an atomic step.
         self._joined = False
+        #: The engine's trouble that this run has met: whatever the author made of it, the run is over.
+        self.trouble: Trouble | None = None
+        #: What the end of this run changes of what was saved.
+        self.rewind: store.Rewind | None = None
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """The engine at work in the midst of the author's code: not interrupted, and what it meets is its own trouble.
+
+        After that nothing more is done for this run.
+        """
+        with self.watched(), self._host.as_engine():
+            yield
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Statements of the engine on the author's connection."""
+        if self.trouble is not None:
+            raise self.trouble
+        try:
+            with engine_at_work():
+                yield
+        except Trouble as trouble:
+            self.trouble = trouble
+            raise
 
     # The inbox that was too large to come with the claim: read on the author's connection, from inside its code.
 
     def read(self, names: list[str] | None) -> list[list[Any]]:
         """The signals, all or of some names."""
-        return store.read_signals(connections[self._host.alias], self._claim, names)
+        with self.watched():
+            return store.read_signals(connections[self._host.alias], self._claim, names)
 
     def count(self, names: list[str] | None) -> list[int]:
         """Their numbers."""
-        return store.read_numbers(connections[self._host.alias], self._claim, names)
+        with self.watched():
+            return store.read_numbers(connections[self._host.alias], self._claim, names)
 
     def ask(self, question: Question) -> Asked:
         """Open a question, or find the visit of this wait that is under way."""
-        with self._host.as_engine():
+        with self._at_work():
             latest = self._find(question)
             if latest is not None and self._is_under_way(latest):
                 return self._tell(latest)
@@ -78,7 +106,7 @@ class Journal:
         """The same, with a deadline that begins now; part of the outcome, and of its transaction if it has one."""
         self._joined = connections[self._host.alias].in_atomic_block
         try:
-            with self._host.as_engine():
+            with self._at_work():
                 latest = self._find(question)
                 if latest is not None and self._is_under_way(latest):
                     return self.arm(latest.unit, timeout, question)
@@ -88,12 +116,12 @@ class Journal:
 
     def ask_at(self, question: Question, timeout: float | None, call: Call, position: int) -> Asked:
         """For a function: a question and its checkpoint, in one statement."""
-        with self._host.as_engine():
+        with self._at_work():
             return self._open(question, timeout, self._find(question), call=call, position=position)
 
     def arm(self, unit: UUID, timeout: float | None, question: Question | None = None) -> Asked:
         """Give an open question its deadline; how it stands."""
-        with self._host.as_engine():
+        with self._at_work():
             request = None if question is None else _dump_request(question)
             found = self._commit(lambda db: store.arm_question(db, self._claim, unit, timeout, request))
             if found is None:
@@ -102,12 +130,12 @@ class Journal:
 
     def load(self) -> list[Saved]:
         """The checkpoints, in one statement."""
-        with self._host.as_engine():
+        with self._at_work():
             return store.read_checkpoints(self._host.db, self._claim)
 
     def save(self, position: int, call: Call, name: str, **values: Any) -> Saved:
         """A checkpoint, or the settling of an open one."""
-        with self._host.as_engine():
+        with self._at_work():
             saved = self._commit(lambda db: store.save_checkpoint(db, self._claim, position, call, name, **values))
         if saved is None:
             raise Ousted
@@ -129,7 +157,8 @@ class Journal:
                     raise Ousted  # which rolls the writes back
                 return saved
 
-        saved = store.retrying(db, write)
+        with self.watched():
+            saved = store.retrying(db, write)
         self._note_progress(position)  # not before: the commit itself may fail, at a deferred constraint
         return saved
 
@@ -251,11 +280,10 @@ class Journal:
     def forget(self, position: int, runs: int) -> None:
         """This call and what came after it are to be made again by the next run; so many have failed by now.
 
-        Unless this run has saved something that stays: then it is the first since.
+        Done with the end of this run. Unless this run has saved something that stays: then it is the first since.
         """
         runs = 1 if any(saved < position for saved in self._progress) else runs
-        with self._host.as_engine():
-            self._commit(lambda db: store.forget_checkpoints(db, self._claim, position, runs))
+        self.rewind = store.Rewind(position, runs)
         self._claim.runs = runs
 
     def ask_about_timeout(self, unit: str) -> str | None:
@@ -273,14 +301,13 @@ class Journal:
 
     def _record_refusal(self, told: dict[str, Any]) -> None:
         data, fence = dump_value(told, "a refusal"), self._claim.fence
-        with self._host.as_engine():
+        with self._at_work():
             if not self._commit(lambda db: store.record_refusal(db, self._claim.id, actor="", data=data, fence=fence)):
                 raise Ousted
 
     def blame(self, position: int) -> None:
-        """The call that the function fails of: a retry makes it again, and what came after it."""
-        with self._host.as_engine():
-            self._commit(lambda db: store.blame_checkpoint(db, self._claim, position))
+        """The call that the function fails of: a retry makes it again, and what came after it. Done with the end."""
+        self.rewind = store.Rewind(position)
 
     def _commit(self, work: Callable[[BaseDatabaseWrapper], T], *, hooked: bool = False) -> T:
         """On the engine's connection; a channel that writes rows of its own needs the author's, where models write."""

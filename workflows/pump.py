@@ -54,8 +54,24 @@ PAY_EVERY = 1.0
 PAY_UP_SECONDS = 3.0
 #: How long a batch waits for a row that a caller's transaction holds, before the others are committed without it.
 LOCK_TIMEOUT_MS = 500
-#: Every statement of the store is written for it; a role or a server may have another default.
-READ_COMMITTED = "default_transaction_isolation = 'read committed'"
+#: What every statement of the store is written for; a role, a database or a server may have other defaults.
+_OWN_SETTINGS = {
+    "enable_seqscan": "off",
+    "jit": "off",
+    "lock_timeout": f"{LOCK_TIMEOUT_MS}ms",
+    "statement_timeout": "0",
+    "transaction_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+}
+#: Those that this version of the server knows.
+_SET = """
+    SELECT set_config(v.name, v.value, false) FROM unnest(%(names)s::text[], %(values)s::text[]) v(name, value)
+    WHERE current_setting(v.name, true) IS NOT NULL
+"""
 #: After a small batch wait this long before claiming again: senders get the processor, batches grow.
 LINGER = 0.005
 SMALL_BATCH = 8
@@ -175,7 +191,10 @@ class Pump:
         ran = 0
         try:
             while (claim := batch.begin_next()) is not None:
-                batch.finish(self._run_step(claim))
+                commit = self._run_step(claim)
+                batch.finish(commit)
+                if commit is not None and commit.kind is store.Kind.POSTPONE:
+                    store.fetch(db, "SELECT 1", {})  # a dead connection of ours must not meet the rest of the batch
                 self.steps += 1
                 ran += 1
                 if self._stopped:
@@ -405,5 +424,4 @@ def connect(alias: str, lookout: Lookout | None = None) -> BaseDatabaseWrapper:
 def _prepare(db: BaseDatabaseWrapper) -> None:
     with db.wrap_database_errors:
         limit_silence(db.connection, db.settings_dict["OPTIONS"])  # whatever engine of Django's the project uses
-    for setting in ("enable_seqscan = off", "jit = off", f"lock_timeout = {LOCK_TIMEOUT_MS}", READ_COMMITTED):
-        store.fetch(db, f"SET {setting}", {}, rows=False)
+    store.fetch(db, _SET, {"names": list(_OWN_SETTINGS), "values": list(_OWN_SETTINGS.values())})

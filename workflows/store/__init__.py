@@ -24,9 +24,8 @@ from workflows.store.ask import arm_question as arm_question
 from workflows.store.ask import close_questions as close_questions
 from workflows.store.ask import find_question as find_question
 from workflows.store.ask import open_question as open_question
+from workflows.store.checkpoints import Rewind as Rewind
 from workflows.store.checkpoints import Saved as Saved
-from workflows.store.checkpoints import blame_checkpoint as blame_checkpoint
-from workflows.store.checkpoints import forget_checkpoints as forget_checkpoints
 from workflows.store.checkpoints import read_checkpoints as read_checkpoints
 from workflows.store.checkpoints import save_checkpoint as save_checkpoint
 from workflows.store.claim import LEASE_SECONDS as LEASE_SECONDS
@@ -70,6 +69,7 @@ from workflows.store.hold import hold_question as hold_question
 from workflows.store.hold import move_deadline as move_deadline
 from workflows.store.hold import record_event as record_event
 from workflows.store.keys import find_key as find_key
+from workflows.store.postpone import postpone as postpone
 from workflows.store.sql import CHANNEL as CHANNEL
 from workflows.store.sql import atomic as atomic
 from workflows.store.sql import fetch as fetch

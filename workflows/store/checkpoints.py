@@ -53,6 +53,15 @@ class Saved:
     token: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """What the end of a run changes of what was saved, in the transaction of that end."""
+
+    position: int
+    #: Forget this call and those after it, of which so many runs have failed; None blames the call, and only that.
+    runs: int | None = None
+
+
 _READ = compact("""
     SELECT c.position, c.kind, c.name, c.settled, c.expired, c.value::text, c.deadline, c.signal, c.failed, c.blamed,
       c.unit_id,
@@ -97,13 +106,13 @@ _FORGET = compact(f"""
         ELSE c.position >= b.position END
 """)
 
+#: Both belong to the transaction that has committed the end of the run: the row is locked by it.
 _FORGET_FROM = compact(f"""
-    WITH t AS ({HELD}
-    ), c AS (
-      DELETE FROM holdpoint_checkpoint c USING t WHERE c.instance_id = t.id AND c.position >= %(position)s::int
+    WITH c AS (
+      DELETE FROM holdpoint_checkpoint c WHERE c.instance_id = %(instance)s::uuid AND c.position >= %(position)s::int
       RETURNING c.unit_id
     ), r AS (
-      UPDATE holdpoint_instance i SET runs = %(runs)s FROM t WHERE i.id = t.id
+      UPDATE holdpoint_instance i SET runs = %(runs)s WHERE i.id = %(instance)s::uuid
     ), n AS (
       UPDATE holdpoint_unit n SET status = {CANCELLED}, closed_at = {CLOCK}
       FROM c WHERE n.id = c.unit_id AND n.status = {PENDING} RETURNING n.id
@@ -112,10 +121,9 @@ _FORGET_FROM = compact(f"""
     FROM n WHERE x.unit_id = n.id AND x.closed_at IS NULL
 """)
 
-_BLAME = compact(f"""
-    WITH t AS ({HELD})
-    UPDATE holdpoint_checkpoint c SET blamed = (c.position = %(position)s::int) FROM t
-    WHERE c.instance_id = t.id AND (c.blamed OR c.position = %(position)s::int)
+_BLAME = compact("""
+    UPDATE holdpoint_checkpoint c SET blamed = (c.position = %(position)s::int)
+    WHERE c.instance_id = %(instance)s::uuid AND (c.blamed OR c.position = %(position)s::int)
 """)
 
 
@@ -170,15 +178,16 @@ def save_checkpoint(
     return Saved(position, call, name, settled, expired, value, rows[0][0], signal, failed, child=child)
 
 
-def blame_checkpoint(db: BaseDatabaseWrapper, claim: Claim, position: int) -> None:
-    """Mark the call that the instance is about to fail of, and no other; none for a position that is not there."""
-    fetch(db, _BLAME, {"instance": claim.id, "fence": claim.fence, "position": position}, rows=False)
+def rewind_checkpoints(db: BaseDatabaseWrapper, instance: str, rewind: Rewind) -> None:
+    """Forget the calls from one on, and close what they ask, as they will be made again and were no progress.
 
-
-def forget_checkpoints(db: BaseDatabaseWrapper, claim: Claim, position: int, runs: int) -> None:
-    """Forget the calls from here on, and close what they ask: they will be made again, and were no progress."""
-    params = {"instance": claim.id, "fence": claim.fence, "position": position, "runs": runs}
-    fetch(db, _FORGET_FROM, params, rows=False)
+    Or mark the call that the instance is about to fail of, and no other; none for a position that is not there.
+    """
+    params: dict[str, Any] = {"instance": instance, "position": rewind.position}
+    if rewind.runs is None:
+        fetch(db, _BLAME, params, rows=False)
+    else:
+        fetch(db, _FORGET_FROM, params | {"runs": rewind.runs}, rows=False)
 
 
 def forget_failed(db: BaseDatabaseWrapper, instance: Any) -> None:

@@ -20,7 +20,7 @@ worker's commit could change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -29,6 +29,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import FIRST_TERMINAL, Event
 from workflows.store.ask import close_questions
+from workflows.store.checkpoints import Rewind, rewind_checkpoints
 from workflows.store.claim import Claim
 from workflows.store.sql import (
     AWAITING,
@@ -62,6 +63,8 @@ class Kind(IntEnum):
     RUN_FAILED = Event.RUN_FAILED.code
     PUT_BACK = Event.PUT_BACK.code
     SUSPEND = Event.SUSPENDED.code
+    #: No outcome, and so no row of the ledger: the engine's own trouble ended the run. See `postpone`.
+    POSTPONE = -1
 
 
 @dataclass(slots=True)
@@ -86,6 +89,13 @@ class Commit:
     event: Any = None
     #: The checkpoint of that wait, in a function.
     position: int | None = None
+    #: What becomes of a function's checkpoints with it.
+    rewind: Rewind | None = None
+    #: Of a run that was postponed: whether it counts as one that ended without an outcome.
+    spent: bool = False
+    #: An outcome that writes other rows first, and met a row that somebody holds: what to do again, on the pump's
+    #: thread only, because it may come to call the author's `handle`.
+    again: Callable[[Any], Commit | None] | None = None
 
 
 #: Stop closes the inbox by being terminal and consumes nothing, so that `retry` finds its input again.
@@ -223,11 +233,16 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
         "children": write_plain([one.children for one in commits] + padding),
     }
     asking = [one.claim.id for one in commits if one.claim.asked and one.kind in (Kind.DONE, Kind.STOP)]
-    if not asking:
+    rewinding = [one for one in commits if one.rewind is not None]
+    if not asking and not rewinding:
         return {row[0] for row in fetch(db, _COMMIT, params)}
     with atomic(db):
         applied = {row[0] for row in fetch(db, _COMMIT, params)}
-        close_questions(db, [id for id in asking if id in applied])
+        if asking:
+            close_questions(db, [id for id in asking if id in applied])
+        for one in rewinding:
+            if one.claim.id in applied and one.rewind is not None:
+                rewind_checkpoints(db, one.claim.id, one.rewind)
         return applied
 
 

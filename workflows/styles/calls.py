@@ -89,7 +89,7 @@ class FunctionContext(Context):
         if saved is None:
             with self._making(Call.STEP, id):
                 text = dump_value(self._run(id, fn, args, kwargs), f"the result of step {id!r}")
-                saved = self._add(self._left.save(self._cursor, Call.STEP, id, value=text))
+            saved = self._add(self._left.save(self._cursor, Call.STEP, id, value=text))
         result: R = _read(saved.value)
         return result
 
@@ -428,7 +428,8 @@ class FunctionContext(Context):
                         self._left.blame(saved.position)
                     return
             found = found.__cause__
-        if any(one.blamed for one in self._load()):
+        # Without asking the database: where it has not been read, something may be blamed.
+        if self._saved is None or any(one.blamed for one in self._saved):
             self._left.blame(-1)  # an earlier run ended there, and this one got past it
 
     def refuse_unmade_calls(self) -> None:

@@ -247,7 +247,8 @@ def _find_owner(ctx: MachineContext, name: str, stage: WaitFor) -> tuple[type[Ch
     if stage.projector is not None:
         return None
     if is_function(stage.channel):
-        return find_owner(ctx.id, name)
+        with ctx._ctx.at_work():
+            return find_owner(ctx.id, name)
     owns = isinstance(stage.channel, Channel) and stage.channel.owns_answers
     return (type(stage.channel), read_schema(stage.channel.schema)) if owns else None
 

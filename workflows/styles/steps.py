@@ -104,6 +104,11 @@ def describe_error(error: BaseException) -> str:
     return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()[:100_000]
 
 
+def tell_in_one_line(text: str) -> str:
+    """For a log: what an author's or a stranger's text says must not look like lines of the log's own."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def _check_method(method: object, name: str) -> None:
     if not callable(method):
         raise InvalidDefinition(f"{name!r} must be a method, not {show(method)}")
