@@ -1,22 +1,23 @@
 """Asking somebody for their password again, and against guessing it; and what stands in for it where there is none.
 
-Invariant owned: so many tries in so long a time and no more, counted in Django's cache before each is looked at: so
-many at once are not more than the same one after another.
+Invariant owned: so many tries in so long a time and no more, for the whole site. They are counted in the database
+before each is looked at: many tries at one moment are no more than the same tries one after another.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
-from django.core.cache import cache
 from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_variables
 
+from approvals import records
 from approvals.exceptions import ApprovalError
 
 TRIES = 5
-SECONDS = 900
+LASTS = timedelta(minutes=15)
 #: Whoever logs in elsewhere (SSO) has no password to be asked for; that they did so lately stands for it.
 LATELY = timedelta(minutes=15)
 
@@ -29,7 +30,8 @@ class TooManyTries(ApprovalError):
     """
 
     def __init__(self) -> None:
-        super().__init__(gettext("Too many tries. Wait %(minutes)s minutes.") % {"minutes": SECONDS // 60})
+        minutes = LASTS // timedelta(minutes=1)
+        super().__init__(gettext("Too many tries. Wait %(minutes)s minutes.") % {"minutes": minutes})
 
 
 def has_logged_in_lately(user: Any, now: datetime) -> bool:
@@ -49,16 +51,15 @@ def check_password(user: Any, password: str) -> bool:
     >>> check_password(ann, "wrong")
     False
     """
-    key = f"holdpoint:password:{user.pk}"
-    cache.add(key, 0, SECONDS)
-    try:
-        tries = cache.incr(key)
-    except ValueError:  # it went between the two
-        cache.set(key, 1, SECONDS)
-        tries = 1
-    if tries > TRIES:
+    key = make_key("password", user.pk)
+    if records.count_tries([key], LASTS)[key] > TRIES:
         raise TooManyTries
     if not user.check_password(password):
         return False
-    cache.delete(key)
+    records.forget_tries(key)
     return True
+
+
+def make_key(*names: object) -> str:
+    """What tries are counted under. A digest: somebody may have typed a password into the field for the name."""
+    return sha256("\0".join(map(str, names)).encode(errors="backslashreplace")).hexdigest()

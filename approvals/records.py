@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import models
 from django.db.models import F, QuerySet
 
-from approvals.models import Candidate, Comment, Notice, Review, Snooze, Vote
+from approvals.models import Candidate, Comment, Guess, Notice, Review, Snooze, Vote
 from workflows import answering, store
 
 Row = TypeVar("Row", bound=models.Model)
@@ -38,6 +38,23 @@ _LOOK = """
     ) UNION ALL
     SELECT user_id, until FROM holdpoint_snooze WHERE review_id = %(review)s::uuid AND user_id = %(user)s
       AND until > holdpoint_now()
+"""
+
+#: One more try of each key, counted before any is looked at: the rows' locks make tries at one moment come one after
+#: another. Keys are sorted, so two callers never wait for each other. Counts that are over are forgotten on the way.
+_TRY = """
+    WITH gone AS (
+      DELETE FROM holdpoint_guess WHERE key IN (
+        SELECT key FROM holdpoint_guess WHERE until < holdpoint_now() - interval '1 hour'
+        ORDER BY until LIMIT 100 FOR UPDATE SKIP LOCKED
+      )
+    )
+    INSERT INTO holdpoint_guess AS g (key, tries, until)
+    SELECT k, 1, holdpoint_now() + %(lasts)s::interval FROM unnest(%(keys)s::text[]) k ORDER BY k
+    ON CONFLICT (key) DO UPDATE SET
+      tries = CASE WHEN g.until <= holdpoint_now() THEN 1 ELSE g.tries + 1 END,
+      until = CASE WHEN g.until <= holdpoint_now() THEN excluded.until ELSE g.until END
+    RETURNING g.key, g.tries
 """
 
 
@@ -150,6 +167,16 @@ def set_presence(review: UUID, user: Any, lasts: timedelta) -> tuple[list[Any], 
     found = store.fetch(answering.reach(), _LOOK, {"review": review, "user": user.pk, "lasts": lasts})
     until = next((until for _, until in found if until is not None), None)
     return [key for key, until in found if until is None], until
+
+
+def count_tries(keys: Iterable[str], lasts: timedelta) -> dict[str, int]:
+    """One more try of each; how many there were in the time that the first one began."""
+    return dict(store.fetch(answering.reach(), _TRY, {"keys": list(keys), "lasts": lasts}))
+
+
+def forget_tries(key: str) -> None:
+    """Begin to count anew: the password was right."""
+    rows(Guess).filter(pk=key).delete()
 
 
 def lock_review(id: UUID) -> Review | None:

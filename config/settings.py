@@ -151,7 +151,7 @@ Q_CLUSTER = {
 WORKFLOWS = {
     "BASE_URL": BASE_URL,
     "TOKEN_KEYS": TOKEN_KEYS,
-    "MAX_WAITS": 12,  # of the 16 threads that a web process has (see run)
+    "MAX_WAITS": 10,  # of the 16 threads that a web process has (see run and wsgi)
 }
 
 # --- people, pages, files ------------------------------------------------------------------------
@@ -165,6 +165,7 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
+AUTHENTICATION_BACKENDS = ["approvals.logins.CountedModelBackend"]  # passwords cannot be guessed
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"

@@ -8,6 +8,7 @@ first migration), and a test compares them with the truth.
 from approvals.models.notices import Delivery as Delivery
 from approvals.models.notices import Notice as Notice
 from approvals.models.people import Absence as Absence
+from approvals.models.people import Guess as Guess
 from approvals.models.people import Preference as Preference
 from approvals.models.people import Presence as Presence
 from approvals.models.people import SavedView as SavedView

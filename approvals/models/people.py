@@ -182,3 +182,24 @@ class Presence(EngineModel):
 
     def __str__(self) -> str:
         return f"{self.review_id}"
+
+
+class Guess(EngineModel):
+    """How often a password was tried lately; one row for each account and place, under a digest of their names."""
+
+    key = models.CharField(max_length=64, primary_key=True)
+    tries = models.PositiveIntegerField()
+    #: From then on the count begins anew.
+    until = models.DateTimeField(_("until"))
+
+    objects: ClassVar[Any] = ReadQuerySet.as_manager()
+
+    class Meta(EngineModel.Meta):
+        db_table = "holdpoint_guess"
+        default_permissions: ClassVar = ()
+        verbose_name = _("password tries")
+        verbose_name_plural = _("password tries")
+        indexes: ClassVar = [models.Index(fields=["until"], name="holdpoint_guess_until")]
+
+    def __str__(self) -> str:
+        return self.key

@@ -19,6 +19,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
+from approvals.logins import CountedLoginForm
 from approvals.models import Review
 from examples.demo.pages import answer, only_in_debug, tell_count
 from examples.demo.people import PEOPLE, SHOP, Person, find_person
@@ -41,6 +42,8 @@ def go_home(request: HttpRequest) -> HttpResponse:
 
 class Login(LoginView):
     """Django's own, as a page like the others."""
+
+    authentication_form = CountedLoginForm
 
     @method_decorator(sensitive_post_parameters())
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -75,7 +78,7 @@ def enter_as(request: HttpRequest, username: str) -> HttpResponse:
     user = find_person(username)
     if user is None:
         raise Http404
-    login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+    login(request, user, backend="approvals.logins.CountedModelBackend")
     return HttpResponseRedirect(read_next(request), status=303)
 
 
