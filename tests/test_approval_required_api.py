@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -10,6 +11,7 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth.models import Group, User
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
 from django.urls import include, path
 from rest_framework import exceptions, permissions, serializers, throttling, viewsets
 from rest_framework.decorators import action
@@ -522,3 +524,19 @@ def test_the_task_is_shown_to_its_requester_and_to_who_may_see_the_review(
 def test_another_instance_is_no_task(client: APIClient, ben: User) -> None:
     forged = workflows.start("holdpoint-call", {"asked": {"requester": str(ben.pk)}, "seal": "x"}, actor=ben)
     assert client.get(f"/approvals/calls/{forged.pk}").status_code == 404
+
+
+def test_the_address_of_a_call_takes_no_password_and_no_setting_of_the_project(settings: Any, shop: Any) -> None:
+    """A door with HTTP Basic would say, without end, which password is the right one."""
+    cid = User.objects.create_user("cid", password="cid's own")
+    settings.REST_FRAMEWORK = {"DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.BrowsableAPIRenderer"]}
+    where = f"/approvals/calls/{uuid4()}"
+    for password in ("cid's own", "guess"):
+        basic = "Basic " + base64.b64encode(f"cid:{password}".encode()).decode()
+        assert Client(headers={"Authorization": basic, "Accept": "text/html"}).get(where).status_code == 403
+    client = Client(headers={"Accept": "text/html"})
+    client.force_login(cid)
+    answer = client.get(where)
+    assert (answer.status_code, answer["Content-Type"]) == (404, "application/json")
+    assert answer["Cache-Control"] == "no-store"
+    assert answer["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"

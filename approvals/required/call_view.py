@@ -10,7 +10,9 @@ from uuid import UUID
 
 from django.db import router
 from django.http import Http404
+from rest_framework.authentication import SessionAuthentication
 from rest_framework.permissions import IsAuthenticated
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -21,16 +23,31 @@ from approvals.required.frozen import name_key
 from approvals.required.sealing import NotSealed, unseal
 from workflows.lifecycle import Status
 from workflows.models import Instance
+from workflows.rest.endpoint import AlwaysJson
 
 
 class CallView(APIView):
-    """GET tells how it stands. Logins are those of the project's own API (its `DEFAULT_AUTHENTICATION_CLASSES`).
+    """GET tells how it stands, to somebody who is logged in on this site; no setting of the project changes it.
 
-    A view with logins of its own: subclass this with the same `authentication_classes`, and name its address in
-    `get_approval_url`.
+    For callers with logins of their own, such as tokens: subclass this with the `authentication_classes` of the view
+    that was called, and name its address in `get_approval_url`.
     """
 
+    authentication_classes = (SessionAuthentication,)
     permission_classes = (IsAuthenticated,)
+    throttle_classes = ()
+    renderer_classes = (JSONRenderer,)
+    content_negotiation_class = AlwaysJson
+    parser_classes = ()
+    versioning_class = None
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """What is told to one person stays in no cache, and is no page that could run anything."""
+        response = super().finalize_response(request, response, *args, **kwargs)
+        response["Cache-Control"] = "no-store"
+        response["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
+        response["X-Content-Type-Options"] = "nosniff"
+        return response
 
     def get(self, request: Request, id: UUID) -> Response:
         """Its status: pending, approved (but not done yet), done, refused, failed, rejected, expired or cancelled."""
