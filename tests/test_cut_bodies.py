@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 from io import BytesIO
-from threading import Semaphore
 from typing import Any
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
@@ -97,7 +96,7 @@ def test_the_page_of_an_approval_refuses_what_was_cut_off() -> None:
 
 def read_parts(body: bytes, announced: int, how: str) -> bytes:
     """As Django reads: at once, in parts, by lines."""
-    stream = Body(BytesIO(body), Semaphore(1), announced)
+    stream = Body(BytesIO(body), announced)
     if how == "lines":
         return b"".join(iter(stream.readline, b""))
     parts = [stream.read(announced)] if how == "whole" else []
@@ -117,7 +116,7 @@ def test_the_sites_own_server_tells_an_end_that_came_too_early(how: str) -> None
 def test_django_takes_it_for_a_body_that_cannot_be_read() -> None:
     body = b"a=1&b=2"
     environ = RequestFactory().get("/").META | {"CONTENT_LENGTH": "20", "CONTENT_TYPE": FORM, "REQUEST_METHOD": "POST"}
-    environ["wsgi.input"] = Body(BytesIO(body), Semaphore(1), 20)
+    environ["wsgi.input"] = Body(BytesIO(body), 20)
     with pytest.raises(UnreadablePostError):
         _ = WSGIRequest(environ).POST
 

@@ -19,6 +19,7 @@ from tests.two_connections import _provided_again, committed  # noqa: F401 (fixt
 from workflows import Await, Done, Workflow, step
 from workflows.models import Instance
 from workflows.rest import waiting
+from workflows.rest.places import PLACES
 from workflows.testing import drain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed")]
@@ -190,3 +191,22 @@ def test_a_server_of_either_kind_serves_others_while_many_wait(interface):
         assert [future.result(20) for future in futures] == [200] * 8
     finally:
         server.end()
+
+
+def test_threads_that_wait_for_bodies_are_none_for_those_that_wait_for_an_end(monkeypatch):
+    one, api = park(), Api(make_key())
+    monkeypatch.setattr(PLACES, "most", 3)
+    assert [PLACES.take(), PLACES.take()] == [True, True]  # two bodies on their way
+    try:
+        [future] = in_threads(1, lambda: call(api, one, 20))
+        wait_until(count_waiting, "the call to wait", is_it=lambda n: n == 1)
+        assert not PLACES.take()  # no further body is read
+        status, seconds = in_threads(1, lambda: call(Api(make_key()), one, 20))[0].result(10)
+        assert (status, seconds < 10) == (202, True)
+        end(one)
+        assert future.result(10)[0] == 200
+        assert PLACES.take()
+        PLACES.give_back()
+    finally:
+        PLACES.give_back()
+        PLACES.give_back()

@@ -1,5 +1,6 @@
 """`make run` as one process tree: it comes up whole, heals, and ends whole."""
 
+import json
 import os
 import signal
 import socket
@@ -317,6 +318,35 @@ def test_requests_that_never_end_leave_threads_for_the_others(site: Site, port: 
     until = time.monotonic() + 10
     while by_hand.request("POST", "/v1/signals", body=b"{}", headers=signal, timeout=5).status != 400:
         assert time.monotonic() < until, "what has ended still takes a place"
+
+
+def test_waits_and_bodies_together_leave_threads_for_the_others(site: Site, port: int) -> None:
+    """Either kind alone leaves some; together they had all of them."""
+    key = manage("api_key", "create", "both", "--workspace", "default")
+    by_hand = urllib3.HTTPConnectionPool("127.0.0.1", port, retries=False)
+    allowed = {"Authorization": f"Bearer {key}"}
+    one = json.loads(by_hand.request("GET", "/v1/instances?status=awaiting&limit=1", headers=allowed).data)
+    path = f"/v1/instances/{one['results'][0]['id']}?wait=20"
+    with ExitStack() as held:
+        for _ in range(60):
+            waits = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            waits.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
+        for _ in range(40):
+            half = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            kind = "Content-Type: application/x-www-form-urlencoded"
+            half.sendall(f"POST /login/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n{kind}\r\n\r\nx".encode())
+        for _ in range(8):
+            assert by_hand.request("GET", "/healthz", timeout=5).status == 200
+
+
+def test_a_page_takes_no_upload_of_any_size(site: Site, port: int) -> None:
+    announced = 60 * 1024 * 1024
+    for path in ("/login/", "/admin/login/", "/", "/demo/"):
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as one:
+            kind = "Content-Type: multipart/form-data; boundary=x"
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {announced}\r\n{kind}\r\n\r\n"
+            one.sendall(head.encode() + b"--x\r\n")
+            assert one.recv(100).startswith(b"HTTP/1.1 413 "), path
 
 
 def test_a_taken_port_is_refused_with_the_remedy(port: int) -> None:

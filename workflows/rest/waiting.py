@@ -19,6 +19,7 @@ from django.db import connections, router
 
 from workflows import store
 from workflows.models import Instance
+from workflows.rest.places import PLACES
 
 logger = logging.getLogger("workflows")
 
@@ -64,9 +65,15 @@ class _Lobby:
         with self._lock:
             if self._callers.total() >= most or self._callers[who] >= most - most // 4:
                 return False
+            if not PLACES.take():
+                return False
             if not self._looks:
                 # It begins by waiting for this lock; where no thread can start, nobody has entered.
-                threading.Thread(target=self._look, name="holdpoint-waiting", daemon=True).start()
+                try:
+                    threading.Thread(target=self._look, name="holdpoint-waiting", daemon=True).start()
+                except RuntimeError:
+                    PLACES.give_back()
+                    raise
                 self._looks = True
             self._waiting.setdefault(instance, set()).add(ended)
             self._callers[who] += 1
@@ -74,6 +81,7 @@ class _Lobby:
 
     def leave(self, instance: UUID, ended: threading.Event, who: str) -> None:
         with self._lock:
+            PLACES.give_back()
             self._callers[who] -= 1
             if not self._callers[who]:
                 del self._callers[who]
