@@ -20,6 +20,8 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
+from workflows.unseen import UNSEEN, name_character, reveal
+
 #: Characters of a value in one line, of a name, and of a text with lines.
 MAX_TEXT = 300
 MAX_NAME = 120
@@ -35,19 +37,6 @@ GROUPED_FROM = 10_000
 NOTHING = "—"
 HIDDEN = "••••••"
 
-#: Characters without a shape of their own: controls, directions, joiners, fillers, tags, private and broken ones.
-_UNSEEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\u2800\u3164\ud800-\uf8ff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff\U00013430-\U0001345f"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U0010ffff]"
-)
-_EMOJI = "\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
-_HAN = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-#: What writing needs of these: emoji put together, keycaps, and the variants of Chinese and Japanese characters.
-_NEEDED = re.compile(
-    f"(?<=[{_EMOJI}])\ufe0f|(?<=[{_EMOJI}\ufe0f])\u200d(?=[{_EMOJI}])|(?<=[0-9#*])\ufe0f(?=\u20e3)"
-    f"|(?<=[{_HAN}])[\ufe00-\ufe02\U000e0100-\U000e01ef]"
-)
 #: Cyrillic and Greek letters that are drawn like Latin ones.
 _LOOKALIKES = str.maketrans(
     (
@@ -84,7 +73,7 @@ def show_text(value: object, limit: int = MAX_TEXT, *, lines: bool = False) -> s
     'invoice⟨U+202E⟩gpj.exe'
     """
     text = _exact(str(value))
-    shown = _reveal(text[: limit + 1], lines=lines)
+    shown = reveal(text[: limit + 1], lines=lines)
     if len(text) <= limit and len(shown) <= limit:
         return shown
     return _CUT_SIGN.sub("", shown[: limit - 1]) + "…"
@@ -169,7 +158,7 @@ def count_shared(before: str, after: str) -> int:
 
 def _show_from(text: str, start: int, limit: int, *, spell: bool) -> str:
     window = text[start : start + limit + 1]
-    shown = "".join(map(_spell, window)) if spell else _reveal(window)
+    shown = "".join(map(_spell, window)) if spell else reveal(window)
     ahead = "…" if start else ""
     rest = len(text) - start - len(window)
     room = limit - len(ahead)
@@ -178,30 +167,14 @@ def _show_from(text: str, start: int, limit: int, *, spell: bool) -> str:
     return ahead + _CUT_SIGN.sub("", shown[: room - 1]) + "…"
 
 
-def _reveal(text: str, *, lines: bool = False) -> str:
-    if text.isascii() and text.isprintable():
-        return text
-    needed = {match.start() for match in _NEEDED.finditer(text)}
-
-    def give_shape(match: re.Match[str]) -> str:
-        char = match[0]
-        return char if match.start() in needed or (lines and char in "\n\t") else _name_character(char)
-
-    return _UNSEEN.sub(give_shape, text)
-
-
 def _spell(char: str) -> str:
     """A character so that no other looks like it."""
-    return "␣" if char == " " else char if "!" <= char <= "~" else _name_character(char)
-
-
-def _name_character(char: str) -> str:
-    return f"⟨U+{ord(char):04X}⟩"
+    return "␣" if char == " " else char if "!" <= char <= "~" else name_character(char)
 
 
 def _blur(text: str) -> str:
     """What is left of a text for an eye: not how spaces, accents, variants and borrowed letters are made."""
-    plain = _UNSEEN.sub("", unicodedata.normalize("NFC", text)).translate(_LOOKALIKES)
+    plain = UNSEEN.sub("", unicodedata.normalize("NFC", text)).translate(_LOOKALIKES)
     return _SPACES.sub(" ", plain).strip()
 
 

@@ -116,6 +116,16 @@ def choose(action: str, *instances: Instance, **more: str) -> dict[str, Any]:
 # --- the list ------------------------------------------------------------------------------------------
 
 
+def test_characters_that_nobody_sees_have_a_shape(operator: Client) -> None:
+    instance = workflows.start("AdminWaits", {"file": "invoice\u202egpj.exe", "long": "\u200b" * 100}, key="a\u202eb")
+    drain()
+    workflows.signal(instance, "x\u2066y", {"file": "\u202e"})
+    for page in (LIST, page_of(instance), page_of(instance, "history/"), page_of(instance, "delete/")):
+        content = operator.get(page).content.decode()
+        assert not re.search("[\u200b\u202e\u2066]", content), page
+    assert "invoice⟨U+202E⟩gpj.exe" in operator.get(page_of(instance)).content.decode()
+
+
 def test_a_row_tells_where_an_instance_stands(operator: Client) -> None:
     instance = parked(key="order-1")
     (row,) = read_rows(operator.get(LIST).text)

@@ -232,6 +232,15 @@ def test_what_the_workflow_sent_along_is_shown_as_text():
     assert len(answer.content) < 80_000
 
 
+def test_what_is_sent_along_hides_nothing():
+    park()
+    sent = {"file": "invoice\u202egpj.exe", "na\u2066me": "x", "list": ["\u200b\u200b"]}
+    change("request = %s::jsonb", json.dumps(sent))
+    answer = Browser().open()
+    check(answer, 200, "invoice⟨U+202E⟩gpj.exe")
+    assert not re.search("[\u200b\u202e\u2066]", answer.text)
+
+
 def test_words_of_a_schema_are_text():
     park()
     change("schema = %s::jsonb", json.dumps({"title": HOSTILE, "description": HOSTILE, "type": "string"}))

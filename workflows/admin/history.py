@@ -36,6 +36,7 @@ from workflows.admin.markup import (
 from workflows.admin.waits import read_questions, read_waits, show_holder, show_name
 from workflows.lifecycle import Event
 from workflows.models import Instance
+from workflows.unseen import reveal
 from workflows.waits import EVENT
 
 #: Rows of one table on one page.
@@ -170,7 +171,7 @@ def show_subject(event: Any) -> SafeString:
     channel = show_text(told.get("channel"), 40)
     if event.kind == Event.SIGNALLED and told.get("event") and (event.name or "").startswith(EVENT):
         named = format_html(_("event {name}"), name=show_text(told["event"]))
-        return format_html('<span title="{}">{}</span>', event.name, named)
+        return format_html('<span title="{}">{}</span>', reveal(event.name), named)
     if event.kind == Event.ASKED and told.get("signal_id"):
         question = show_text(told["signal_id"])
         return format_html(_("{question} through channel {channel}"), question=question, channel=channel)

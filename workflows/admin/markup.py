@@ -1,7 +1,7 @@
 """Pieces of HTML: badges, moments, values. Nothing here queries.
 
 Invariant owned: every text that came from outside leaves through `format_html`, so it is escaped; and
-through `<bdi>`, so that a key full of direction marks cannot reorder what stands beside it.
+through `<bdi>`, so that a key cannot reorder the text beside it. Characters that nobody sees get a shape.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from django.utils.translation import gettext_lazy, pgettext_lazy
 from workflows.joining import join_html
 from workflows.lifecycle import Event, InteractionStatus, Status
 from workflows.models import Instance
+from workflows.unseen import reveal
 
 #: Characters of a value that a page holds; the rest is one link away.
 EXCERPT = 2_000
@@ -113,8 +114,8 @@ def show_text(text: str | None, limit: int = SUMMARY) -> SafeString:
     if not text:
         return NOTHING
     if len(text) <= limit:
-        return format_html("<bdi>{}</bdi>", text)
-    return format_html('<bdi title="{}">{}…</bdi>', text[:EXCERPT], text[:limit])
+        return format_html("<bdi>{}</bdi>", reveal(text))
+    return format_html('<bdi title="{}">{}…</bdi>', reveal(text[:EXCERPT], lines=True), reveal(text[:limit]))
 
 
 def show_names(names: list[str] | None, limit: int = 3) -> SafeString:
@@ -174,17 +175,18 @@ def show_json(text: str | None, whole: str) -> SafeString:
     if text is None:
         return NOTHING
     if len(text) <= SUMMARY:
-        return format_html('<code class="hp-value">{}</code>', text)
+        return format_html('<code class="hp-value">{}</code>', reveal(text))
     block = show_block(indent_json(text) if len(text) <= EXCERPT else text, whole, EXCERPT)
-    return format_html("<details><summary><code>{}…</code></summary>{}</details>", text[:SUMMARY], block)
+    return format_html("<details><summary><code>{}…</code></summary>{}</details>", reveal(text[:SUMMARY]), block)
 
 
 def show_block(text: str, whole: str, limit: int) -> SafeString:
     """A text in full, or its beginning with a link to all of it."""
     if len(text) <= limit:
-        return format_html('<pre class="hp-value" tabindex="0">{}</pre>', text)
+        return format_html('<pre class="hp-value" tabindex="0">{}</pre>', reveal(text, lines=True))
     link = _("The beginning only: open the whole value")
-    return format_html('<pre class="hp-value" tabindex="0">{}…</pre><a href="{}">{}</a>', text[:limit], whole, link)
+    shown = reveal(text[:limit], lines=True)
+    return format_html('<pre class="hp-value" tabindex="0">{}…</pre><a href="{}">{}</a>', shown, whole, link)
 
 
 def answer_plainly(text: str) -> HttpResponse:

@@ -23,6 +23,7 @@ from django.utils.translation import gettext as _
 from workflows.admin.markup import show_moment, show_names, show_text
 from workflows.joining import join_html
 from workflows.models import EventWait, Interaction
+from workflows.unseen import reveal
 from workflows.waits import EVENT, UNIT
 
 #: Characters of a match, and of a schema's title, that are read.
@@ -87,7 +88,7 @@ def show_name(name: str | None, waits: Mapping[str, Wait]) -> SafeString:
         words: str = wait.brief
     else:
         words = _("an answer") if name.startswith(UNIT) else _("an event")
-    return format_html('<span title="{}">{}</span>', name, words)
+    return format_html('<span title="{}">{}</span>', reveal(name), words)
 
 
 def show_holder(row: Any) -> SafeString:

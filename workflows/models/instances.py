@@ -22,6 +22,7 @@ from workflows.fields import (
 )
 from workflows.lifecycle import FIRST_TERMINAL, TERMINAL, Status
 from workflows.models.base import EngineModel, InstanceQuerySet
+from workflows.unseen import reveal
 from workflows.uuid7 import make_uuid7
 
 
@@ -184,7 +185,7 @@ class Instance(EngineModel):
         ]
 
     def __str__(self) -> str:
-        return f"{self.workflow} {self.key or self.id}"
+        return reveal(f"{self.workflow} {self.key or self.id}")
 
     @property
     def state(self) -> Any:
@@ -237,7 +238,7 @@ class Signal(EngineModel):
         ]
 
     def __str__(self) -> str:
-        return f"{self.name} #{self.n}"
+        return reveal(f"{self.name} #{self.n}")
 
     @property
     def id(self) -> str:

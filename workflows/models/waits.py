@@ -21,6 +21,7 @@ from workflows.fields import (
 )
 from workflows.models.base import EngineModel
 from workflows.models.instances import Instance, Workspace
+from workflows.unseen import reveal
 from workflows.uuid7 import make_uuid7
 
 
@@ -60,7 +61,7 @@ class AwaitUnit(EngineModel):
         indexes: ClassVar = [models.Index(fields=["instance"], name="holdpoint_unit_instance")]
 
     def __str__(self) -> str:
-        return f"{self.step} ({self.status})"
+        return reveal(f"{self.step} ({self.status})")
 
 
 class Interaction(EngineModel):
@@ -149,7 +150,7 @@ class Interaction(EngineModel):
         ]
 
     def __str__(self) -> str:
-        return f"{self.signal_id} ({self.status})"
+        return reveal(f"{self.signal_id} ({self.status})")
 
 
 class Checkpoint(EngineModel):
@@ -189,7 +190,7 @@ class Checkpoint(EngineModel):
         verbose_name_plural = _("checkpoints")
 
     def __str__(self) -> str:
-        return f"{self.position} {self.name}"
+        return reveal(f"{self.position} {self.name}")
 
 
 class NamedEvent(EngineModel):
@@ -222,7 +223,7 @@ class NamedEvent(EngineModel):
         ]
 
     def __str__(self) -> str:
-        return self.name
+        return reveal(self.name)
 
 
 class EventWait(EngineModel):
@@ -263,4 +264,4 @@ class EventWait(EngineModel):
         ]
 
     def __str__(self) -> str:
-        return self.event
+        return reveal(self.event)

@@ -28,6 +28,7 @@ from workflows.pages.schema_plan import LONGEST_HINT, LONGEST_LABEL, name_key
 from workflows.pages.values import Value, dump_shown, show_value
 from workflows.schema import Schema, load_schema
 from workflows.store.sql import CLOCK
+from workflows.unseen import reveal
 from workflows.waits import find_door
 
 DOOR = "resume"
@@ -90,7 +91,7 @@ class Question:
     @property
     def title(self) -> str:
         """The largest words of the page."""
-        return self._find_words("title", LONGEST_LABEL) or name_key(self.row["unit__step"])
+        return self._find_words("title", LONGEST_LABEL) or reveal(name_key(self.row["unit__step"]))
 
     @property
     def more(self) -> str:
@@ -99,12 +100,11 @@ class Question:
     def _find_words(self, keyword: str, limit: int) -> str:
         schema = self.row["schema"]
         words = schema.get(keyword) if isinstance(schema, dict) else None
-        return words[:limit] if isinstance(words, str) else ""
+        return reveal(words[:limit], lines=True) if isinstance(words, str) else ""
 
     @property
     def workflow(self) -> str:
-        name: str = self.row["instance__workflow"]
-        return name
+        return reveal(self.row["instance__workflow"])
 
     @property
     def wait(self) -> str:

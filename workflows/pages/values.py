@@ -1,6 +1,7 @@
 """A JSON value as people read it: names beside their values, lists as lists; never markup.
 
-Invariant owned: however large or deep a value is, what is shown of it is bounded, and says so where it was cut.
+Invariant owned: however large or deep a value is, what is shown of it is bounded, and says so where it was cut; and
+no character of it hides or reorders what stands beside it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, Literal
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext as _
+
+from workflows.unseen import reveal
 
 MOST_VALUES = 200
 DEEPEST = 5
@@ -82,4 +85,4 @@ class _Budget:
 
 
 def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    return reveal(text if len(text) <= limit else f"{text[: limit - 1]}…", lines=True)
