@@ -25,6 +25,12 @@ from workflows.testing import drain
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed")]
 
 
+@pytest.fixture(autouse=True)
+def no_server_program(monkeypatch):
+    """Whoever imported config.wsgi in this process has set how many threads it has."""
+    monkeypatch.setattr(PLACES, "most", None)
+
+
 class WaitedFor(Workflow):
     name = "waited-for"
 
