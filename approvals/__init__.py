@@ -45,6 +45,21 @@ if TYPE_CHECKING:
     from approvals.principals import candidates as candidates
     from approvals.requested import apply_requested_change as apply_requested_change
 
+#: By this `workflows.clash` knows that nobody else's package stands here.
+__holdpoint__ = True
+
+try:
+    from workflows import clash as _clash  # noqa: F401 - says what happened where `workflows` is somebody else's
+except ImportError as error:
+    if getattr(error, "name", None) == "workflows" and "Holdpoint" in str(error):
+        raise
+    raise ImportError(
+        "The package 'workflows' that Python finds is not Holdpoint's, and approvals needs that one. Rename yours, or "
+        "move it into a package (mysite/workflows/, imported as mysite.workflows). Where a distribution brought it, "
+        "make an environment without that one, and run `pip install --force-reinstall django-holdpoint` in it.",
+        name="workflows",
+    ) from error
+
 _HOMES = {
     "approvals.actions": (
         "answer_info claim comment delegate explain extend nudge reassign release request_info snooze unsnooze withdraw"

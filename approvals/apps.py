@@ -4,6 +4,10 @@ from django.apps import AppConfig, apps
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.translation import gettext_lazy as _
 
+from workflows.clash import refuse_foreign
+
+refuse_foreign("approvals")
+
 #: Apps whose tables those of approvals point to.
 NEEDED = ("django.contrib.contenttypes", "django.contrib.auth", "workflows")
 

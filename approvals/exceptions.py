@@ -27,11 +27,14 @@ from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext
 
+from workflows.clash import refuse_foreign
 from workflows.exceptions import show
 from workflows.reasons import Reason, make_sentence
 
 if TYPE_CHECKING:
     from approvals.policies import Obstacle
+
+refuse_foreign("approvals")
 
 
 class ApprovalError(Exception):

@@ -5,6 +5,8 @@ from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
+from workflows import clash as clash  # somebody else's package of this name is told of here
+
 
 class WorkflowsConfig(AppConfig):
     """The engine; its label is `holdpoint`, so that a host's own app called workflows cannot clash."""

@@ -21,7 +21,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import ProgrammingError, connections, router, transaction
 
-from workflows import deploys, registry
+from workflows import clash, deploys, registry
 from workflows.backend.vanished import read_patience
 from workflows.checks_links import check_links, check_token_keys
 from workflows.conf import Problem, conf, find_problems
@@ -78,6 +78,14 @@ def check_names() -> Iterator[CheckMessage]:
                     hint=f"Rename yours, or move it into a package: mysite/{name}/, imported as mysite.{name}.",
                     id="holdpoint.W002",
                 )
+        if others := clash.list_owners(name):
+            yield Warning(
+                f"The distribution {' and '.join(map(repr, others))} has a package {name!r} too, in the same place: "
+                "one of the two has written over files of the other.",
+                hint=f"Make an environment without {' and '.join(map(repr, others))}, and run "
+                f"`pip install --force-reinstall {clash.OURS}` in it.",
+                id="holdpoint.W002",
+            )
 
 
 def check_database() -> Iterator[CheckMessage]:

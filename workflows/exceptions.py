@@ -60,6 +60,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext
 
+from workflows import clash as clash  # first, so that somebody else's package is told of before anything fails
 from workflows.reasons import Placed, Reason, make_sentence
 from workflows.reasons import gettext_noop as _
 
