@@ -12,6 +12,7 @@ from django.db import IntegrityError, connection, transaction
 import workflows
 from tests.two_connections import play, take_one
 from workflows import Await, Done, InvalidCall, PolicyRefused, SignalTimeoutError, Workflow, durable, step, store
+from workflows.exceptions import StepTimedOut
 from workflows.models import AwaitUnit, Checkpoint, EventWait, Instance, Interaction, NamedEvent
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
@@ -560,3 +561,50 @@ def test_a_wait_for_an_event_whose_worker_died_before_its_park_looks_back_even_a
     drain()
     advance("1s")
     assert_done(instance, got)
+
+
+def exit_with(code):
+    raise SystemExit(code)
+
+
+@pytest.mark.parametrize("call", ["step", "atomic"])
+def test_an_exit_of_a_call_that_the_function_caught_is_told_to_every_later_run(call):
+    ran = []
+
+    def body(ctx):
+        def leave():
+            ran.append("leave")
+            exit_with(3)
+
+        try:
+            getattr(ctx, call)("leave", leave)
+        except SystemExit as error:
+            code = error.code
+        ctx.step("after", lambda: ran.append("after"))
+        ctx.sleep("nap", "1m")
+        return code
+
+    instance = start(body, max_attempts=1)
+    advance("1m")
+    assert_done(instance, 3)
+    assert ran == ["leave", "after"]
+
+
+def test_an_exit_of_a_step_that_nobody_catches_ends_the_run_and_is_tried_again():
+    instance = start(lambda ctx: ctx.step("leave", exit_with, 3), max_attempts=2)
+    assert count_failed_runs(instance) == 1
+    advance("1h")
+    assert_failed(instance, "SystemExit: 3")
+
+
+def test_a_function_cannot_go_on_past_the_end_of_its_time():
+    def dawdle():
+        raise StepTimedOut
+
+    def body(ctx):
+        try:
+            ctx.step("dawdle", dawdle)
+        except BaseException:
+            return "went on"
+
+    assert_failed(start(body, max_attempts=1), "StepTimedOut")

@@ -37,13 +37,12 @@ from workflows.exceptions import (
 from workflows.host import Host
 from workflows.journal import Journal, Ousted
 from workflows.outcomes import (
-    Outcome,
-    RunAgain,
     Stop,
 )
 from workflows.registry import Definition
 from workflows.store import Claim, Commit, Kind
 from workflows.styles.steps import describe_error
+from workflows.traces import log_raised
 from workflows.trouble import Trouble, engine_at_work, is_dead, is_repeatable, raise_if_passing
 from workflows.waits import UNIT
 
@@ -53,6 +52,11 @@ T = TypeVar("T")
 
 #: Characters of state and result in one statement: PostgreSQL and the driver hold it several times over.
 HEAVIEST_COMMIT = 16 * 1024 * 1024
+#: How an author's error is told, by what became of it.
+_RAISED: dict[Kind | None, tuple[int, str]] = {
+    Kind.STOP: (logging.ERROR, "raised, and the instance failed"),
+    Kind.RUN_FAILED: (logging.WARNING, "raised, and will run again"),
+}
 #: Trouble of the server that says nothing about the row: it is tried again later.
 _PASSING = (errors.LockNotAvailable, errors.QueryCanceled, errors.InsufficientResources, errors.OutOfMemory)
 
@@ -133,7 +137,7 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Com
             return applied
         if commits[0].kind is Kind.STOP:
             raise
-        logger.error("outcome of instance %s cannot be stored: %s", commits[0].claim.id, error)
+        logger.error("outcome of instance %s cannot be stored: %s", commits[0].claim.id, describe_error(error))
         return applied | settle(
             db, [make_stop(commits[0].claim, f"its outcome cannot be stored: {describe_error(error)}")]
         )
@@ -213,13 +217,10 @@ def _run_atomically(claim: Claim, definition: Definition, host: Host) -> None:
         host.clean_up()
 
 
-def _log_raised(claim: Claim, error: Exception, outcome: Outcome) -> None:
+def _log_raised(claim: Claim, error: Exception, commit: Commit | None) -> None:
     """Where it was raised is told nowhere else: the row and the ledger keep the message only."""
-    level = {Stop: logging.ERROR, RunAgain: logging.WARNING}.get(type(outcome), logging.INFO)
-    what = {Stop: "raised, and the instance failed", RunAgain: "raised, and will run again"}.get(
-        type(outcome), "raised"
-    )
-    logger.log(level, "step %s of %s %s %s", claim.step, claim.workflow, claim.id, what, exc_info=error)
+    level, what = _RAISED.get(None if commit is None else commit.kind, (logging.INFO, "raised"))
+    log_raised(logger, level, f"step {claim.step} of {claim.workflow} {claim.id} {what}", error)
 
 
 def _commit_inside(db: BaseDatabaseWrapper, commit: Commit) -> bool:
@@ -231,12 +232,12 @@ def _commit_inside(db: BaseDatabaseWrapper, commit: Commit) -> bool:
 def _handle(claim: Claim, definition: Definition, ctx: Context, error: Exception, host: Host) -> Commit | None:
     try:
         outcome = _call(ctx, lambda: host.call_author(lambda: definition.handle(error, ctx)))
-        _log_raised(claim, error, outcome)
         if isinstance(outcome, Stop):
             commit = make_stop(claim, outcome.reason)  # without the state: what the failed run did to it is undone
         else:
             with engine_at_work():
                 commit = make_commit(claim, definition, ctx, outcome, host.db)
+        _log_raised(claim, error, commit)
         if commit is not None:
             commit.rewind = ctx.rewind
         return commit
@@ -252,7 +253,9 @@ def _handle(claim: Claim, definition: Definition, ctx: Context, error: Exception
         reason = describe_error(second)
         if second is not error:
             reason = f"{describe_error(error)}; then handle() failed: {reason}"
-        return make_stop(claim, reason)
+        commit = make_stop(claim, reason)
+        _log_raised(claim, second, commit)
+        return commit
     except BaseException as second:
         return _fail_unless_ours(claim, definition, second)
 

@@ -33,7 +33,7 @@ from workflows.jsontext import check_text, dump_value, read_back
 from workflows.lifecycle import Call, Cardinality, InteractionStatus, Status
 from workflows.outcomes import Invoke, Next, Outcome, Suspend
 from workflows.store import Saved
-from workflows.styles.raised import describe_raised, revive_error
+from workflows.styles.raised import describe_raised, is_authors, revive_error
 from workflows.typed import A, CardinalityName, Duration, Projector, SchemaValue, T, Validating, WorkflowRef
 from workflows.waits import EVENT, UNIT, Asked, Channel, EventSpec, Question, ask_channel, event, name_projector
 
@@ -61,7 +61,18 @@ class FunctionContext(Context):
     ...     return {"draft": ctx.step("draft", write_draft, contact)}
     """
 
-    __slots__ = ("_attempt", "_cursor", "_names", "_origins", "_raised", "_running", "_saved", "_taken", "suspended")
+    __slots__ = (
+        "_attempt",
+        "_cursor",
+        "_names",
+        "_origins",
+        "_raised",
+        "_running",
+        "_saved",
+        "_taken",
+        "interrupted",
+        "suspended",
+    )
 
     def __init__(self, claim: Claim, left: Journal) -> None:
         super().__init__(claim, left)
@@ -71,8 +82,10 @@ class FunctionContext(Context):
         self._cursor = 0
         #: The call whose function is being run just now.
         self._running: str | None = None
-        self._raised: tuple[Call, str, Exception] | None = None
-        self._origins: list[tuple[Exception, Saved]] = []
+        self._raised: tuple[Call, str, BaseException] | None = None
+        self._origins: list[tuple[BaseException, Saved]] = []
+        #: What ended a call and is not the author's to catch, such as the end of the step's time.
+        self.interrupted: BaseException | None = None
         self._names: set[str] = set()
         self._taken: set[str] = set()
         self.suspended: Suspended | None = None
@@ -476,7 +489,10 @@ class FunctionContext(Context):
         """
         try:
             yield
-        except Exception as error:
+        except BaseException as error:
+            if not is_authors(error):
+                self.interrupted = error
+                raise
             known = revive_error(_read(describe_raised(error)))
             if type(known) is not type(error):
                 self._raised = (call, id, error)
@@ -497,7 +513,7 @@ class FunctionContext(Context):
             saved = self._left.save(self._cursor, call, id, value=describe_raised(error), failed=True)
             self._tell(self._add(saved), error)
 
-    def _tell(self, saved: Saved, error: Exception) -> Exception:
+    def _tell(self, saved: Saved, error: BaseException) -> BaseException:
         """Remember which call an error came from."""
         self._origins.append((error, saved))
         return error
@@ -513,6 +529,8 @@ class FunctionContext(Context):
         """No call inside the function of another, and none after a suspension."""
         if self.suspended is not None:
             raise self.suspended
+        if self.interrupted is not None:
+            raise self.interrupted
         self._save_failure()
         if self._running is not None:
             raise InvalidCall(

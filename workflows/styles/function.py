@@ -209,6 +209,8 @@ def _define(
             raise
         if ctx.suspended is not None:
             return ctx.suspended.outcome
+        if ctx.interrupted is not None:
+            raise ctx.interrupted
         ctx.refuse_unmade_calls()
         return Done(result)
 

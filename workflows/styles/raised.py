@@ -14,7 +14,19 @@ from workflows.jsontext import dump_value
 from workflows.styles.steps import describe_error
 
 
-def describe_raised(error: Exception) -> str:
+def is_authors(error: BaseException) -> bool:
+    """Whether a function may catch it and go on: not what is meant for the process, nor what the engine raises.
+
+    That is Ctrl-C, subclasses of SystemExit (django-q ends a task with one) and the end of a step's time.
+    """
+    if isinstance(error, Exception) or type(error) is SystemExit:
+        return True
+    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+        return False
+    return type(error).__module__.partition(".")[0] != "workflows"
+
+
+def describe_raised(error: BaseException) -> str:
     """The exception as JSON text: its class, what it carries as far as that is plain, its words."""
     cls = type(error)
     told: dict[str, Any] = {"type": f"{cls.__module__}:{cls.__qualname__}", "text": describe_error(error)}
@@ -35,7 +47,7 @@ def _is_plain(value: Any) -> bool:
     return True
 
 
-def revive_error(told: dict[str, Any]) -> Exception:
+def revive_error(told: dict[str, Any]) -> BaseException:
     """The exception to raise; its constructor is not called, because it may want what was not kept."""
     module, _, name = told["type"].partition(":")
     try:
@@ -45,8 +57,10 @@ def revive_error(told: dict[str, Any]) -> Exception:
         error = cls.__new__(cls, *told.get("args", [told["text"]]))
     except Exception:
         return CallRaised(told["text"])
-    if not isinstance(error, Exception):
+    if not isinstance(error, BaseException) or not is_authors(error):
         return CallRaised(told["text"])
     error.args = tuple(told.get("args", [told["text"]]))
+    if isinstance(error, SystemExit):
+        error.code = error.args[0] if len(error.args) == 1 else error.args or None  # type: ignore[assignment]
     error.__dict__.update(told.get("state", {}))
     return error
