@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import workflows
-from workflows import Await, Done, InvalidData, PolicyRefused, Workflow, durable, event, step
+from tests.test_statements import statements
+from workflows import (
+    Await,
+    Done,
+    InvalidData,
+    Machine,
+    Next,
+    PolicyRefused,
+    Workflow,
+    action,
+    durable,
+    event,
+    flow,
+    step,
+    wait_for,
+)
 from workflows.completion import complete_at
-from workflows.models import Instance, Interaction, LedgerEvent, Signal
+from workflows.models import EventWait, Instance, Interaction, LedgerEvent, Signal
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
 pytestmark = pytest.mark.django_db
@@ -20,6 +36,10 @@ refuses: dict[str, Any] = {}
 
 def decide(operation: str, interaction: Any, actor: str) -> Any:
     asked.append((operation, interaction, actor))
+    if interaction.signal_id != refuses.get("only", interaction.signal_id):
+        return None
+    if interaction.instance_id != refuses.get("instance", interaction.instance_id):
+        return None
     answer = refuses.get(operation)
     if isinstance(answer, Exception):
         raise answer
@@ -211,25 +231,280 @@ def test_it_may_be_given_as_a_path(settings):
     assert asked
 
 
-def test_it_is_not_asked_about_plain_signals_and_events():
+def test_it_is_not_asked_about_plain_signals():
     class Plain(Workflow):
         name = "policy.plain"
 
         @step
         def ask(self, ctx):
-            return Await("go", then="listen", timeout="1h")
-
-        @step
-        def listen(self, ctx):
-            return Await(event("paid"), then="end", timeout="1h")
+            return Await("go", then="end", timeout="1h")
 
         @step
         def end(self, ctx):
             return Done()
 
-    instance = workflows.start(Plain)
+    first, second = workflows.start(Plain), workflows.start(Plain)
     drain()
-    workflows.signal(instance, "go")
+    workflows.signal(first, "go")
     advance("1h")
+    assert_done(first)
+    assert_done(second)
+    assert asked == []
+
+
+# --- waits for events ---------------------------------------------------------------------------------------
+
+
+class Listen(Workflow):
+    name = "policy.listen"
+
+    @step
+    def ask(self, ctx):
+        return Await(event("paid", {"order": 7}), then="end", timeout="1h")
+
+    @step
+    def end(self, ctx):
+        return Done({"answer": ctx.answer, "timed_out": ctx.timed_out})
+
+
+@durable(name="policy.listening", max_attempts=1)
+def listening(ctx):
+    answer = ctx.wait_for_event("pay", event="paid", match={"order": 7}, timeout="1h")
+    return {"answer": answer, "timed_out": answer is None}
+
+
+class ListeningMachine(Machine):
+    name = "policy.machine"
+    payment = wait_for(event="paid", match={"order": 7}, timeout="1h", on_timeout="give_up")
+    told = action(lambda ctx: {"answer": dict(ctx.steps.payment), "timed_out": False})
+    give_up = flow(action(lambda ctx: {"answer": None, "timed_out": True}))
+
+
+STYLES = ["step", "function", "machine"]
+every_style = pytest.mark.parametrize("workflow", [Listen, listening, ListeningMachine], ids=STYLES)
+
+
+def listen_to(workflow: Any) -> Instance:
+    instance = workflows.start(workflow)
+    drain()
+    instance.refresh_from_db()
+    return instance
+
+
+@every_style
+def test_a_wait_for_an_event_is_asked_about_at_suspend_and_resume(workflow):
+    instance = listen_to(workflow)
+    assert [(one[0], one[2]) for one in asked] == [("suspend", "")]
+    assert workflows.emit("paid", {"order": 8}) == 0
+    assert workflows.emit("paid", {"order": 7}, actor="kim") == 1
+    assert [(one[0], one[2]) for one in asked] == [("suspend", ""), ("resume", "kim")]
+    for _, interaction, _ in asked:
+        assert (interaction.signal_id, interaction.channel, interaction.request) == ("paid", "event", {"order": 7})
+        assert (interaction.instance_id, interaction.unit_id) == (instance.pk, None)
+    drain()
+    assert_done(instance, {"answer": {"order": 7}, "timed_out": False})
+    assert refusals() == []
+
+
+@every_style
+def test_a_wait_for_an_event_is_asked_about_at_timeout(workflow):
+    instance = listen_to(workflow)
+    advance("1h")
+    assert [one[0] for one in asked] == ["suspend", "timeout"]
+    assert asked[-1][1].signal_id == "paid"
+    assert_done(instance, {"answer": None, "timed_out": True})
+
+
+@every_style
+def test_a_refused_wait_for_an_event_is_not_begun_and_is_a_row(workflow):
+    refuses["suspend"] = "not here"
+    instance = listen_to(workflow)
+    assert not EventWait.objects.exists()
+    assert "not here" in assert_failed(instance, "PolicyRefused").error
+    [row] = refusals()
+    assert (row.instance_id, row.data["operation"], row.data["event"]) == (instance.pk, "suspend", "paid")
+    assert "not here" in row.data["reason"]
+
+
+def test_a_refused_wait_for_an_event_can_be_caught_in_a_function_and_stays_caught():
+    @durable(name="policy.caught")
+    def caught(ctx):
+        with suppress(PolicyRefused):
+            ctx.wait_for_event("pay", event="paid", timeout="1h")
+        return ctx.wait_for_event("other", event="other", timeout="1h")
+
+    refuses["suspend"] = PolicyRefused("suspend", "not here")
+    refuses["only"] = "paid"
+    instance = listen_to(caught)
+    assert len(refusals()) == 1
+    refuses.clear()
+    workflows.emit("other", 1)
+    drain()
+    assert_done(instance, 1)
+    assert len(refusals()) == 1
+
+
+@every_style
+def test_a_refused_event_leaves_the_wait_parked_and_is_a_row(workflow):
+    instance = listen_to(workflow)
+    refuses["resume"] = "not on Sundays"
+    assert workflows.emit("paid", {"order": 7, "n": 1}, actor="kim") == 0
+    drain()
+    assert Instance.objects.get(pk=instance.pk).status == "awaiting"
+    [row] = refusals()
+    assert (row.instance_id, row.actor, row.data["operation"]) == (instance.pk, "kim", "resume")
+    assert (row.data["event"], row.data["refused"]) == ("paid", "PolicyRefused")
+    assert "not on Sundays" in row.data["reason"]
+    refuses.clear()
+    assert workflows.emit("paid", {"order": 7, "n": 2}) == 1
+    drain()
+    assert_done(instance, {"answer": {"order": 7, "n": 2}, "timed_out": False})
+
+
+@every_style
+def test_an_event_that_came_before_the_wait_is_asked_about_too(workflow):
+    instance = workflows.start(workflow)
+    workflows.emit("paid", {"order": 7}, actor="kim")
+    refuses["resume"] = False
+    drain()
+    assert [(one[0], one[2]) for one in asked] == [("suspend", ""), ("resume", "kim")]
+    assert Instance.objects.get(pk=instance.pk).status == "awaiting"
+    [row] = refusals()
+    assert (row.actor, row.data["event"], row.data["operation"]) == ("kim", "paid", "resume")
+
+
+def test_a_refusal_for_one_wait_keeps_the_event_from_no_other():
+    first, second = listen_to(Listen), listen_to(Listen)
+    refuses["instance"] = first.pk
+    refuses["resume"] = "not this one"
+    assert workflows.emit("paid", {"order": 7}) == 1
+    drain()
+    assert Instance.objects.get(pk=first.pk).status == "awaiting"
+    assert_done(second)
+
+
+@every_style
+def test_a_refused_timeout_of_an_event_is_a_row_and_the_instance_says_why(workflow):
+    instance = listen_to(workflow)
+    refuses["timeout"] = "only with two keys"
+    advance("1h")
+    [row] = refusals()
+    assert (row.instance_id, row.data["operation"], row.data["event"]) == (instance.pk, "timeout", "paid")
+    assert "only with two keys" in assert_failed(instance).error
+
+
+def test_a_policy_that_fails_itself_lets_no_event_through():
+    instance = listen_to(Listen)
+    refuses["resume"] = RuntimeError("broken")
+    with pytest.raises(RuntimeError, match="broken"):
+        workflows.emit("paid", {"order": 7})
+    assert Instance.objects.get(pk=instance.pk).status == "awaiting"
+
+
+def test_a_policy_that_fails_itself_lets_no_earlier_event_through(caplog):
+    instance = workflows.start(Listen)
+    workflows.emit("paid", {"order": 7})
+    refuses["resume"] = RuntimeError("broken")
+    drain()
+    assert Instance.objects.get(pk=instance.pk).status == "awaiting"
+    assert [row.data["refused"] for row in refusals()] == ["RuntimeError"]
+    assert "the policy could not be asked" in caplog.text
+
+
+def test_without_a_policy_an_event_costs_what_it_did(settings):
+    settings.WORKFLOWS = {}
+    instance = listen_to(Listen)
+    with statements(4):
+        workflows.emit("paid", {"order": 7})
+    drain()
     assert_done(instance)
     assert asked == []
+
+
+# --- what the history tells of a suspension ------------------------------------------------------------------
+
+
+SCHEMA = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+
+
+def last_suspension(instance: Instance) -> Any:
+    return LedgerEvent.objects.filter(instance=instance, kind="suspended").order_by("seq").last().data
+
+
+class Typed(Workflow):
+    name = "policy.typed_event"
+
+    @step
+    def ask(self, ctx):
+        return Await(event("paid", {"order": 7}, SCHEMA, channel="webhook"), then="end", timeout="1h")
+
+    @step
+    def end(self, ctx):
+        return Done()
+
+
+@durable(name="policy.typed_function")
+def typed_function(ctx):
+    ctx.wait_for_event("pay", event="paid", match={"order": 7}, schema=SCHEMA, channel="webhook", timeout="1h")
+
+
+class TypedMachine(Machine):
+    name = "policy.typed_machine"
+    payment = wait_for(event="paid", match={"order": 7}, schema=SCHEMA, channel="webhook", timeout="1h")
+
+
+@pytest.mark.parametrize("workflow", [Typed, typed_function, TypedMachine], ids=STYLES)
+def test_the_row_of_a_wait_for_an_event_holds_its_name_timeout_channel_and_schema(workflow):
+    told = last_suspension(listen_to(workflow))
+    assert {key: told[key] for key in ("event", "channel", "match", "timeout", "schema")} == {
+        "event": "paid",
+        "channel": "webhook",
+        "match": {"order": 7},
+        "timeout": 3600,
+        "schema": SCHEMA,
+    }
+
+
+@every_style
+def test_the_row_of_a_wait_without_a_label_says_that_it_is_for_an_event(workflow):
+    told = last_suspension(listen_to(workflow))
+    assert (told["event"], told["channel"], told["timeout"]) == ("paid", "event", 3600)
+    assert "schema" not in told
+
+
+class ReadBefore(Workflow):
+    name = "policy.read_before"
+
+    @step
+    def hand_out(self, ctx):
+        return Next("ask", {"url": ctx.callback("pay", SCHEMA).resume_token})
+
+    @step
+    def ask(self, ctx):
+        return Await(ctx.callback("pay", SCHEMA), then="end", timeout="1h")
+
+    @step
+    def end(self, ctx):
+        return Done()
+
+
+@durable(name="policy.read_before_function")
+def read_before(ctx):
+    pay = ctx.callback("pay", SCHEMA, timeout="1h")
+    ctx.step("hand out", lambda: pay.resume_token)
+    pay.wait()
+
+
+class ReadBeforeMachine(Machine):
+    name = "policy.read_before_machine"
+    hand_out = action(lambda ctx: ctx.steps.pay._resume_token)
+    pay = wait_for(callback=True, schema=SCHEMA, timeout="1h")
+
+
+@pytest.mark.parametrize("workflow", [ReadBefore, read_before, ReadBeforeMachine], ids=STYLES)
+def test_a_callback_whose_address_was_read_before_its_park_has_its_timeout_in_a_row(workflow):
+    instance = listen_to(workflow)
+    told = last_suspension(instance)
+    assert (told["step"], told["channel"], told["timeout"]) == ("pay", "callback", 3600)
+    [row] = LedgerEvent.objects.filter(instance=instance, kind="asked")
+    assert (row.data["schema"], row.data["channel"]) == (SCHEMA, "callback")

@@ -10,19 +10,23 @@ from __future__ import annotations
 import logging
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
+from workflows.conf import conf
 from workflows.context import Context
 from workflows.exceptions import (
     ClaimLost,
     DuplicateKey,
     InvalidOutcome,
     NotSerializable,
+    PolicyRefused,
     TooLarge,
     show,
 )
@@ -43,6 +47,7 @@ from workflows.outcomes import (
     Suspend,
 )
 from workflows.planning import plan_spawned
+from workflows.policy import ask_policy, describe_event, tell_refused_event
 from workflows.registry import Definition
 from workflows.store import Claim, Commit, Kind, NewInstance, Source
 from workflows.styles.steps import describe_error, tell_in_one_line
@@ -73,6 +78,7 @@ def make_commit(
             return _park_step(claim, definition, ctx, outcome, db)
         case Suspend(names, event, until, position):
             park = _suspend(claim, definition, ctx, None, UNSET, consume=True)
+            park.tells = _tell_wait(event, outcome.told)
             park.names, park.delay = names or None, until.timestamp() if until else None
             park.event, park.position = event, position
             return park
@@ -142,17 +148,38 @@ def _park_step(claim: Claim, definition: Definition, ctx: Context, outcome: Awai
             signals=ctx.number_handed(),
             solo=definition.max_attempts == 1,
         )
+    if isinstance(what, EventSpec):
+        ctx.allow_event(what)
     question = _ask_in_step(claim, what) if isinstance(what, Channel) else what
     asked = ctx.ask_and_arm(question, outcome.timeout) if isinstance(question, Question) else None
     park = _suspend(claim, definition, ctx, outcome.then, outcome.state, consume=answered)
     if asked is not None:
         park.names, park.delay = (asked.name,), asked.deadline.timestamp() if asked.deadline else None
+        if isinstance(question, Question) and question.token and outcome.timeout is not None:
+            # Its address may have been read before: then the row of the asking knows no timeout.
+            told = {"step": question.step, "channel": question.channel, "timeout": outcome.timeout}
+            park.tells = _tell_wait(None, told)
     elif isinstance(what, EventSpec):
         park.event, park.delay = what, outcome.timeout  # still in seconds: it begins under the event's lock
+        park.tells = _tell_wait(what, {"timeout": outcome.timeout})
     else:
         park.names = outcome.names
         park.delay = None if outcome.timeout is None else store.read_clock(db) + outcome.timeout
     return park
+
+
+def _tell_wait(spec: EventSpec | None, told: Mapping[str, Any] | None) -> str | None:
+    """What the history shall know of a wait, beside the engine's name for it."""
+    if spec is None:
+        return None if told is None else dump_value(dict(told), "a wait")
+    words = {
+        "event": spec.name,
+        "channel": spec.channel or "event",
+        "match": dict(spec.match) or None,
+        "schema": None if spec.schema is None else spec.schema.json,
+        **(told or {}),
+    }
+    return dump_value({key: value for key, value in words.items() if value is not None}, f"event {spec.name!r}")
 
 
 def _was_answered(claim: Claim) -> bool:
@@ -191,6 +218,7 @@ def park_on_event(db: BaseDatabaseWrapper, park: Commit, *, patient: bool) -> bo
     """
     claim, spec = park.claim, park.event
     assert spec is not None
+    allows = None if conf.policy is None else partial(_ask_about_earlier, db, claim, spec)
     with store.atomic(db):
         store.wait_for_locks(db, 0.0 if patient else EVENT_PATIENCE)
         store.lock_event(db, claim.workspace, spec.name, shared=True)
@@ -198,10 +226,35 @@ def park_on_event(db: BaseDatabaseWrapper, park: Commit, *, patient: bool) -> bo
             return False
         # A copy, because the park itself may be tried again. A function's deadline was fixed when it called; a step's
         # begins here.
-        armed = replace(park, names=(f"{EVENT}{store.park_on_event(db, claim, spec, park.position)}",))
+        wait = store.park_on_event(db, claim, spec, park.position, allows=allows)
+        armed = replace(park, names=(f"{EVENT}{wait}",))
         if park.step is not None and park.delay is not None:
             armed.delay = store.read_clock(db) + park.delay
         return bool(store.commit_locked(db, [armed]))
+
+
+def _ask_about_earlier(db: BaseDatabaseWrapper, claim: Claim, spec: EventSpec, id: UUID, actor: str) -> bool:
+    """Whether the project's policy lets an event that came before the wait resume it; a refusal is told in its history.
+
+    A policy that fails lets nothing through, and keeps nobody else's outcome.
+    """
+    wait = describe_event(
+        spec.name,
+        instance=UUID(claim.id),
+        workspace=claim.workspace,
+        match=spec.match,
+        schema=None if spec.schema is None else spec.schema.json,
+        channel=spec.channel,
+    )
+    try:
+        ask_policy("resume", wait, actor)
+    except Exception as error:
+        if not isinstance(error, PolicyRefused):
+            logger.exception("the policy could not be asked about event %r; the wait stays parked", spec.name)
+        told = dump_value(tell_refused_event(spec.name, id, error), "a refusal")
+        store.record_refusal(db, claim.id, actor=actor, data=told, fence=claim.fence)
+        return False
+    return True
 
 
 def _invoke(claim: Claim, definition: Definition, ctx: Context, outcome: Invoke, db: BaseDatabaseWrapper) -> None:

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import router
 
 from workflows.outcomes import UNSET
-from workflows.waits import EVENT, UNIT, Asked, Callback, Channel, Question, find_channel, name_projector
+from workflows.waits import EVENT, UNIT, Asked, Callback, Channel, Question, find_channel, name_projector, read_label
 
 if TYPE_CHECKING:
     from workflows.journal import Journal
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from workflows.store import Claim, Rewind
     from workflows.trouble import Trouble
     from workflows.typed import Projector, SchemaValue
+    from workflows.waits import EventSpec
 
 
 class Signal:
@@ -188,6 +189,10 @@ class Context:
         """Open or find it, with a deadline that begins now. For the engine."""
         return self._left.ask_and_arm(question, timeout)
 
+    def allow_event(self, spec: EventSpec) -> None:
+        """Ask the project's policy about a wait for an event that is to begin. For the engine."""
+        self._left.allow_event(spec)
+
     @property
     def changed_state(self) -> Any:
         """The state if the step touched it, else UNSET. For the engine."""
@@ -277,7 +282,12 @@ class StepContext(Context):
         return self._children
 
     def callback(
-        self, id: str, schema: type[Any] | SchemaValue | None = None, *, projector: Projector | None = None
+        self,
+        id: str,
+        schema: type[Any] | SchemaValue | None = None,
+        *,
+        projector: Projector | None = None,
+        channel: str = "callback",
     ) -> Callback:
         """A question that a partner answers: hand out its `resume_url`, then `Await` it.
 
@@ -287,7 +297,11 @@ class StepContext(Context):
         from workflows.schema import read_schema
 
         question = Question(
-            id, channel="callback", token=True, schema=read_schema(schema), projector=name_projector(projector)
+            id,
+            channel=read_label(channel),
+            token=True,
+            schema=read_schema(schema),
+            projector=name_projector(projector),
         )
         return Callback(question, self.ask)
 

@@ -44,7 +44,7 @@ from workflows.store import Claim, Commit, Kind
 from workflows.styles.steps import describe_error
 from workflows.traces import log_raised
 from workflows.trouble import Trouble, engine_at_work, is_dead, is_repeatable, raise_if_passing
-from workflows.waits import UNIT
+from workflows.waits import EVENT, UNIT
 
 logger = logging.getLogger("workflows")
 
@@ -169,9 +169,10 @@ def _make_context(claim: Claim, definition: Definition, host: Host) -> Context:
 
 def _ask_about_timeout(claim: Claim, host: Host) -> str | None:
     """The project's policy on a deadline that has passed; why it refuses, if it does."""
-    if conf.policy is None or not claim.names or not claim.names[0].startswith(UNIT):
+    if conf.policy is None or not claim.names or not claim.names[0].startswith((UNIT, EVENT)):
         return None
-    return host.call_author(lambda: Journal(claim, host).ask_about_timeout(claim.names[0][len(UNIT) :]))  # type: ignore[index]
+    name = claim.names[0]
+    return host.call_author(lambda: Journal(claim, host).ask_about_timeout(name))
 
 
 def _call(ctx: Context, code: Callable[[], T]) -> T:

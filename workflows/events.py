@@ -19,7 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import registry, store
 from workflows.arguments import read_actor
 from workflows.conf import conf
-from workflows.exceptions import InvalidInput, InvalidSchema, UnknownWorkspace
+from workflows.exceptions import InvalidInput, InvalidSchema, PolicyRefused, UnknownWorkspace
 from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.models import Instance
 from workflows.origins import find_source
@@ -62,8 +62,12 @@ def emit_event(
     workspace: str | None = None,
     dedup_key: str | None = None,
     actor: object = "",
+    door: str | None = None,
 ) -> Emission:
     """Like `emit`, with everything there is to tell.
+
+    `door` is the door of the outside by which it came: a wait with a channel's label takes it only from one of that
+    name. What your own code emits is trusted, and has none.
 
     >>> emit_event("order.paid", {"order": 7}, dedup_key="evt_1").duplicate
     True
@@ -74,35 +78,71 @@ def emit_event(
     text = dump_value(data, f"the data of event {event!r}", conf.max_body)
     by, scope = read_actor(actor), current_workspace(workspace)
     db = connections[router.db_for_write(Instance)]
-    return store.in_transaction(db, lambda: _emit(db, scope, event, text, dedup_key, by))
+    return store.in_transaction(db, lambda: _emit(db, scope, event, text, dedup_key, by, door))
 
 
 def _emit(
-    db: BaseDatabaseWrapper, scope: str | int, event: str, text: str, dedup_key: str | None, actor: str
+    db: BaseDatabaseWrapper,
+    scope: str | int,
+    event: str,
+    text: str,
+    dedup_key: str | None,
+    actor: str,
+    door: str | None,
 ) -> Emission:
     workspace = store.lock_event(db, scope, event, shared=False)
     if workspace is None:
         raise UnknownWorkspace(scope)
-    id, new = store.insert_event(db, workspace, event, text, dedup=dedup_key, actor=actor)
+    id, new = store.insert_event(db, workspace, event, text, dedup=dedup_key, actor=actor, door=door)
     if not new:
         return Emission(id, duplicate=True)
     data = json.loads(text)  # as those who take it will read it
-    woke = _wake(db, workspace, event, id, data)
+    woke = _wake(db, workspace, event, id, data, actor, door)
     return Emission(id, woke, _start(db, workspace, event, data, actor))
 
 
-def _wake(db: BaseDatabaseWrapper, workspace: int, event: str, id: UUID, data: Any) -> int:
+def _wake(
+    db: BaseDatabaseWrapper, workspace: int, event: str, id: UUID, data: Any, actor: str, door: str | None
+) -> int:
     """Deliver to every wait that matches and whose schema takes the data; a schema is asked once."""
     verdicts: dict[tuple[str | None, str | None], bool] = {}
     pairs: list[tuple[UUID, UUID]] = []
-    for waits in store.find_waits(db, workspace, event, id):
+    for waits in store.find_waits(db, workspace, event, id, door):
         kind = (waits.schema, waits.schema_type)
         if kind not in verdicts:
             verdicts[kind] = _accepts(*kind, data)
         if verdicts[kind]:
             pairs.extend(zip(waits.instances, waits.ids, strict=True))
+    if conf.policy is not None and pairs:
+        pairs = _keep_allowed(db, event, id, pairs, actor)
     # Found by wait, locked by instance: all of them first, so that the locks are taken in one order.
     return store.deliver_event(db, event, id, pairs)
+
+
+def _keep_allowed(
+    db: BaseDatabaseWrapper, event: str, id: UUID, pairs: list[tuple[UUID, UUID]], actor: str
+) -> list[tuple[UUID, UUID]]:
+    """Those that the project's policy lets the event resume. The others stay parked, and their history says why."""
+    from workflows.models import EventWait
+    from workflows.policy import ask_policy, describe_wait, tell_refused_event
+
+    allowed: list[tuple[UUID, UUID]] = []
+    refused: list[tuple[UUID, str]] = []
+    for begin in range(0, len(pairs), store.EVENT_BATCH):
+        page = pairs[begin : begin + store.EVENT_BATCH]
+        rows = EventWait.objects.using(db.alias).in_bulk([wait for _, wait in page])
+        for instance, wait in page:
+            try:
+                ask_policy("resume", describe_wait(rows[wait]), actor)
+            except PolicyRefused as error:
+                refused.append((instance, dump_value(tell_refused_event(event, id, error), "a refusal")))
+            else:
+                allowed.append((instance, wait))
+    if refused:
+        store.lock_waiting(db, [instance for instance, _ in (*allowed, *refused)])
+    for instance, told in refused:
+        store.record_refusal(db, instance, actor=actor, data=told)
+    return allowed
 
 
 def _accepts(schema: str | None, schema_type: str | None, data: Any) -> bool:

@@ -25,12 +25,12 @@ from workflows.conf import conf
 from workflows.exceptions import InvalidCall, PolicyRefused, SignalCollision
 from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import Call, InteractionStatus
-from workflows.policy import ask_policy
+from workflows.policy import ask_policy, describe_event, describe_wait
 from workflows.schema_order import keep_order
 from workflows.store import Claim, FoundQuestion, NewQuestion, Saved
 from workflows.trouble import Trouble, engine_at_work
 from workflows.uuid7 import make_uuid7
-from workflows.waits import UNIT, Asked, Question
+from workflows.waits import EVENT, UNIT, Asked, EventSpec, Question
 
 if TYPE_CHECKING:
     from workflows.host import Host
@@ -267,14 +267,31 @@ class Journal:
             call=call,
         )
 
-    def _ask_policy(self, new: NewQuestion) -> None:
+    def allow_event(self, spec: EventSpec) -> None:
+        """Ask the policy whether a wait for an event may begin; raises `PolicyRefused`."""
         if conf.policy is None:
             return
+        wait = describe_event(
+            spec.name,
+            instance=UUID(self._claim.id),
+            workspace=self._claim.workspace,
+            match=spec.match,
+            schema=None if spec.schema is None else spec.schema.json,
+            channel=spec.channel,
+        )
+        with self._host.as_engine():
+            self._ask_about_suspending(wait, event=spec.name)
+
+    def _ask_policy(self, new: NewQuestion) -> None:
+        if conf.policy is not None:
+            self._ask_about_suspending(_as_interaction(self._claim, new), signal_id=new.signal_id)
+
+    def _ask_about_suspending(self, interaction: Any, **what: str) -> None:
         try:
             with self._host.as_author():
-                ask_policy("suspend", _as_interaction(self._claim, new), "")
+                ask_policy("suspend", interaction, "")
         except PolicyRefused as refused:
-            self._record_refusal({"operation": "suspend", "signal_id": new.signal_id, "reason": str(refused)})
+            self._record_refusal({"operation": "suspend", **what, "reason": str(refused)})
             raise
 
     def forget(self, position: int, runs: int) -> None:
@@ -286,24 +303,35 @@ class Journal:
         self.rewind = store.Rewind(position, runs)
         self._claim.runs = runs
 
-    def ask_about_timeout(self, unit: str) -> str | None:
-        """The policy on a deadline that has passed; the reason if it refuses."""
-        from workflows.models import Interaction
+    def ask_about_timeout(self, name: str) -> str | None:
+        """The policy on a deadline that has passed; the reason if it refuses. `name` is what was waited for."""
+        from workflows.models import EventWait, Interaction
 
-        found = Interaction.objects.using(self._host.alias).filter(unit_id=unit).order_by("index").first()
+        if name.startswith(UNIT):
+            asked = Interaction.objects.using(self._host.alias).filter(unit_id=name[len(UNIT) :])
+            found, what = asked.order_by("index").first(), "signal_id"
+        else:
+            wait = EventWait.objects.using(self._host.alias).filter(pk=name[len(EVENT) :]).first()
+            found, what = None if wait is None else describe_wait(wait), "event"
         try:
             ask_policy("timeout", found, "")
         except PolicyRefused as refused:
-            told = {"operation": "timeout", "signal_id": found.signal_id if found else None, "reason": str(refused)}
+            told = {"operation": "timeout", what: found.signal_id if found else None, "reason": str(refused)}
             self._record_refusal(told)
             return f"PolicyRefused: {refused}"
         return None
 
     def _record_refusal(self, told: dict[str, Any]) -> None:
         data, fence = dump_value(told, "a refusal"), self._claim.fence
-        with self._at_work():
-            if not self._commit(lambda db: store.record_refusal(db, self._claim.id, actor="", data=data, fence=fence)):
-                raise Ousted
+        joined, self._joined = self._joined, False  # the transaction of an atomic step is rolled back by the refusal
+        try:
+            with self._at_work():
+                if not self._commit(
+                    lambda db: store.record_refusal(db, self._claim.id, actor="", data=data, fence=fence)
+                ):
+                    raise Ousted
+        finally:
+            self._joined = joined
 
     def blame(self, position: int) -> None:
         """The call that the function fails of: a retry makes it again, and what came after it. Done with the end."""

@@ -7,7 +7,7 @@ for values that are not JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -123,6 +123,8 @@ class Suspend(Outcome):
     until: datetime | None = None
     #: Of the checkpoint that is to remember the wait for the event.
     position: int | None = None
+    #: What the history shall know of the wait, besides.
+    told: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

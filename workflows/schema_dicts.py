@@ -7,6 +7,7 @@ one: it would let all data pass.
 from __future__ import annotations
 
 import difflib
+import re
 from functools import cache
 from typing import Any
 
@@ -18,7 +19,11 @@ NAMED_TYPES = {
     "none": "None", "null": "None", "decimal": "decimal:Decimal", "date": "datetime:date", "time": "datetime:time",
     "datetime": "datetime:datetime", "timedelta": "datetime:timedelta", "uuid": "uuid:UUID",
     "string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list", "object": "dict",
+    "text": "str",
 }  # fmt: skip
+
+#: `number is required`: beside one such field, those that do not say so are optional.
+_REQUIRED = re.compile(r"[\s,]+is\s+required\s*$", re.IGNORECASE)
 
 #: What OpenAPI adds to JSON Schema; generators of schemas write it, and it restricts nothing.
 _OPENAPI = frozenset({"discriminator", "example", "externalDocs", "xml"})
@@ -29,6 +34,7 @@ _OF_TEXT = _NOTES | {"type", "format", "pattern", "const", "contentMediaType", "
 
 def find_written_fields(given: dict[Any, Any]) -> dict[str, Any] | None:
     """Field to written type, of a dict that consists of names; None for a JSON Schema, which is checked for words."""
+    given = _read_modifiers(given)
     named = {name: _read_names(value) for name, value in given.items()}
     if given and None not in named.values():
         if not all(_is_keyword(name, _OF_TEXT - {"id"}) for name in given):
@@ -41,6 +47,17 @@ def find_written_fields(given: dict[Any, Any]) -> dict[str, Any] | None:
             )
     _check_words(given)
     return None
+
+
+def _read_modifiers(given: dict[Any, Any]) -> dict[Any, Any]:
+    """Fields of which some are said to be required, as those without a modifier that mean the same."""
+    required = {name for name, value in given.items() if isinstance(value, str) and _REQUIRED.search(value)}
+    if not required:
+        return given
+    return {
+        name: _REQUIRED.sub("", value) if name in required else f"{value} | none" if isinstance(value, str) else value
+        for name, value in given.items()
+    }
 
 
 def _check_words(given: dict[Any, Any]) -> None:

@@ -46,12 +46,20 @@ class EventSpec:
     name: str
     match: Mapping[str, Any] = field(default_factory=dict)
     schema: Schema | None = None
+    #: A label that says by which door the event has to come; None takes it from all.
+    channel: str | None = None
 
 
 def event(
-    name: str, match: Mapping[str, Any] | None = None, schema: type[Any] | SchemaValue | None = None
+    name: str,
+    match: Mapping[str, Any] | None = None,
+    schema: type[Any] | SchemaValue | None = None,
+    *,
+    channel: str | None = None,
 ) -> EventSpec:
     """An event to await: `match` names fields of its data and the values they must have.
+
+    With `channel`, a label, an event of a door of the outside is taken only if that door is called so.
 
     >>> event("order.paid", {"order": 7}).match
     {'order': 7}
@@ -65,7 +73,16 @@ def event(
     dump_value(wanted, f"match of event {name!r}")
     if sum(len(key.encode()) + 4 for key in wanted) > MATCH_NAMES:  # they are part of an index entry
         raise InvalidCall(f"match of event {name!r} names too much: {MATCH_NAMES} bytes of field names at most")
-    return EventSpec(name, wanted, read_schema(schema))
+    return EventSpec(name, wanted, read_schema(schema), None if channel is None else read_label(channel))
+
+
+def read_label(channel: object) -> str:
+    """The label beside an event or a callback, which are channels of their own."""
+    if not isinstance(channel, str):
+        raise InvalidCall(
+            f"beside an event or a callback, a channel is a label such as 'webhook' or 'api', not {show(channel)}"
+        )
+    return check_text(channel, "a channel")
 
 
 _channels: dict[str, type[Channel]] = {}

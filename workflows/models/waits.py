@@ -202,6 +202,8 @@ class NamedEvent(EngineModel):
     name = models.TextField(_("name"))
     dedup_key = models.TextField(_("dedup key"), null=True)
     actor = models.TextField(_("actor"), default="", blank=True)
+    #: By which door of the outside it came; none, where the project's own code emitted it.
+    door = models.TextField(null=True)
     data = models.JSONField(_("data"), null=True, encoder=DjangoJSONEncoder)
 
     class Meta(EngineModel.Meta):
@@ -241,6 +243,8 @@ class EventWait(EngineModel):
     #: The JSON list of the match's field names, sorted.
     fields = models.TextField()
     match = models.JSONField(_("match"), encoder=DjangoJSONEncoder)
+    #: A label: by which door of the outside the event has to come.
+    channel = models.TextField(_("channel"), null=True)
     schema_type = models.TextField(null=True)
     schema = models.JSONField(null=True, encoder=DjangoJSONEncoder)
 

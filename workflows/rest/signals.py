@@ -39,6 +39,7 @@ from workflows.rest.bodies import (
 from workflows.rest.callers import SIGNAL
 from workflows.rest.endpoint import Answer, Endpoint
 from workflows.rest.ids import read_id
+from workflows.rest.interactions import DOOR
 from workflows.rest.openapi import ID, document
 from workflows.rest.problems import (
     FORBIDDEN,
@@ -262,7 +263,7 @@ class Events(Endpoint):
         body = read_as(EventBody, value)
 
         def emit() -> Answer:
-            told = emit_event(body.event, body.data, dedup_key=body.dedup_key, actor=self.caller.actor)
+            told = emit_event(body.event, body.data, dedup_key=body.dedup_key, actor=self.caller.actor, door=DOOR)
             return Answer(
                 {"id": str(told.id), "woke": told.woke, "started": told.started, "duplicate": told.duplicate}, 202
             )

@@ -57,11 +57,13 @@ from workflows.store.deliver import find_holders as find_holders
 from workflows.store.due import expire_due as expire_due
 from workflows.store.due import seconds_to_next as seconds_to_next
 from workflows.store.erase import prune_rows as prune_rows
+from workflows.store.events import EVENT_BATCH as EVENT_BATCH
 from workflows.store.events import accepts_event as accepts_event
 from workflows.store.events import deliver_event as deliver_event
 from workflows.store.events import find_waits as find_waits
 from workflows.store.events import insert_event as insert_event
 from workflows.store.events import lock_event as lock_event
+from workflows.store.events import lock_waiting as lock_waiting
 from workflows.store.events import park_on_event as park_on_event
 from workflows.store.events import prune_events as prune_events
 from workflows.store.hold import Held as Held

@@ -87,6 +87,8 @@ class Commit:
     children: int = 0
     #: The named event of the wait, which needs a row and a lock of its own.
     event: Any = None
+    #: A JSON object that the history shall tell of the wait besides, for SUSPEND.
+    tells: str | None = None
     #: The checkpoint of that wait, in a function.
     position: int | None = None
     #: What becomes of a function's checkpoints with it.
@@ -125,14 +127,18 @@ _DUE = f"""CASE
 
 _PARENT_WAKES = f"i.status = {AWAITING_CHILDREN} AND i.pending = d.n"
 
+
 #: Kind 0 marks a parent: locked in its turn, changed only by what its children do.
 #: A woken park stamps its ledger row with the names it waited for all the same: the fold reads them.
-_COMMIT = compact(f"""
+def _write_commit(*, telling: bool) -> str:
+    tells = ", %(tells)s::text[]", ", tells", " || coalesce(u.tells::jsonb, '{}')", ", c.tells"
+    arrays, columns, told, back = tells if telling else ("", "", "", "")
+    return compact(f"""
     WITH v AS (
       SELECT * FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(kinds)s::int[], %(steps)s::text[],
         %(states)s::text[], %(results)s::text[], %(errors)s::text[], %(names)s::text[], %(delays)s::float8[],
-        %(inboxes)s::int[], %(signals)s::text[], %(solos)s::bool[], %(children)s::int[])
-        v(id, fence, kind, step, state, result, error, names, delay, inbox, signals, solo, children)
+        %(inboxes)s::int[], %(signals)s::text[], %(solos)s::bool[], %(children)s::int[]{arrays})
+        v(id, fence, kind, step, state, result, error, names, delay, inbox, signals, solo, children{columns})
     ), k AS MATERIALIZED (
       SELECT v.*, v.names::text[] AS wanted, v.signals::int[] AS took, i.status AS was, i.fence AS held,
         i.inbox AS box, i.parent_id, i.spawn_no
@@ -162,27 +168,27 @@ _COMMIT = compact(f"""
         spawns = i.spawns + CASE WHEN c.kind = {Kind.SPAWN:d} THEN 1 ELSE 0 END
       FROM c WHERE i.id = c.id
       RETURNING i.id, i.seq, i.workspace_id, i.status, i.due_at, i.step, c.kind, c.wanted, c.parent_id,
-        c.spawn_no, c.error, c.children, nullif(c.took, '{{}}') AS took
+        c.spawn_no, c.error, c.children, nullif(c.took, '{{}}') AS took{back}
     ), l AS (
       {LEDGER}
       SELECT u.id, {CLOCK}, CASE WHEN u.status BETWEEN {AWAITING} AND {
-    AWAITING_CHILDREN
-} THEN u.due_at END, u.seq, u.workspace_id,
+        AWAITING_CHILDREN
+    } THEN u.due_at END, u.seq, u.workspace_id,
         u.kind, u.status, '', CASE WHEN u.status < {FIRST_TERMINAL} THEN u.step END,
         CASE WHEN u.kind IN ({Kind.SPAWN:d}, {Kind.SUSPEND:d})
           THEN jsonb_strip_nulls(jsonb_build_object('children', nullif(u.children, 0), 'names', u.wanted,
-            'consumed', u.took))
+            'consumed', u.took)){told}
           WHEN u.kind IN ({Kind.NEXT:d}, {Kind.DONE:d}) THEN to_jsonb(u.took)
           ELSE coalesce(to_jsonb(u.wanted), to_jsonb(u.error)) END FROM u
     ), p AS (
       UPDATE holdpoint_instance i SET pending = i.pending - d.n, seq = i.seq + 1,
         {
-    becoming(
-        f"CASE WHEN {_PARENT_WAKES} THEN {RUNNABLE} ELSE i.status END",
-        f"CASE WHEN {_PARENT_WAKES} THEN {CLOCK} ELSE i.due_at END",
-        may_end=False,
-    )
-}
+        becoming(
+            f"CASE WHEN {_PARENT_WAKES} THEN {RUNNABLE} ELSE i.status END",
+            f"CASE WHEN {_PARENT_WAKES} THEN {CLOCK} ELSE i.due_at END",
+            may_end=False,
+        )
+    }
       FROM (
         SELECT u.parent_id, u.spawn_no, count(*)::int AS n FROM u
         WHERE u.spawn_no IS NOT NULL AND u.status >= {FIRST_TERMINAL} GROUP BY 1, 2
@@ -195,6 +201,12 @@ _COMMIT = compact(f"""
     )
     SELECT u.id::text FROM u
 """)
+
+
+_COMMIT = _write_commit(telling=False)
+#: Where the history tells more of a wait. By itself, because the driver reads a longer text anew at every call.
+_COMMIT_TELLING = _write_commit(telling=True)
+
 
 _FREE = compact("""
     SELECT i.id::text, i.inbox FROM unnest(%(ids)s::uuid[]) v(id) CROSS JOIN LATERAL (
@@ -232,12 +244,16 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
         "solos": write_plain([one.solo for one in commits] + padding),
         "children": write_plain([one.children for one in commits] + padding),
     }
+    statement = _COMMIT
+    if any(one.tells is not None for one in commits):
+        statement = _COMMIT_TELLING
+        params["tells"] = write_texts([one.tells for one in commits] + padding)
     asking = [one.claim.id for one in commits if one.claim.asked and one.kind in (Kind.DONE, Kind.STOP)]
     rewinding = [one for one in commits if one.rewind is not None]
     if not asking and not rewinding:
-        return {row[0] for row in fetch(db, _COMMIT, params)}
+        return {row[0] for row in fetch(db, statement, params)}
     with atomic(db):
-        applied = {row[0] for row in fetch(db, _COMMIT, params)}
+        applied = {row[0] for row in fetch(db, statement, params)}
         if asking:
             close_questions(db, [id for id in asking if id in applied])
         for one in rewinding:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("workflows")
 
 #: Waits of one page of the search, and rows of one delivering statement.
-BATCH = 500
+EVENT_BATCH = 500
 #: Events that a wait with a schema looks at before it asks for more.
 _LOOK = 50
 _FIRST_ID = UUID(int=0)
@@ -72,8 +72,8 @@ _LOCK = {
 }
 
 _INSERT = compact(f"""
-    INSERT INTO holdpoint_event(id, workspace_id, at, name, dedup_key, actor, data)
-    VALUES (%(id)s::uuid, %(ws)s, {CLOCK}, %(event)s, %(dedup)s, %(actor)s, %(data)s::jsonb)
+    INSERT INTO holdpoint_event(id, workspace_id, at, name, dedup_key, actor, door, data)
+    VALUES (%(id)s::uuid, %(ws)s, {CLOCK}, %(event)s, %(dedup)s, %(actor)s, %(door)s, %(data)s::jsonb)
     ON CONFLICT (workspace_id, name, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING RETURNING id
 """)
 
@@ -102,8 +102,9 @@ _FIND = compact(f"""
       SELECT w.* FROM probe CROSS JOIN LATERAL (
         SELECT w.id, w.instance_id, w.schema, w.schema_type FROM holdpoint_event_wait w
         WHERE {_OPEN} AND w.fields = probe.fields AND w.hash = probe.hash AND w.match = probe.sub
-          AND w.id > %(after)s::uuid ORDER BY w.id LIMIT {BATCH}
-      ) w ORDER BY w.id LIMIT {BATCH}
+          AND (w.channel = %(door)s::text OR w.channel IS NULL OR %(door)s::text IS NULL)
+          AND w.id > %(after)s::uuid ORDER BY w.id LIMIT {EVENT_BATCH}
+      ) w ORDER BY w.id LIMIT {EVENT_BATCH}
     )
     SELECT page.schema::text, page.schema_type, array_agg(page.instance_id), array_agg(page.id) FROM page GROUP BY 1, 2
 """)
@@ -147,10 +148,11 @@ _PARK = compact(f"""
       UPDATE holdpoint_checkpoint c SET value = to_jsonb(%(wait)s::text)
       WHERE c.instance_id = %(instance)s::uuid AND c.position = %(position)s::int
     )
-    INSERT INTO holdpoint_event_wait(id, instance_id, workspace_id, hash, event, fields, match, schema_type, schema)
+    INSERT INTO holdpoint_event_wait(id, instance_id, workspace_id, hash, event, fields, match, channel, schema_type,
+      schema)
     SELECT %(wait)s::uuid, %(instance)s::uuid, %(ws)s, jsonb_hash_extended(m.match, 0), %(event)s,
       (SELECT coalesce(jsonb_agg(f ORDER BY f COLLATE "C"), '[]')::text FROM jsonb_object_keys(m.match) f),
-      m.match, %(type)s, %(schema)s::jsonb
+      m.match, %(channel)s, %(type)s, %(schema)s::jsonb
     FROM (SELECT %(match)s::jsonb) m(match)
     RETURNING (
       SELECT (extract(epoch FROM {NOW} - s.since) / 3600)::float8 FROM (
@@ -164,11 +166,12 @@ _PARK = compact(f"""
 #: Events since the instance started, within the look-back, that it has not taken; the oldest first. NOT IN reads
 #: what was taken once and hashes it; as a join each event would be compared with every signal of the instance.
 _LOOK_BACK = compact(f"""
-    SELECT e.id, e.at, e.data::text FROM holdpoint_event e
+    SELECT e.id, e.at, e.data::text, e.actor FROM holdpoint_event e
     WHERE e.workspace_id = %(ws)s AND e.name = %(event)s AND e.at >= greatest(
         (SELECT i.created_at FROM holdpoint_instance i WHERE i.id = %(instance)s::uuid),
         {NOW} - {_SECONDS.format("lookback")}, %(at)s::timestamptz)
       AND (e.at, e.id) > (%(at)s::timestamptz, %(after)s::uuid)
+      AND (e.door = %(channel)s::text OR e.door IS NULL OR %(channel)s::text IS NULL)
       AND NOT EXISTS (SELECT FROM jsonb_each(%(match)s::jsonb) f WHERE (e.data -> f.key) IS DISTINCT FROM f.value)
       AND '{PREFIX}' || e.id NOT IN (SELECT s.dedup_key FROM holdpoint_signal s
         WHERE s.instance_id = %(instance)s::uuid AND s.dedup_key IS NOT NULL)
@@ -194,6 +197,8 @@ _TAKE = compact(f"""
     SELECT u.id, {CLOCK}, NULL, u.seq, u.workspace_id, {kind(Event.SIGNALLED)}, u.status, u.source, u.name,
       jsonb_build_object('event', %(event)s::text, 'id', %(id)s::uuid) FROM u
 """)
+
+_LOCK_ALL = "SELECT FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
 
 _PRUNE = {
     which: compact(f"""
@@ -233,23 +238,32 @@ def lock_event(db: BaseDatabaseWrapper, workspace: str | int, event: str, *, sha
 
 
 def insert_event(
-    db: BaseDatabaseWrapper, workspace: int, event: str, data: str, *, dedup: str | None, actor: str
+    db: BaseDatabaseWrapper,
+    workspace: int,
+    event: str,
+    data: str,
+    *,
+    dedup: str | None,
+    actor: str,
+    door: str | None = None,
 ) -> tuple[UUID, bool]:
     """Store an event, under its lock; its id and whether it is new. For a repeated key the first one's id."""
     params = {"ws": workspace, "event": event, "dedup": dedup}
-    if rows := fetch(db, _INSERT, params | {"id": make_uuid7(), "data": data, "actor": actor}):
+    if rows := fetch(db, _INSERT, params | {"id": make_uuid7(), "data": data, "actor": actor, "door": door}):
         return rows[0][0], True
     return fetch(db, _FIRST, params)[0][0], False
 
 
-def find_waits(db: BaseDatabaseWrapper, workspace: int, event: str, id: UUID) -> Iterator[Waits]:
+def find_waits(
+    db: BaseDatabaseWrapper, workspace: int, event: str, id: UUID, door: str | None = None
+) -> Iterator[Waits]:
     """The open waits that the event matches, a page at a time. Under the lock no wait is added meanwhile."""
     after = _FIRST_ID
     while True:
-        rows = fetch(db, _FIND, {"ws": workspace, "event": event, "id": id, "after": after})
+        rows = fetch(db, _FIND, {"ws": workspace, "event": event, "id": id, "after": after, "door": door})
         found = [Waits(*row) for row in rows]
         yield from found
-        if sum(len(waits.ids) for waits in found) < BATCH:
+        if sum(len(waits.ids) for waits in found) < EVENT_BATCH:
             return
         after = max(max(waits.ids) for waits in found)
 
@@ -258,8 +272,8 @@ def deliver_event(db: BaseDatabaseWrapper, event: str, id: UUID, pairs: Sequence
     """Give the event to these (instance, wait), in order of instance ids; how many took it and woke up."""
     woke = 0
     ordered = sorted(pairs)
-    for begin in range(0, len(ordered), BATCH):
-        batch = ordered[begin : begin + BATCH]
+    for begin in range(0, len(ordered), EVENT_BATCH):
+        batch = ordered[begin : begin + EVENT_BATCH]
         params = {
             "id": id,
             "event": event,
@@ -270,10 +284,23 @@ def deliver_event(db: BaseDatabaseWrapper, event: str, id: UUID, pairs: Sequence
     return woke
 
 
-def park_on_event(db: BaseDatabaseWrapper, claim: Claim, spec: EventSpec, position: int | None = None) -> UUID:
+def lock_waiting(db: BaseDatabaseWrapper, instances: Sequence[UUID]) -> None:
+    """Lock these instances, where more than one statement is to write to them: in one order, as everywhere."""
+    fetch(db, _LOCK_ALL, {"ids": write_plain(sorted(set(instances)))}, rows=False)
+
+
+def park_on_event(
+    db: BaseDatabaseWrapper,
+    claim: Claim,
+    spec: EventSpec,
+    position: int | None = None,
+    *,
+    allows: Callable[[UUID, str], bool] | None = None,
+) -> UUID:
     """Open a wait for a claimed instance, and let it take the oldest event that came before it; the wait's id.
 
-    The transaction holds the event's lock (shared) since before it locked the instance.
+    The transaction holds the event's lock (shared) since before it locked the instance. `allows` may refuse an event,
+    by its id and who emitted it.
     """
     schema = spec.schema
     wait = make_uuid7()
@@ -285,6 +312,7 @@ def park_on_event(db: BaseDatabaseWrapper, claim: Claim, spec: EventSpec, positi
         "event": spec.name,
         "match": dump_value(dict(spec.match), f"the match of event {spec.name!r}"),
         "lookback": conf.event_lookback,
+        "channel": spec.channel,
         "type": None if schema is None else schema.type_path,
         "schema": None if schema is None else dump_value(schema.json, f"the schema of event {spec.name!r}"),
     }
@@ -299,7 +327,7 @@ def park_on_event(db: BaseDatabaseWrapper, claim: Claim, spec: EventSpec, positi
             unseen,
             conf.event_lookback / 3600,
         )
-    if (earlier := _find_earlier(db, spec, params)) is not None:
+    if (earlier := _find_earlier(db, spec, params, allows)) is not None:
         fetch(db, _TAKE, params | {"id": earlier}, rows=False)
     return wait
 
@@ -319,19 +347,21 @@ def prune_events(db: BaseDatabaseWrapper, batch: int = 10_000, batches: int = 20
     return deleted
 
 
-def _find_earlier(db: BaseDatabaseWrapper, spec: EventSpec, params: dict[str, Any]) -> UUID | None:
-    """The oldest event that fits, its schema included."""
+def _find_earlier(
+    db: BaseDatabaseWrapper, spec: EventSpec, params: dict[str, Any], allows: Callable[[UUID, str], bool] | None
+) -> UUID | None:
+    """The oldest event that fits, its schema included, and that is allowed."""
     at: Any = "-infinity"
     after = _FIRST_ID
-    limit = 1 if spec.schema is None else _LOOK
+    limit = 1 if spec.schema is None and allows is None else _LOOK
     while True:
         rows = fetch(db, _LOOK_BACK, params | {"at": at, "after": after, "limit": limit})
-        for id, _, data in rows:
-            if accepts_event(spec.schema, json.loads(data)):
+        for id, _, data, actor in rows:
+            if accepts_event(spec.schema, json.loads(data)) and (allows is None or allows(id, actor)):
                 return id  # type: ignore[no-any-return]
         if len(rows) < limit:
             return None
-        after, at, _ = rows[-1]
+        after, at, *_ = rows[-1]
 
 
 def accepts_event(schema: Schema | None, data: Any) -> bool:

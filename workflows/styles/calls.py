@@ -35,7 +35,18 @@ from workflows.outcomes import Invoke, Next, Outcome, Suspend
 from workflows.store import Saved
 from workflows.styles.raised import describe_raised, is_authors, revive_error
 from workflows.typed import A, CardinalityName, Duration, Projector, SchemaValue, T, Validating, WorkflowRef
-from workflows.waits import EVENT, UNIT, Asked, Channel, EventSpec, Question, ask_channel, event, name_projector
+from workflows.waits import (
+    EVENT,
+    UNIT,
+    Asked,
+    Channel,
+    EventSpec,
+    Question,
+    ask_channel,
+    event,
+    name_projector,
+    read_label,
+)
 
 if TYPE_CHECKING:
     from workflows.journal import Journal
@@ -281,25 +292,37 @@ class FunctionContext(Context):
         return self._wait(Call.CHANNEL, question, None if timeout is None else parse_timeout(timeout))
 
     @overload
-    def callback(self, id: str, schema: type[Validating], *, timeout: Duration) -> FunctionCallback[dict[str, Any]]: ...
+    def callback(
+        self, id: str, schema: type[Validating], *, timeout: Duration, channel: str = ...
+    ) -> FunctionCallback[dict[str, Any]]: ...
     @overload
-    def callback(self, id: str, schema: type[T], *, timeout: Duration) -> FunctionCallback[T]: ...
+    def callback(self, id: str, schema: type[T], *, timeout: Duration, channel: str = ...) -> FunctionCallback[T]: ...
     @overload
     def callback(
-        self, id: str, schema: SchemaValue | None = None, *, timeout: Duration, projector: Projector | None = None
+        self,
+        id: str,
+        schema: SchemaValue | None = None,
+        *,
+        timeout: Duration,
+        projector: Projector | None = None,
+        channel: str = ...,
     ) -> FunctionCallback[Any]: ...
     @overload
     def callback(
-        self, id: str, schema: type[Any], *, timeout: Duration, projector: Projector
+        self, id: str, schema: type[Any], *, timeout: Duration, projector: Projector, channel: str = ...
     ) -> FunctionCallback[Any]: ...
     def callback(
-        self, id: str, schema: Any = None, *, timeout: object = None, projector: Any = None
+        self, id: str, schema: Any = None, *, timeout: object = None, projector: Any = None, channel: str = "callback"
     ) -> FunctionCallback[Any]:
         """A question that a partner answers by its `resume_url`; `.wait()` for the answer."""
         if timeout is None:
             raise InvalidCall(f"ctx.callback({id!r}) needs timeout=, how long .wait() waits for the partner")
         question = Question(
-            id, channel="callback", token=True, schema=_schema(schema), projector=name_projector(projector)
+            id,
+            channel=read_label(channel),
+            token=True,
+            schema=_schema(schema),
+            projector=name_projector(projector),
         )
         seconds = parse_timeout(timeout)
         # Opened here and not when the URL is read: that is mostly inside a step, which a later run skips.
@@ -314,10 +337,18 @@ class FunctionContext(Context):
         match: Mapping[str, Any] | None = None,
         timeout: Duration,
         schema: type[Validating],
+        channel: str | None = None,
     ) -> dict[str, Any] | None: ...
     @overload
     def wait_for_event(
-        self, id: str, *, event: str, match: Mapping[str, Any] | None = None, timeout: Duration, schema: type[T]
+        self,
+        id: str,
+        *,
+        event: str,
+        match: Mapping[str, Any] | None = None,
+        timeout: Duration,
+        schema: type[T],
+        channel: str | None = None,
     ) -> T | None: ...
     @overload
     def wait_for_event(
@@ -328,16 +359,28 @@ class FunctionContext(Context):
         match: Mapping[str, Any] | None = None,
         timeout: Duration,
         schema: SchemaValue | None = None,
+        channel: str | None = None,
     ) -> Any: ...
-    def wait_for_event(self, id: str, *, event: str, match: Any = None, timeout: object, schema: Any = None) -> Any:
+    def wait_for_event(
+        self,
+        id: str,
+        *,
+        event: str,
+        match: Any = None,
+        timeout: object,
+        schema: Any = None,
+        channel: str | None = None,
+    ) -> Any:
         """The data of the next named event that matches; None when the time is over."""
-        spec = _make_event(event, match, schema)
+        spec = _make_event(event, match, schema, channel)
         seconds = parse_timeout(timeout)
         saved = self._find(Call.EVENT, id)
         if saved is None:
+            with self._making(Call.EVENT, id):
+                self._left.allow_event(spec)
             saved = self._add(self._left.save(self._cursor, Call.EVENT, id, settled=False, timeout=seconds))
         if not saved.settled:
-            self._settle_event(saved, spec)
+            self._settle_event(saved, spec, seconds)
         if saved.expired:
             return None
         value = _read(saved.value)
@@ -573,7 +616,10 @@ class FunctionContext(Context):
         if saved.status is InteractionStatus.PENDING and saved.ask_deadline is None and timeout is not None:
             _note(saved, self._left.arm(saved.unit, timeout))
         if saved.status is InteractionStatus.PENDING:
-            self._suspend(Suspend((name,), until=saved.ask_deadline))
+            # The row of the asking knows no timeout where the time begins only here.
+            began = question.token and timeout is not None
+            told = {"step": question.step, "channel": question.channel, "timeout": timeout} if began else None
+            self._suspend(Suspend((name,), until=saved.ask_deadline, told=told))
         if saved.status is InteractionStatus.COMPLETED:
             self._taken.add(name)
             value = _read(saved.output)
@@ -585,7 +631,7 @@ class FunctionContext(Context):
             raise self._tell(saved, UnitFailed(question.step, "it can no longer be answered"))
         raise self._tell(saved, SignalTimeoutError(question.step))
 
-    def _settle_event(self, saved: Saved, spec: EventSpec) -> None:
+    def _settle_event(self, saved: Saved, spec: EventSpec, timeout: float) -> None:
         seen = {one.signal for one in self._load() if one.signal is not None}
         new = next((one for one in self.list_awaited() if one.name.startswith(EVENT) and one.n not in seen), None)
         place = (saved.position, saved.call, saved.name)
@@ -595,7 +641,8 @@ class FunctionContext(Context):
         elif self._is_over(saved):
             self._replace(saved, self._left.save(*place, expired=True))
         else:
-            self._suspend(Suspend(event=spec, until=saved.deadline, position=saved.position))
+            told = {"timeout": timeout}
+            self._suspend(Suspend(event=spec, until=saved.deadline, position=saved.position, told=told))
 
     def _is_over(self, saved: Saved) -> bool:
         """Whether it was this wait whose deadline woke the instance.
@@ -647,8 +694,8 @@ def refuse_async(fn: object, what: str, error: type[Exception] = InvalidCall) ->
         )
 
 
-def _make_event(name: str, match: Any, schema: Any) -> EventSpec:
-    return event(name, match, schema)
+def _make_event(name: str, match: Any, schema: Any, channel: str | None) -> EventSpec:
+    return event(name, match, schema, channel=channel)
 
 
 def _schema(given: Any) -> Schema | None:

@@ -217,7 +217,7 @@ def make_callback(ctx: MachineContext, name: str, stage: WaitFor) -> Question:
             request = None  # its address is needed before all that is asked is known
     return Question(
         name,
-        channel="callback",
+        channel=stage.channel or "callback",
         token=True,
         schema=stage.schema,
         request=make_plain(request),

@@ -78,7 +78,7 @@ def _ask(name: str, stage: WaitFor, mine: MachineContext) -> EventSpec | Questio
         match = _ask_author(stage.match, mine)
         if not isinstance(match, Mapping):
             raise InvalidOutcome(f"match= of stage {name!r} returned {show(match)}, not a dict of field to value")
-        return event(stage.event, match, stage.schema)
+        return event(stage.event, match, stage.schema, channel=stage.channel)
     if stage.callback:
         return make_callback(mine, name, stage)
     channel = _call(stage.channel, mine) if is_function(stage.channel) else stage.channel

@@ -19,7 +19,7 @@ from workflows.jsontext import check_text, dump_value
 from workflows.lifecycle import Cardinality
 from workflows.registry import Definition
 from workflows.schema import read_schema
-from workflows.waits import Channel, ask_channel, event, name_projector
+from workflows.waits import Channel, ask_channel, event, name_projector, read_label
 
 #: Where a machine ends: `then=END`, or what a branch returns.
 END: Final = "END"
@@ -124,6 +124,7 @@ class WaitFor(Stage):
             if request is not None:
                 raise InvalidDefinition("input= is what a callback or channel is asked; an event is asked nothing")
             match = check_function(match) if callable(match) else dict(event(self.event, match).match)
+            _read_label(self.channel)
         else:
             if match is not None:
                 raise InvalidDefinition("match= is for events")
@@ -132,7 +133,9 @@ class WaitFor(Stage):
             if self.event is not None:
                 raise InvalidDefinition("projector= is for callbacks and channels; an event is asked nothing")
             name_projector(self.projector)
-        if is_function(self.channel):
+        if self.callback:
+            _read_label(self.channel)
+        elif is_function(self.channel):
             check_function(self.channel)
         elif self.channel is not None:
             ask_channel("stage", self.channel)
@@ -151,6 +154,8 @@ class WaitFor(Stage):
             )
             if is_given
         ]
+        if len(given) > 1 and given[-1] == "channel":
+            given.pop()  # a label beside an event or a callback
         if len(given) != 1:
             told = " and ".join(given) or "none of them"
             raise InvalidDefinition(
@@ -222,3 +227,8 @@ def _read_flag(value: Any, what: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidDefinition(f"{what}= is True or False, not {show(value)}")
     return value
+
+
+def _read_label(channel: Any) -> None:
+    if channel is not None:
+        read_label(channel)

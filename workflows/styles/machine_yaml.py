@@ -15,6 +15,7 @@ the file is passed over. What is unknown, doubled or of the wrong kind is told w
 from __future__ import annotations
 
 import difflib
+import re
 import types
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -43,6 +44,8 @@ _WAIT = (
     "input",
     "projector",
 )
+#: A flow may be named with its word: `on_timeout: flow(give_up)`.
+_FLOW = re.compile(r"flow\(\s*([^()\s]+)\s*\)")
 #: What may stand beside a word in a stage.
 _BESIDE = {
     "action": ("then", "atomic"),
@@ -140,6 +143,8 @@ class _Reader:
     def _read_wait(self, content: Any, line: int, what: str) -> Stage:
         body = self._read_fields(content, line, f"wait for of {what}", _WAIT)
         given = {key: self._read_value(body, key) for key in body}
+        if isinstance(path := given.get("on_timeout"), str) and (named := _FLOW.fullmatch(path)):
+            given["on_timeout"] = named[1]
         for key in ("schema", "projector"):
             if isinstance(given.get(key), str):
                 given[key] = self._find(given[key], body.lines[key])
