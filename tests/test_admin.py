@@ -7,12 +7,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.contrib.admin import site
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 from django.utils import timezone
 
 import workflows
@@ -658,3 +660,34 @@ def test_workers_tell_whether_they_are_alive(operator: Client) -> None:
     assert operator.get("/admin/holdpoint/worker/alpha/change/").status_code == 200
     assert operator.get("/admin/holdpoint/worker/add/").status_code == 403
     assert operator.post("/admin/holdpoint/worker/alpha/delete/", {"post": "yes"}).status_code == 403
+
+
+# --- odd addresses -------------------------------------------------------------------------------------
+
+ODD = ["%00", "a", "%ED%A0%80", "9" * 40]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_no_filter_of_any_list_is_an_error(operator: Client, value: str) -> None:
+    """Every list of ours, each of its filters and columns, with what cannot be looked for."""
+    parked()
+    tried = 0
+    for model, listing in site._registry.items():
+        if model._meta.app_label not in ("holdpoint", "holdpoint_approvals"):
+            continue
+        path = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+        filters = [one.parameter_name for one in listing.list_filter if not isinstance(one, str)]
+        columns = [field.name for field in model._meta.get_fields()]
+        for name in (*filters, *columns, "q", "o", "p", "_popup", "_to_field", *(f"{one}__exact" for one in columns)):
+            answer = operator.get(f"{path}?{name}={value}")
+            assert answer.status_code in (200, 302, 400), (path, name, value)
+            tried += 1
+    assert tried > 100
+
+
+def test_pages_of_the_admin_say_what_they_may_load(operator: Client) -> None:
+    for path in ("/admin/", LIST, page_of(parked()), "/admin/auth/user/add/"):
+        answer = operator.get(path)
+        assert "default-src 'self'" in answer["Content-Security-Policy"]
+        page = answer.content.decode()
+        assert not re.search(r"<script(?![^>]*(src=|application/json))|<style|\son\w+=|\sstyle=", page), path

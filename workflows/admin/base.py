@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.http import HttpRequest
 
 from workflows.admin.listing import CappedPaginator
@@ -23,6 +24,16 @@ class StyledAdmin(ModelAdmin):
 
     class Media:
         css = {"all": ["workflows/admin.css"]}
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        """Only what a list offers as a filter: any other column could be asked for what it cannot be compared with."""
+        return lookup.removesuffix("__exact") in self.get_list_filter(request)
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """The list; without what no column can hold, which the database would answer with an error."""
+        if any("\0" in text for name, values in request.GET.lists() for text in (name, *values)):
+            raise IncorrectLookupParameters
+        return super().get_changelist_instance(request)
 
 
 class ReadOnlyAdmin(StyledAdmin):
