@@ -30,6 +30,8 @@ from workflows.testing import drain
 pytestmark = pytest.mark.django_db
 
 KEYS = "/admin/holdpoint/apikey/"
+#: What a key with the scope `read` may do, somebody who makes it has to hold.
+MAY_READ = ("view_instance", "view_interaction")
 WORKSPACES = "/admin/holdpoint/workspace/"
 
 
@@ -546,7 +548,7 @@ def test_a_viewer_sees_keys_and_can_do_nothing_to_them() -> None:
 
 
 def test_who_may_change_may_revoke_and_only_who_may_add_too_may_rotate() -> None:
-    client, (row, _) = staff("view_apikey", "change_apikey"), make()
+    client, (row, _) = staff("view_apikey", "change_apikey", *MAY_READ), make(scopes=["read"])
     shown = client.get(page(row)).text
     assert ("/revoke/" in shown, "/rotate/" in shown) == (True, False)
     assert client.post(page(row, "rotate/"), {"grace": "0s"}).status_code == 403
@@ -560,7 +562,7 @@ def test_who_may_change_may_revoke_and_only_who_may_add_too_may_rotate() -> None
 
 
 def test_who_may_only_add_gets_the_key_and_sees_no_list() -> None:
-    client = staff("add_apikey")
+    client = staff("add_apikey", *MAY_READ)
     assert find_access(read_key(client.post(f"{KEYS}add/", fill()))) is not None
     assert client.get(KEYS).status_code == 403
 

@@ -56,7 +56,7 @@ class ChannelFilter(SimpleListFilter):
     parameter_name = "channel"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        stored = Delivery.objects.order_by("-pk").values_list("channel", flat=True)[:SAMPLE]
+        stored = model_admin.get_queryset(request).order_by("-pk").values_list("channel", flat=True)[:SAMPLE]
         return [(name, name) for name in sorted(set(stored) | chosen(self))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:

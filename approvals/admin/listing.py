@@ -24,8 +24,8 @@ from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import USER, describe_principals
 from approvals.querysets import ReviewQuerySet
 from workflows.admin.listing import CHOICES, SAMPLE, WorkspaceFilter, chosen
+from workflows.admin.tenancy import list_own
 from workflows.clock import Now
-from workflows.members import list_workspaces
 
 #: Those asked who are named in a row.
 NAMED = 3
@@ -144,7 +144,8 @@ class WorkflowFilter(SimpleListFilter):
     parameter_name = "workflow"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        stored = Review.objects.order_by("-pk").values_list("workflow", flat=True)[:SAMPLE]
+        mine = Review.objects.filter(workspace_id__in=[id for id, _slug in list_own(request)])
+        stored = mine.order_by("-pk").values_list("workflow", flat=True)[:SAMPLE]
         return [(name, name) for name in sorted(set(stored) | chosen(self))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -156,7 +157,7 @@ class OwnWorkspaceFilter(WorkspaceFilter):
     """By workspace, of one's own; not offered where there is only one."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        slugs = {slug for _id, slug in list_workspaces(request.user)[:CHOICES]}
+        slugs = {slug for _id, slug in list_own(request)[:CHOICES]}
         return [(slug, slug) for slug in sorted(slugs | chosen(self))] if len(slugs) > 1 else []
 
 

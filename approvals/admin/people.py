@@ -9,7 +9,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.auth import get_user_model
-from django.db.models import ForeignKey, Q
+from django.db.models import ForeignKey, Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
@@ -23,7 +23,9 @@ from approvals.principals import name_person
 from approvals.show_values import show_text as reveal
 from workflows.admin.base import StyledAdmin
 from workflows.admin.markup import show_badge, show_moment, show_names, show_text
+from workflows.admin.tenancy import find_scopes, is_bounded, keep_own
 from workflows.clock import Now
+from workflows.models import Workspace
 
 #: Moments of an absence: not yet, now, over.
 _BEGUN, _OVER = Q(since__lte=Now()), Q(until__lte=Now())
@@ -75,6 +77,35 @@ class AbsenceAdmin(PeopleAdmin):
     ordering = ("-since",)
     search_help_text = _("How the login name of either begins")
     search_fields = ("user",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Those of one's own workspaces, and those of all: accounts belong to the site."""
+        rows, scopes = super().get_queryset(request), find_scopes(request)
+        return rows if scopes is None else rows.filter(Q(workspace=None) | Q(workspace__in=scopes))
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """One that holds in all workspaces is not for who works in some."""
+        return self._lies_within(request, obj) and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """The same."""
+        return self._lies_within(request, obj) and super().has_delete_permission(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """As for one."""
+        super().delete_queryset(request, queryset.exclude(workspace=None) if is_bounded(request) else queryset)
+
+    def formfield_for_foreignkey(self, db_field: ForeignKey[Any, Any], request: HttpRequest, **options: Any) -> Any:
+        """Of one's own workspaces; one of them has to be said where there are others."""
+        if db_field.name == "workspace":
+            options["queryset"] = keep_own(Workspace.objects.order_by("slug"), request, "pk")
+        field = super().formfield_for_foreignkey(db_field, request, **options)
+        if field is not None and db_field.name == "workspace" and is_bounded(request):
+            field.required = True
+        return field
+
+    def _lies_within(self, request: HttpRequest, obj: Any) -> bool:
+        return obj is None or obj.workspace_id is not None or not is_bounded(request)
 
     @admin.display(description=_("who is away"), ordering="user")
     def absent(self, row: Absence) -> SafeString:

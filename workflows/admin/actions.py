@@ -26,6 +26,7 @@ from django.utils.translation import gettext_lazy as _
 import workflows
 from workflows.admin.base import ReadOnlyAdmin
 from workflows.admin.markup import show_id, show_status, show_text
+from workflows.admin.tenancy import TenantAdmin
 from workflows.exceptions import WorkflowError
 from workflows.models import Instance
 
@@ -47,7 +48,7 @@ class ReasonForm(forms.Form):
     )
 
 
-class OperatorActions(ReadOnlyAdmin):
+class OperatorActions(TenantAdmin, ReadOnlyAdmin):
     """The part of the instances' admin that changes something."""
 
     actions = ["cancel", "retry"]

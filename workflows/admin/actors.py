@@ -18,6 +18,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from workflows.admin.markup import show_text
+from workflows.admin.tenancy import keep_own
 from workflows.models import ApiKey
 
 
@@ -32,7 +33,7 @@ def find_actors(actors: Iterable[str], request: HttpRequest, site: str) -> dict[
             names[actor] = show_text(f"{user.get_username()} ({actor})")
     if keys := _read_ids(wanted, "key", ApiKey._meta.pk):
         linked = request.user.has_perm("holdpoint.view_apikey") or request.user.has_perm("holdpoint.change_apikey")
-        for pk, name in ApiKey.objects.filter(pk__in=keys).values_list("pk", "name"):
+        for pk, name in keep_own(ApiKey.objects.filter(pk__in=keys), request).values_list("pk", "name"):
             names[keys[pk]] = _show_key(pk, name, keys[pk], site if linked else None)
     return names
 

@@ -36,6 +36,7 @@ from workflows.admin.markup import (
     show_relative,
     show_text,
 )
+from workflows.admin.tenancy import keep_own
 from workflows.admin.waits import COLUMNS, show_holder
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction
@@ -71,7 +72,7 @@ class ChannelFilter(SimpleListFilter):
     parameter_name = "channel"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        stored = Interaction.objects.order_by("-id").values_list("channel", flat=True)[:SAMPLE]
+        stored = keep_own(Interaction.objects.all(), request).order_by("-id").values_list("channel", flat=True)[:SAMPLE]
         return [(channel, channel) for channel in sorted(set(stored) | chosen(self))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -115,7 +116,7 @@ class InteractionAdmin(ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Interaction]:
         """What a row needs, with the names of what it belongs to from the same statement; a count leaves those out."""
         names = ("instance__workflow", "instance__key", "workspace__slug", "unit__step")
-        rows: QuerySet[Any] = Interaction.objects.only(*COLUMNS, "owned", *names)
+        rows: QuerySet[Any] = keep_own(Interaction.objects.all(), request).only(*COLUMNS, "owned", *names)
         return rows.select_related("instance", "workspace", "unit")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Interaction | None:

@@ -28,6 +28,7 @@ from django.views.decorators.debug import sensitive_variables
 from workflows.admin.base import StyledAdmin
 from workflows.admin.key_forms import RotateForm, propose_expiry
 from workflows.admin.markup import show_badge, show_moment, show_relative, show_text
+from workflows.admin.tenancy import TenantAdmin, list_rights
 from workflows.exceptions import InvalidCall
 from workflows.keys import revoke_key, rotate_key
 from workflows.models import ApiKey
@@ -38,14 +39,18 @@ LIMIT = 500
 MADE = "holdpoint_key_made"
 
 
-class KeyActions(StyledAdmin):
+class KeyActions(TenantAdmin, StyledAdmin):
     """The part of the keys' admin that makes and ends them."""
 
     actions = ["revoke", "rotate"]
 
-    def has_rotate_permission(self, request: HttpRequest) -> bool:
-        """A rotation makes one key and gives another an end."""
-        return self.has_add_permission(request) and self.has_change_permission(request)
+    def has_rotate_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
+        """A rotation makes one key and gives another an end; the new one may do what the old one may."""
+        return self.has_add_permission(request) and self.has_change_permission(request, obj)
+
+    def has_revoke_permission(self, request: HttpRequest, obj: ApiKey) -> bool:
+        """Ending a key takes no right that the key has."""
+        return obj.revoked_at is None and self.has_change_permission(request)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """The list; Django would choke on a forged id."""
@@ -109,6 +114,8 @@ class KeyActions(StyledAdmin):
         if not self.has_rotate_permission(request):
             raise PermissionDenied
         row = self.find_row(request, object_id)
+        if not set(row.scopes) <= list_rights(request.user):
+            raise PermissionDenied
         if (made := self.recall(request)) is not None:
             return made
         if not row.is_usable():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from django import forms
 from django.contrib.admin.widgets import AdminSplitDateTime, AdminTextInputWidget
@@ -44,6 +44,9 @@ Read = TypeVar("Read")
 
 class KeyForm(_ModelForm):
     """A key's name and rights. `reach` says in so many words what an empty list could only hint at."""
+
+    #: The scopes that whoever fills it in may give.
+    rights: ClassVar[frozenset[str]] = frozenset(SCOPES)
 
     class Meta:
         model = ApiKey
@@ -84,6 +87,8 @@ class KeyForm(_ModelForm):
         known = {definition.name for definition in registry.list_definitions()}
         # Another site, or an older release, may know those that this one does not.
         elsewhere = [(name, gettext("%(name)s (not known here)") % {"name": name}) for name in set(chosen) - known]
+        if "scopes" in self.fields:
+            self.list_of("scopes").choices = [(one, SCOPE_WORDS[one]) for one in SCOPES if one in self.rights]
         self.list_of("workflows").choices = sorted([*((name, name) for name in known), *elsewhere])
         if chosen:
             self.fields["reach"].initial = SOME

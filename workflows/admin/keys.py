@@ -23,6 +23,7 @@ from workflows.admin.key_actions import KeyActions, make_once, show_state, show_
 from workflows.admin.key_forms import KeyForm
 from workflows.admin.listing import WorkspaceFilter
 from workflows.admin.markup import show_moment, show_text
+from workflows.admin.tenancy import keep_own, list_rights
 from workflows.exceptions import InvalidCall
 from workflows.joining import join_html, join_list
 from workflows.keys import SCOPES, change_key, create_key, forget_keys
@@ -81,8 +82,14 @@ class ApiKeyAdmin(KeyActions):
     # --- what is allowed ----------------------------------------------------------------------------
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Not of a revoked one: it stays as it ended."""
-        return (obj is None or obj.revoked_at is None) and super().has_change_permission(request, obj)
+        """Not of a revoked one: it stays as it ended; nor of one that may do what this user may not."""
+        if obj is not None and (obj.revoked_at is not None or not set(obj.scopes) <= list_rights(request.user)):
+            return False
+        return super().has_change_permission(request, obj)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Who may do nothing has nothing to give a key."""
+        return bool(list_rights(request.user)) and super().has_add_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Not of one that was used: the ledger names it."""
@@ -181,8 +188,19 @@ class ApiKeyAdmin(KeyActions):
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """The workspace whose keys were listed, else the default one; unless the address names another."""
         listed = QueryDict(request.GET.get("_changelist_filters", "")).get("workspace", DEFAULT_WORKSPACE)
-        found = Workspace.objects.filter(slug=listed).values_list("pk", flat=True)
+        found = keep_own(Workspace.objects.filter(slug=listed), request, "pk").values_list("pk", flat=True)
         return {"workspace": found.first(), **super().get_changeform_initial_data(request)}
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **options: Any) -> Any:
+        """With the scopes that this user may give."""
+        form: Any = super().get_form(request, obj, change=change, **options)
+        return type(form.__name__, (form,), {"rights": list_rights(request.user)})
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
+        """Keys of one's own workspaces."""
+        if db_field.name == "workspace":
+            options["queryset"] = keep_own(Workspace.objects.order_by("slug"), request, "pk")
+        return super().formfield_for_foreignkey(db_field, request, **options)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> ApiKey | None:
         """One, with the name of its maker."""
@@ -227,6 +245,6 @@ class ApiKeyAdmin(KeyActions):
         row: ApiKey | None = context.get("original")
         context.update(show_save_and_add_another=False, show_save_and_continue=False)
         if row is not None:
-            context["may_revoke"] = self.has_change_permission(request, row)
-            context["may_rotate"] = row.is_usable() and self.has_rotate_permission(request)
+            context["may_revoke"] = self.has_revoke_permission(request, row)
+            context["may_rotate"] = row.is_usable() and self.has_rotate_permission(request, row)
         return super().render_change_form(request, context, *args, **kwargs)

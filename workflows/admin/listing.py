@@ -22,6 +22,7 @@ from django.utils.translation import gettext_lazy as _
 
 from workflows import registry
 from workflows.admin.markup import STATUSES, to_local
+from workflows.admin.tenancy import keep_own
 from workflows.admin.waits import read_waits
 from workflows.lifecycle import LIVE, TERMINAL, Status
 from workflows.models import Instance, Workspace
@@ -104,7 +105,7 @@ class WorkflowFilter(SimpleListFilter):
     parameter_name = "workflow"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        stored = Instance.objects.order_by("-id").values_list("workflow", flat=True)[:SAMPLE]
+        stored = keep_own(Instance.objects.all(), request).order_by("-id").values_list("workflow", flat=True)[:SAMPLE]
         names = {definition.name for definition in registry.list_definitions()} | set(stored)
         return [(name, name) for name in sorted(names | chosen(self))]
 
@@ -120,7 +121,9 @@ class WorkspaceFilter(SimpleListFilter):
     parameter_name = "workspace"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        slugs = set(Workspace.objects.order_by("slug").values_list("slug", flat=True)[:CHOICES])
+        slugs = set(
+            keep_own(Workspace.objects.all(), request, "pk").order_by("slug").values_list("slug", flat=True)[:CHOICES]
+        )
         return [(slug, slug) for slug in sorted(slugs | chosen(self))] if len(slugs) > 1 else []
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:

@@ -16,18 +16,20 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from workflows.admin.base import StyledAdmin
+from workflows.admin.tenancy import TenantAdmin, find_scopes
 from workflows.keys import forget_keys
 from workflows.models import ApiKey, Instance, Workspace
 from workflows.scope import DEFAULT_WORKSPACE
 
 
 @admin.register(Workspace)
-class WorkspaceAdmin(StyledAdmin):
+class WorkspaceAdmin(TenantAdmin, StyledAdmin):
     """The default workspace keeps its slug and cannot go: the engine looks for it by that."""
 
     list_display = ("slug", "name", "created_at", "its_instances", "its_keys")
     search_fields = ("slug", "name")
     filter_horizontal = ("members",)
+    workspace_path = "pk"
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         """One that is being made leads nowhere yet."""
@@ -35,9 +37,14 @@ class WorkspaceAdmin(StyledAdmin):
         return asked if obj is None else (*asked, "its_instances", "its_keys", "created_at")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """The slug of the default one is not to be changed."""
+        """The slug of the default one is not to be changed; nor by who would learn from it which others are taken."""
         known = ("created_at", "its_instances", "its_keys")
-        return (*known, "slug") if is_default(obj) else known
+        is_fixed = is_default(obj) or find_scopes(request) is not None
+        return (*known, "slug") if is_fixed else known
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """A new one lies in nobody's workspaces."""
+        return find_scopes(request) is None and super().has_add_permission(request)
 
     def get_autocomplete_fields(self, request: HttpRequest) -> tuple[str, ...]:
         """Members are searched for where the project's users can be; else they are picked from all of them."""

@@ -43,6 +43,7 @@ class Workspace(models.Model):
         ordering: ClassVar = ["slug"]
         verbose_name = _("workspace")
         verbose_name_plural = _("workspaces")
+        permissions: ClassVar = [("all_workspaces", "Can see and operate all workspaces in the admin")]
 
     def __str__(self) -> str:
         return self.slug

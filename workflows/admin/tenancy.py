@@ -1,0 +1,96 @@
+"""Which workspaces the admin shows to somebody, and what a key of theirs may do.
+
+Lives here: both answers. Must not live here: pages. Invariants owned: whoever may not operate the whole site finds in
+the admin what lies in their own workspaces, and of everything else no more than of what never was; nobody makes a key
+that may do what they may not do themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from workflows.keys import SCOPES
+from workflows.members import list_workspaces
+from workflows.models import Workspace
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[Any]
+else:
+    ModelAdmin = admin.ModelAdmin
+
+ALL_WORKSPACES = "holdpoint.all_workspaces"
+#: What a session needs for what a key with the scope may do.
+PERMISSIONS = {
+    "read": ("holdpoint.view_instance", "holdpoint.view_interaction"),
+    "start": ("holdpoint.start_instance",),
+    "signal": ("holdpoint.signal_instance",),
+    "complete": ("holdpoint.complete_interaction",),
+    "operate": ("holdpoint.cancel_instance", "holdpoint.retry_instance"),
+}
+
+
+def find_scopes(request: HttpRequest) -> list[int] | None:
+    """The ids of the workspaces that this user works with; None: all of them.
+
+    >>> find_scopes(request_of_a_superuser) is None
+    True
+    """
+    user: Any = request.user
+    return None if user.has_perm(ALL_WORKSPACES) else [id for id, _ in list_own(request)]
+
+
+def list_own(request: HttpRequest) -> list[tuple[int, str]]:
+    """The workspaces that are this user's, as (id, slug); asked once per request.
+
+    >>> list_own(request_of_a_member_of_acme)
+    [(2, 'acme')]
+    """
+    found: list[tuple[int, str]] | None = vars(request).get("holdpoint_workspaces")
+    if found is None:
+        found = vars(request)["holdpoint_workspaces"] = list_workspaces(request.user)
+    return found
+
+
+def keep_own(rows: QuerySet[Any], request: HttpRequest, path: str = "workspace") -> QuerySet[Any]:
+    """Those rows that lie in this user's workspaces.
+
+    >>> keep_own(Instance.objects.all(), request_of_a_member_of_acme).count()
+    2
+    """
+    scopes = find_scopes(request)
+    return rows if scopes is None else rows.filter(**{f"{path}__in": scopes})
+
+
+def is_bounded(request: HttpRequest) -> bool:
+    """Whether there are workspaces that this user does not work with.
+
+    >>> is_bounded(request_of_a_superuser)
+    False
+    """
+    scopes = find_scopes(request)
+    return scopes is not None and Workspace.objects.exclude(pk__in=scopes).exists()
+
+
+def list_rights(user: Any) -> frozenset[str]:
+    """The scopes that a key may have which this user makes: `admin` takes all of the others.
+
+    >>> sorted(list_rights(user_who_may_only_look))
+    ['read']
+    """
+    held = {scope for scope, needed in PERMISSIONS.items() if user.has_perms(needed)}
+    return frozenset(SCOPES) if len(held) == len(PERMISSIONS) else frozenset(held)
+
+
+class TenantAdmin(ModelAdmin):
+    """Rows of the user's own workspaces, in every list, page, action and choice of this model."""
+
+    #: From a row to the key of its workspace.
+    workspace_path = "workspace"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """What there is for this user."""
+        return keep_own(super().get_queryset(request), request, self.workspace_path)
