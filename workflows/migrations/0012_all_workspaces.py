@@ -5,7 +5,7 @@ from django.db import migrations
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("holdpoint", "0010_origins"),
+        ("holdpoint", "0011_labelled_events"),
     ]
 
     operations = [
