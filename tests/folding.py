@@ -89,7 +89,8 @@ def fold(events: Iterable[LedgerEvent]) -> Folded:
             folded.pending = (event.data or {}).get("children", 0)
             folded.unknown.discard("pending")
         if kind in ("failed", "cancelled"):
-            folded.error = event.data or ""
+            told = event.data or ""
+            folded.error = told["error"] if isinstance(told, dict) else told
         if kind == "reopened":
             folded.attempt, folded.error = 0, None
             folded.unknown.discard("error")

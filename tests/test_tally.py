@@ -60,6 +60,7 @@ STEPS = {
     Event.SPAWNED,
     Event.RUN_FAILED,
     Event.SUSPENDED,
+    Event.RERUN,
 }
 
 
@@ -107,12 +108,15 @@ def expected(reasons: dict[str, int] | None = None) -> tuple[dict[str, float], f
         Event.FAILED: "ended failed",
         Event.CANCELLED: "ended cancelled",
     }
+    endings = (Event.DONE, Event.FAILED)
     rows = LedgerEvent.objects.order_by("instance_id", "seq")
     for _, history in itertools.groupby(rows, key=lambda row: row.instance_id):
         before, woke_at = None, None
         for row in history:
             if row.kind in names:
                 counts[names[row.kind]] += 1
+            if row.kind in endings and isinstance(row.data, dict) and row.data["unseen"]["count"]:
+                counts["unseen"] += row.data["unseen"]["count"]
             if row.status == Status.RUNNABLE and before in PARKED and row.kind not in STEPS | {Event.PUT_BACK}:
                 counts["resumptions"] += 1
                 woke_at = row.at

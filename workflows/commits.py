@@ -48,7 +48,7 @@ from workflows.outcomes import (
 )
 from workflows.planning import plan_spawned
 from workflows.policy import ask_policy, describe_event, tell_refused_event
-from workflows.registry import Definition
+from workflows.registry import RERUN, Definition
 from workflows.store import Claim, Commit, Kind, NewInstance, Source
 from workflows.styles.steps import describe_error, tell_in_one_line
 from workflows.trouble import Trouble
@@ -128,9 +128,11 @@ def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: O
                 state=_state_text(claim, ctx, UNSET),
                 result=dump_value(result, "the result"),
                 signals=ctx.number_handed(),
+                awaited=read_awaited(claim, definition),
             )
         case Stop(reason):
-            return Commit(claim, Kind.STOP, state=_last_state(claim, ctx), error=reason)
+            awaited = read_awaited(claim, definition)
+            return Commit(claim, Kind.STOP, state=_last_state(claim, ctx), error=reason, awaited=awaited)
     raise InvalidOutcome(f"{show(outcome)} is not an outcome the engine knows")
 
 
@@ -367,9 +369,14 @@ def make_postponed(claim: Claim, trouble: Trouble) -> Commit:
     return Commit(claim, Kind.POSTPONE, error=reason, delay=wait, spent=spent)
 
 
-def make_stop(claim: Claim, reason: str) -> Commit:
+def make_stop(claim: Claim, reason: str, *, awaited: tuple[str, ...] = ()) -> Commit:
     """The end as failed, with its reason."""
-    return Commit(claim, Kind.STOP, error=reason)
+    return Commit(claim, Kind.STOP, error=reason, awaited=awaited)
+
+
+def read_awaited(claim: Claim, definition: Definition) -> tuple[str, ...]:
+    """The names whose late signals make an ending step run again."""
+    return tuple(claim.names or ()) if definition.late_signals == RERUN else ()
 
 
 def make_failed_run(claim: Claim, definition: Definition, error: BaseException) -> Commit:

@@ -27,6 +27,7 @@ from workflows.commits import (
     make_put_back,
     make_stop,
     park_on_event,
+    read_awaited,
     tell_spent,
 )
 from workflows.conf import conf
@@ -195,18 +196,26 @@ class _AtomicStepRaised(Exception):
         self.ctx, self.error = ctx, error
 
 
-def _run_atomically(claim: Claim, definition: Definition, host: Host) -> None:
+def _run_atomically(claim: Claim, definition: Definition, host: Host) -> Commit | None:
     """Author's writes and outcome in one transaction; fence and row lock last, so deliveries never wait.
 
-    A try that loses a deadlock left nothing behind, so the caller repeats it, with a ctx of its own.
+    A try that loses a deadlock left nothing behind, so the caller repeats it, with a ctx of its own. One that a late
+    signal makes run again leaves nothing either, but for that.
     """
     db, ctx = connections[host.alias], _make_context(claim, definition, host)
     try:
         with transaction.atomic(using=host.alias):
             outcome = _call(ctx, lambda: host.call_author_inside(lambda: definition.run(ctx)))
             commit = make_commit(claim, definition, ctx, outcome, db)
-            if commit is not None and not _commit_inside(db, commit) and not store.ended_here(db, host.db, claim):
+            if (
+                commit is not None
+                and not _commit_inside(db, commit, host.db)
+                and not store.ended_here(db, host.db, claim)
+            ):
                 raise ClaimLost(claim.id, claim.fence)
+        return None
+    except store.CameLate as late:
+        return late.again
     except ClaimLost:
         raise
     except Exception as error:
@@ -224,17 +233,18 @@ def _log_raised(claim: Claim, error: Exception, commit: Commit | None) -> None:
     log_raised(logger, level, f"step {claim.step} of {claim.workflow} {claim.id} {what}", error)
 
 
-def _commit_inside(db: BaseDatabaseWrapper, commit: Commit) -> bool:
+def _commit_inside(db: BaseDatabaseWrapper, commit: Commit, outside: BaseDatabaseWrapper) -> bool:
     if commit.event is not None:
         return park_on_event(db, commit, patient=True)
-    return bool(store.commit_locked(db, [commit]))
+    return bool(store.commit_locked(db, [commit], outside=outside))
 
 
 def _handle(claim: Claim, definition: Definition, ctx: Context, error: Exception, host: Host) -> Commit | None:
     try:
         outcome = _call(ctx, lambda: host.call_author(lambda: definition.handle(error, ctx)))
         if isinstance(outcome, Stop):
-            commit = make_stop(claim, outcome.reason)  # without the state: what the failed run did to it is undone
+            # Without the state: what the failed run did to it is undone.
+            commit = make_stop(claim, outcome.reason, awaited=read_awaited(claim, definition))
         else:
             with engine_at_work():
                 commit = make_commit(claim, definition, ctx, outcome, host.db)

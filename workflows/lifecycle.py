@@ -103,6 +103,7 @@ class Event(StrEnum):
     REVERSED = "reversed"
     HANDLED = "handled"
     RESCHEDULED = "rescheduled"
+    RERUN = "rerun"
 
     @property
     def code(self) -> int:
@@ -128,6 +129,7 @@ EVENT_CODES: dict[Event, int] = {
     Event.PUT_BACK: 19,
     Event.REOPENED: 20,
     Event.SUSPENDED: 21,
+    Event.RERUN: 22,
     Event.ASKED: 31,
     Event.ANSWERED: 32,
     Event.REFUSED: 33,

@@ -61,6 +61,7 @@ COUNTERS = {
     "deliveries": ("holdpoint_deliveries", "Signals and events that were put into an inbox; duplicates are not."),
     "completions": ("holdpoint_completions", "Interactions that were completed."),
     "resumptions": ("holdpoint_resumptions", "Parked instances that were woken, by whatever they waited for."),
+    "unseen": ("holdpoint_unseen_signals", "Signals that came while a last step ran, and that no step has seen."),
     "timeouts": ("holdpoint_timeouts", "Waits that ended by their deadline."),
     "failed_runs": ("holdpoint_failed_runs", "Runs of a step that ended without an outcome and are tried again."),
     "reclaims": ("holdpoint_reclaims", "Instances that were taken back from a worker that died or hung."),

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_ATTEMPTS = 5
 
+#: A signal that comes while the last step runs is closed with the instance; or that step runs again.
+CLOSE, RERUN = "close", "rerun"
+
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
@@ -54,6 +57,8 @@ class Definition:
     on_event: str | None = None
     #: Tells a definition that changed from one that did not; 0 is unknown. See `fingerprint`.
     fingerprint: int = 0
+    #: What becomes of a signal that comes while the last step runs: `CLOSE` or `RERUN`.
+    late_signals: str = CLOSE
     #: The style's own kind of ctx.
     make_context: Callable[[Any, Any], Context] | None = None
 

@@ -83,6 +83,7 @@ EVENTS: Mapping[Event, Any] = {
     Event.REVERSED: gettext_lazy("decision taken back"),
     Event.HANDLED: gettext_lazy("handled"),
     Event.RESCHEDULED: gettext_lazy("deadline moved"),
+    Event.RERUN: gettext_lazy("step runs again for a late signal"),
 }
 
 NOTHING = format_html('<span class="hp-quiet">{}</span>', "–")

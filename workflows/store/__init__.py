@@ -37,6 +37,7 @@ from workflows.store.claim import read_signals as read_signals
 from workflows.store.claim import reclaim as reclaim
 from workflows.store.claim import release as release
 from workflows.store.claim import renew as renew
+from workflows.store.commit import CameLate as CameLate
 from workflows.store.commit import Commit as Commit
 from workflows.store.commit import Kind as Kind
 from workflows.store.commit import commit as commit

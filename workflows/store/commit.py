@@ -8,6 +8,8 @@ Invariants owned:
   committed after it began, not even after waiting for the row's lock: every other table is read from
   the old snapshot. So a park carries the inbox counter of its claim; where the counter has moved the
   park is not applied, and `commit_locked` repeats it in a transaction that holds the lock first.
+* An ending whose inbox has moved is repeated the same way, and tells which signals it closes that no step
+  has seen. Where the workflow wants that, a late signal that the step had awaited makes it run again instead.
 * Children and parents are locked in one pass in id order, like everywhere else.
 
 Shape: no part joins another part. Their sizes are unknown when the plan is cached, PostgreSQL assumes
@@ -20,7 +22,8 @@ worker's commit could change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -50,6 +53,9 @@ from workflows.store.sql import (
     write_texts,
 )
 
+#: Names of unseen signals that a ledger row tells.
+MOST_NAMES = 100
+
 
 class Kind(IntEnum):
     """What a committed row does; the numbers appear in the statement and, offset, as ledger kinds."""
@@ -63,6 +69,7 @@ class Kind(IntEnum):
     RUN_FAILED = Event.RUN_FAILED.code
     PUT_BACK = Event.PUT_BACK.code
     SUSPEND = Event.SUSPENDED.code
+    RERUN = Event.RERUN.code
     #: No outcome, and so no row of the ledger: the engine's own trouble ended the run. See `postpone`.
     POSTPONE = -1
 
@@ -87,7 +94,7 @@ class Commit:
     children: int = 0
     #: The named event of the wait, which needs a row and a lock of its own.
     event: Any = None
-    #: A JSON object that the history shall tell of the wait besides, for SUSPEND.
+    #: JSON that the history shall tell: of a wait besides, for SUSPEND; of an ending or another run instead.
     tells: str | None = None
     #: The checkpoint of that wait, in a function.
     position: int | None = None
@@ -98,19 +105,34 @@ class Commit:
     #: An outcome that writes other rows first, and met a row that somebody holds: what to do again, on the pump's
     #: thread only, because it may come to call the author's `handle`.
     again: Callable[[Any], Commit | None] | None = None
+    #: Of an ending: the names whose signals, come since the claim, make the step run again instead.
+    awaited: tuple[str, ...] = ()
+    #: The inbox counter under the lock, where it was read.
+    inbox: int | None = None
+
+
+class CameLate(Exception):
+    """The step has to run again, and what its own transaction wrote must not stay."""
+
+    def __init__(self, again: Commit) -> None:
+        super().__init__(again.claim.id)
+        self.again = again
 
 
 #: Stop closes the inbox by being terminal and consumes nothing, so that `retry` finds its input again.
 _CONSUMING = f"{Kind.NEXT:d}, {Kind.DONE:d}, {Kind.SPAWN:d}, {Kind.SUSPEND:d}"
 _PARKING = f"{Kind.AWAIT:d}, {Kind.SUSPEND:d}"
-_KEEPING = f"{Kind.RETRY:d}, {Kind.RUN_FAILED:d}, {Kind.PUT_BACK:d}, {Kind.STOP:d}"
+_ENDING = f"{Kind.DONE:d}, {Kind.STOP:d}"
+_UNSPENT = f"{Kind.PUT_BACK:d}, {Kind.RERUN:d}"
+_KEEPING = f"{Kind.RETRY:d}, {Kind.RUN_FAILED:d}, {_UNSPENT}, {Kind.STOP:d}"
 _PROGRESS = f"{Kind.AWAIT:d}, {_CONSUMING}"
 
 #: An awaited signal that the parking step was not handed: a difference of sets, never a highest number
-#: seen, because numbers are given in the order of locks and become visible in the order of commits.
-_UNSEEN = """(k.box > cardinality(k.took) AND EXISTS (
-  SELECT 1 FROM holdpoint_signal s
-  WHERE s.instance_id = k.id AND s.consumed_at IS NULL AND s.name = ANY(k.wanted) AND s.n <> ALL(k.took)))"""
+#: seen, because numbers are given in the order of locks and become visible in the order of commits. EXCEPT reads
+#: both sets once; compared one by one, a hundred thousand signals took half a minute.
+_UNSEEN = """k.box > cardinality(k.took) AND EXISTS (
+  SELECT s.n FROM holdpoint_signal s
+  WHERE s.instance_id = k.id AND s.consumed_at IS NULL AND s.name = ANY(k.wanted) EXCEPT SELECT unnest(k.took))"""
 
 _STATUS = f"""CASE
   WHEN k.kind IN ({_PARKING}) THEN CASE WHEN {_UNSEEN} THEN {RUNNABLE}
@@ -128,11 +150,13 @@ _DUE = f"""CASE
 _PARENT_WAKES = f"i.status = {AWAITING_CHILDREN} AND i.pending = d.n"
 
 
+#: Close to the 4096 characters beyond which the driver would read it anew at every call: hence the bare names.
 #: Kind 0 marks a parent: locked in its turn, changed only by what its children do.
 #: A woken park stamps its ledger row with the names it waited for all the same: the fold reads them.
 def _write_commit(*, telling: bool) -> str:
     tells = ", %(tells)s::text[]", ", tells", " || coalesce(u.tells::jsonb, '{}')", ", c.tells"
     arrays, columns, told, back = tells if telling else ("", "", "", "")
+    instead = f"WHEN u.tells > '' AND u.kind IN ({_ENDING}, {Kind.RERUN:d}) THEN u.tells::jsonb" if telling else ""
     return compact(f"""
     WITH v AS (
       SELECT * FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(kinds)s::int[], %(steps)s::text[],
@@ -140,17 +164,17 @@ def _write_commit(*, telling: bool) -> str:
         %(inboxes)s::int[], %(signals)s::text[], %(solos)s::bool[], %(children)s::int[]{arrays})
         v(id, fence, kind, step, state, result, error, names, delay, inbox, signals, solo, children{columns})
     ), k AS MATERIALIZED (
-      SELECT v.*, v.names::text[] AS wanted, v.signals::int[] AS took, i.status AS was, i.fence AS held,
-        i.inbox AS box, i.parent_id, i.spawn_no
-      FROM (SELECT * FROM v ORDER BY id) v CROSS JOIN LATERAL (
+      SELECT v.*, v.names::text[] wanted, v.signals::int[] took, i.status was, i.fence held, i.inbox box,
+        i.parent_id, i.spawn_no
+      FROM (SELECT * FROM v ORDER BY id) v, LATERAL (
         SELECT * FROM holdpoint_instance i WHERE i.id = v.id FOR NO KEY UPDATE) i
-    ), c AS MATERIALIZED (
-      SELECT k.*, {_STATUS} AS goes FROM k WHERE k.kind > 0 AND k.held = k.fence AND k.was = {RUNNING}
-        AND (k.box = k.inbox OR k.kind NOT IN ({_PARKING}))
+    ), c AS (
+      SELECT k.*, {_STATUS} goes FROM k WHERE k.kind > 0 AND k.held = k.fence AND k.was = {RUNNING}
+        AND (k.box = k.inbox OR k.kind NOT IN ({_PARKING}, {_ENDING}))
     ), x AS (
       UPDATE holdpoint_signal s SET consumed_at = {CLOCK}, consumed_by = q.fence
-      FROM (SELECT c.id, c.fence, unnest(c.took) AS n FROM c WHERE c.kind IN ({_CONSUMING})) q
-      CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_signal o
+      FROM (SELECT c.id, c.fence, unnest(c.took) n FROM c WHERE c.kind IN ({_CONSUMING})) q,
+      LATERAL (SELECT o.ctid FROM holdpoint_signal o
         WHERE o.instance_id = q.id AND o.n = q.n AND o.consumed_at IS NULL OFFSET 0) o
       WHERE s.ctid = o.ctid
     ), u AS (
@@ -161,11 +185,11 @@ def _write_commit(*, telling: bool) -> str:
         timed_out = i.timed_out AND c.kind IN ({_KEEPING}),
         attempt = CASE WHEN c.kind = {Kind.RETRY:d} THEN least(i.attempt + 1, 32767)
           WHEN c.kind IN ({_PROGRESS}) THEN 0 ELSE i.attempt END,
-        runs = CASE c.kind WHEN {Kind.PUT_BACK:d} THEN i.runs - 1
-          WHEN {Kind.RUN_FAILED:d} THEN i.runs WHEN {Kind.STOP:d} THEN i.runs ELSE 0 END,
+        runs = CASE WHEN c.kind IN ({_UNSPENT}) THEN i.runs - 1
+          WHEN c.kind IN ({Kind.RUN_FAILED:d}, {Kind.STOP:d}) THEN i.runs ELSE 0 END,
         inbox = i.inbox - CASE WHEN c.kind IN ({_CONSUMING}) THEN cardinality(c.took) ELSE 0 END,
         pending = CASE WHEN c.kind = {Kind.SPAWN:d} THEN c.children ELSE i.pending END,
-        spawns = i.spawns + CASE WHEN c.kind = {Kind.SPAWN:d} THEN 1 ELSE 0 END
+        spawns = i.spawns + (c.kind = {Kind.SPAWN:d})::int
       FROM c WHERE i.id = c.id
       RETURNING i.id, i.seq, i.workspace_id, i.status, i.due_at, i.step, c.kind, c.wanted, c.parent_id,
         c.spawn_no, c.error, c.children, nullif(c.took, '{{}}') AS took{back}
@@ -175,7 +199,7 @@ def _write_commit(*, telling: bool) -> str:
         AWAITING_CHILDREN
     } THEN u.due_at END, u.seq, u.workspace_id,
         u.kind, u.status, '', CASE WHEN u.status < {FIRST_TERMINAL} THEN u.step END,
-        CASE WHEN u.kind IN ({Kind.SPAWN:d}, {Kind.SUSPEND:d})
+        CASE {instead} WHEN u.kind IN ({Kind.SPAWN:d}, {Kind.SUSPEND:d})
           THEN jsonb_strip_nulls(jsonb_build_object('children', nullif(u.children, 0), 'names', u.wanted,
             'consumed', u.took)){told}
           WHEN u.kind IN ({Kind.NEXT:d}, {Kind.DONE:d}) THEN to_jsonb(u.took)
@@ -190,7 +214,7 @@ def _write_commit(*, telling: bool) -> str:
         )
     }
       FROM (
-        SELECT u.parent_id, u.spawn_no, count(*)::int AS n FROM u
+        SELECT u.parent_id, u.spawn_no, count(*) n FROM u
         WHERE u.spawn_no IS NOT NULL AND u.status >= {FIRST_TERMINAL} GROUP BY 1, 2
       ) d WHERE i.id = d.parent_id AND i.spawns = d.spawn_no AND i.status < {FIRST_TERMINAL}
       RETURNING i.id, i.seq, i.workspace_id, i.status, d.n
@@ -204,7 +228,7 @@ def _write_commit(*, telling: bool) -> str:
 
 
 _COMMIT = _write_commit(telling=False)
-#: Where the history tells more of a wait. By itself, because the driver reads a longer text anew at every call.
+#: Where the history tells more. By itself, because the driver reads a longer text anew at every call.
 _COMMIT_TELLING = _write_commit(telling=True)
 
 
@@ -215,6 +239,13 @@ _FREE = compact("""
 
 _ENDED = f"SELECT status >= {FIRST_TERMINAL} FROM holdpoint_instance WHERE id = %(id)s::uuid"
 
+#: What came since the claims and no step has seen. The engine's own signals are of waits that are over.
+_LATE = compact("""
+    SELECT q.id, s.name, count(*) FROM unnest(%(ids)s::uuid[], %(seqs)s::int[]) q(id, seq) CROSS JOIN LATERAL (
+      SELECT s.name FROM holdpoint_signal s WHERE s.instance_id = q.id AND s.n > q.seq AND s.consumed_at IS NULL
+        AND NOT starts_with(s.name, 'holdpoint:') OFFSET 0) s GROUP BY 1, 2 ORDER BY 1, 2
+""")
+
 _LOCK = compact(
     "SELECT id::text, fence, status, inbox FROM holdpoint_instance "
     "WHERE id = ANY(%(lock)s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
@@ -224,7 +255,7 @@ _LOCK = compact(
 def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
     """Apply a batch in one statement; the ids that were applied come back.
 
-    A missing id was either lost to another worker, or a park whose inbox has changed since the claim:
+    A missing id was either lost to another worker, or a park or ending whose inbox has changed since the claim:
     `commit_locked` tells them apart.
     """
     parents = _parents(commits)
@@ -239,7 +270,7 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
         "errors": write_texts([one.error for one in commits] + padding),
         "names": write_texts([None if one.names is None else write_texts(one.names) for one in commits] + padding),
         "delays": write_plain([one.delay for one in commits] + padding),
-        "inboxes": write_plain([one.claim.inbox for one in commits] + padding),
+        "inboxes": write_plain([one.claim.inbox if one.inbox is None else one.inbox for one in commits] + padding),
         "signals": write_texts([write_plain(one.signals) for one in commits] + padding),
         "solos": write_plain([one.solo for one in commits] + padding),
         "children": write_plain([one.children for one in commits] + padding),
@@ -272,15 +303,25 @@ def ended_here(db: BaseDatabaseWrapper, elsewhere: BaseDatabaseWrapper, claim: C
     return [fetch(where, _ENDED, {"id": claim.id}) for where in (db, elsewhere)] == [[(True,)], [(False,)]]
 
 
-def commit_locked(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
-    """Apply outcomes under locks taken first, so that the inbox is read as it now is."""
+def commit_locked(
+    db: BaseDatabaseWrapper, commits: Sequence[Commit], *, outside: BaseDatabaseWrapper | None = None
+) -> set[str]:
+    """Apply outcomes under locks taken first, so that the inbox is read as it now is.
+
+    Inside a step's own transaction, of which `outside` is not a part, an ending that has to become another run raises
+    `CameLate`.
+    """
     with atomic(db):
         inboxes = {
             row[0]: row[3]
             for row in fetch(db, _LOCK, {"lock": sorted({one.claim.id for one in commits} | set(_parents(commits)))})
         }
-        for one in commits:
-            one.claim.inbox = inboxes.get(one.claim.id, one.claim.inbox)
+        _meet_latecomers(db, commits, inboxes, outside)
+        if (
+            outside is not None
+            and (again := next((one for one in commits if one.kind is Kind.RERUN), None)) is not None
+        ):
+            raise CameLate(again)
         return commit(db, commits)
 
 
@@ -290,8 +331,7 @@ def commit_free(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> tuple[set
     with atomic(db):
         inboxes = {row[0]: row[1] for row in fetch(db, _FREE, {"ids": ids})}
         free = [one for one in commits if one.claim.id in inboxes and set(_parents([one])) <= inboxes.keys()]
-        for one in free:
-            one.claim.inbox = inboxes[one.claim.id]
+        _meet_latecomers(db, free, inboxes)
         return (commit(db, free) if free else set()), [one for one in commits if one not in free]
 
 
@@ -299,6 +339,52 @@ def lock_claim(db: BaseDatabaseWrapper, claim: Claim) -> bool:
     """Lock the instance and say whether the claim still holds; for work that ends in `commit`."""
     rows = fetch(db, _LOCK, {"lock": [claim.id]})
     return bool(rows) and rows[0][1] == claim.fence and rows[0][2] == RUNNING
+
+
+def _meet_latecomers(
+    db: BaseDatabaseWrapper,
+    commits: Sequence[Commit],
+    inboxes: Mapping[str, int],
+    outside: BaseDatabaseWrapper | None = None,
+) -> None:
+    """Take over the inboxes as they are under the lock; an ending tells what came late, or becomes another run."""
+    ending = []
+    for one in commits:
+        one.inbox = inboxes.get(one.claim.id, one.claim.inbox)
+        if one.inbox != one.claim.inbox and one.kind in (Kind.DONE, Kind.STOP):
+            ending.append(one)
+    if not ending:
+        return
+    late = _count_late(db, ending)
+    # What a step sends itself in its own transaction goes with it, and would come again in every run.
+    lasting = late if outside is None else _count_late(outside, ending) if outside is not db else {}
+    for one in ending:
+        names = late.get(one.claim.id, {})
+        if again := sorted(lasting.get(one.claim.id, {}).keys() & set(one.awaited)):
+            _run_again(one, again)
+        elif names:
+            one.tells = _tell_unseen(one, names)
+
+
+def _count_late(db: BaseDatabaseWrapper, ending: Sequence[Commit]) -> dict[str, dict[str, int]]:
+    late: dict[str, dict[str, int]] = {}
+    params = {"ids": [one.claim.id for one in ending], "seqs": [one.claim.seq for one in ending]}
+    for id, name, count in fetch(db, _LATE, params):
+        late.setdefault(str(id), {})[name] = count
+    return late
+
+
+def _run_again(one: Commit, names: list[str]) -> None:
+    one.kind, one.tells, one.solo = Kind.RERUN, json.dumps(names), one.claim.solo
+    one.step = one.state = one.result = one.error = None
+    one.signals = []
+
+
+def _tell_unseen(one: Commit, names: dict[str, int]) -> str:
+    unseen = {"count": sum(names.values()), "names": list(names)[:MOST_NAMES]}
+    if one.kind is Kind.STOP:
+        return json.dumps({"error": one.error, "unseen": unseen})
+    return json.dumps({"consumed": one.signals, "unseen": unseen})
 
 
 def _parents(commits: Sequence[Commit]) -> list[str]:

@@ -80,6 +80,7 @@ _STEPS = _codes(
     Event.SPAWNED,
     Event.RUN_FAILED,
     Event.SUSPENDED,
+    Event.RERUN,
 )
 _COMMITS = f"{_STEPS}, {kind(Event.PUT_BACK)}"  # no step ran
 _TURNS = f"{_COMMITS}, {_codes(Event.STARTED, Event.REOPENED)}"
@@ -100,6 +101,10 @@ _REASON = f"""CASE
       THEN (l.data->>'interaction')::uuid END) = {_EXPIRED} THEN 'expired'
   ELSE '{json.dumps(REASON_OF)}'::jsonb->>(l.data->>'refused') END"""
 
+#: How many signals an ending closed that no step has seen.
+_UNSEEN = f"""CASE WHEN l.kind IN ({_codes(Event.DONE, Event.FAILED)})
+  AND jsonb_typeof(l.data->'unseen'->'count') = 'number' THEN (l.data->'unseen'->>'count')::float8 END"""
+
 #: Looks into the past of an instance, where the batch does not hold it: whether the row before left it parked; and
 #: when it was woken after its last commit, if that one parked it.
 _WAS_PARKED = f"""SELECT p.{PARKED} FROM holdpoint_ledger p WHERE p.instance_id = o.id AND p.seq < o.seq
@@ -118,6 +123,7 @@ _WOKE_BEFORE = f"""SELECT CASE WHEN c.{PARKED} THEN (
 COUNT = compact(f"""
     WITH o AS (
       SELECT l.workspace_id AS ws, l.instance_id AS id, l.seq, l.at, l.kind, l.status, {_REASON} AS reason,
+        {_UNSEEN} AS unseen,
         lag(l.status) OVER one AS was, l.seq > 1 AND lag(l.seq) OVER one IS DISTINCT FROM l.seq - 1 AS torn
       FROM holdpoint_ledger l
       WHERE l.xid >= %(lower)s AND l.xid < %(cut)s::bigint AND l.at >= %(since)s AND l.at < %(until)s::timestamptz
@@ -135,7 +141,7 @@ COUNT = compact(f"""
         max(seq) FILTER (WHERE torn) OVER (PARTITION BY id ORDER BY seq) AS tear
       FROM w WINDOW earlier AS (PARTITION BY id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ), c AS MATERIALIZED (
-      SELECT e.ws, e.at, e.kind, e.reason, e.woke, CASE WHEN e.kind NOT IN ({_STEPS}) THEN NULL
+      SELECT e.ws, e.at, e.kind, e.reason, e.unseen, e.woke, CASE WHEN e.kind NOT IN ({_STEPS}) THEN NULL
         WHEN e.waker > e.settled THEN e.woke_at WHEN e.tear > e.settled THEN ({_WOKE_BEFORE}) END AS since
       FROM e
     ), t AS (
@@ -146,6 +152,7 @@ COUNT = compact(f"""
       GROUP BY 1, 2, 3
       UNION ALL SELECT c.ws, 'resumptions', '', count(*) FROM c WHERE c.woke GROUP BY 1
       UNION ALL SELECT c.ws, 'refused', c.reason, count(*) FROM c WHERE c.reason IS NOT NULL GROUP BY 1, 3
+      UNION ALL SELECT c.ws, 'unseen', '', sum(c.unseen) FROM c WHERE c.unseen > 0 GROUP BY 1
       UNION ALL SELECT t.ws, 'time_to_resume', (%(les)s::text[])[width_bucket(t.took - 1, %(bounds)s::bigint[]) + 1],
         count(*) FROM t GROUP BY 1, 3
       UNION ALL SELECT t.ws, 'time_to_resume_sum', '', sum(t.took) / 1e6 FROM t GROUP BY 1

@@ -33,14 +33,14 @@ from workflows.exceptions import (
 from workflows.fingerprint import fingerprint_steps
 from workflows.jsontext import check_signal_name, check_text
 from workflows.outcomes import Await, Next, Outcome, Spawn, Stop
-from workflows.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
+from workflows.registry import CLOSE, DEFAULT_MAX_ATTEMPTS, RERUN, Definition, StepOptions
 from workflows.typed import Duration
 
 Method = TypeVar("Method", bound=Callable[[Any, StepContext], Outcome])
 
 _MARK = "__holdpoint_step__"
 _RESERVED = frozenset(
-    {"handle", "definition", "name", "version", "max_attempts", "step_timeout", "initial", "on_event"}
+    {"handle", "definition", "name", "version", "max_attempts", "step_timeout", "initial", "on_event", "late_signals"}
 )
 
 
@@ -80,6 +80,8 @@ class Workflow:
     initial: ClassVar[str]
     #: A named event that starts an instance, with its data as the input.
     on_event: ClassVar[str | None] = None
+    #: With "rerun", a step that would end the instance runs again when a signal that it awaited came meanwhile.
+    late_signals: ClassVar[str] = CLOSE
     definition: ClassVar[Definition]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -140,6 +142,10 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
         raise InvalidDefinition(f"workflow {source}: {error}") from error
     for option in ("version", "max_attempts"):
         registry.check_count(source, option, getattr(cls, option))
+    if cls.late_signals not in (CLOSE, RERUN):
+        raise InvalidDefinition(
+            f'workflow {source}: late_signals is "{CLOSE}" or "{RERUN}", not {show(cls.late_signals)}'
+        )
     if taken := _RESERVED & steps.keys():
         raise InvalidDefinition(f"workflow {source}: {', '.join(taken)} cannot be the name of a step; it has a meaning")
     for method in (*steps, "handle"):
@@ -178,5 +184,6 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
         handle=handle,
         source=source,
         on_event=cls.on_event,
+        late_signals=cls.late_signals,
         fingerprint=fingerprint_steps(steps),
     )
