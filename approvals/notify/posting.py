@@ -35,7 +35,10 @@ _DISGUISES = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "::/96", "64:ff9
 _TUNNELS = tuple(map(ipaddress.IPv6Network, ("2001::/32", "2002::/16")))
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 #: What older versions of `ipaddress` take for global: of protocols, relays and documentation.
-_SPECIAL = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "3fff::/20")))
+#: The last one looks public, and is the host of each machine in one large cloud.
+_SPECIAL = tuple(
+    map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "3fff::/20", "168.63.129.16/32"))
+)
 
 
 @dataclass(frozen=True, slots=True)
