@@ -51,9 +51,11 @@ class CountedLogins:
             records.forget_tries(here)
         return user
 
-    async def aauthenticate(self, request: HttpRequest | None, **credentials: Any) -> Any:
+    async def aauthenticate(
+        self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **credentials: Any
+    ) -> Any:
         """The same, from async code."""
-        return await sync_to_async(self.authenticate)(request, **credentials)
+        return await sync_to_async(self.authenticate)(request, username, password, **credentials)
 
 
 class CountedModelBackend(CountedLogins, ModelBackend):

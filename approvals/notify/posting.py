@@ -34,8 +34,8 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _DISGUISES = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "::/96", "64:ff9b::/96")))
 _TUNNELS = tuple(map(ipaddress.IPv6Network, ("2001::/32", "2002::/16")))
 _UNICAST = ipaddress.IPv6Network("2000::/3")
-#: What older versions of `ipaddress` take for global: of protocols, relays and documentation.
-#: The last one looks public, and is the host of each machine in one large cloud.
+#: What older versions of `ipaddress` take for global: of protocols, relays and documentation. The last one
+#: looks public, and is the host of each machine in one large cloud.
 _SPECIAL = tuple(
     map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "3fff::/20", "168.63.129.16/32"))
 )
