@@ -2,8 +2,8 @@
 
 Lives here: questions to the settings, to templates and to the approvals that machines declare, which cost nothing. What
 needs rows is asked in `checks_reviews`. As with the engine's checks, errors are what loses or stops work, warnings what
-surprises, and what only matters where links and mails leave the machine is said by `check --deploy` alone. The name of
-the package is checked by the engine, for both packages.
+surprises, and what only matters where mails leave the machine is said by `check --deploy` alone. The name of the
+package is checked by the engine, for both packages.
 """
 
 from __future__ import annotations
@@ -47,10 +47,9 @@ def register_checks() -> None:
     """Make the checks known to Django; called once, when the app is ready."""
     from approvals.checks_reviews import check_names, check_reviews
 
-    for check in (check_time, check_settings, check_base_template, check_machines):
+    for check in (check_time, check_settings, check_base_template, check_machines, check_routes, check_login):
         register(_as_list(check), TAG)
-    for check in (check_login, check_messages):
-        register(_as_list(check), TAG, deploy=True)
+    register(_as_list(check_messages), TAG, deploy=True)
     for asked in (check_reviews, check_names):
         register(asked, TAG, Tags.database)
 
@@ -166,7 +165,22 @@ def _tell_concerns(where: str, approval: Approval, *, has_timeout: bool) -> Iter
         )
 
 
-# --- before a deployment ------------------------------------------------------------------------------------
+# --- where people are sent, and what leaves the machine -------------------------------------------------------
+
+
+def check_routes() -> Iterator[CheckMessage]:
+    """Whether the addresses in messages lead anywhere; a process without routes leaves the pages to others."""
+    if not getattr(settings, "ROOT_URLCONF", None):
+        return
+    try:
+        reverse("approvals:inbox")
+    except (NoReverseMatch, ImproperlyConfigured):
+        yield Warning(
+            f'ROOT_URLCONF ({settings.ROOT_URLCONF!r}) does not include "approvals.urls": there is no inbox, and the '
+            "links in messages lead to a 404.",
+            hint='Add path("approvals/", include("approvals.urls")) to its urlpatterns.',
+            id="holdpoint_approvals.W019",
+        )
 
 
 def check_login() -> Iterator[CheckMessage]:
@@ -184,7 +198,10 @@ def check_login() -> Iterator[CheckMessage]:
         yield Warning(
             f"LOGIN_URL is {str(settings.LOGIN_URL)!r}, which leads nowhere: a reviewer who is not logged in is told "
             "404.",
-            hint='Set LOGIN_URL to the address or the name of your login page, such as "admin:login".',
+            hint="Set LOGIN_URL to the address or the name of your login page; without one, add "
+            'path("accounts/login/", LoginView.as_view(template_name="admin/login.html")), with LoginView from '
+            "django.contrib.auth.views. "
+            '"admin:login" would let in staff only.',
             id="holdpoint_approvals.W020",
         )
 

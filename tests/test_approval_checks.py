@@ -156,19 +156,25 @@ def test_without_the_apps_own_templates_the_hint_says_app_dirs(settings: Any) ->
     assert "APP_DIRS" in str(look()["E003"].hint)
 
 
-def test_a_login_page_that_is_not_there_is_named_in_production(settings: Any) -> None:
+def test_a_login_page_that_is_not_there_is_named(settings: Any) -> None:
     settings.LOGIN_URL = "/accounts/login/"
-    assert look() == {}
-    assert list(look(deploy=True)) == ["W020"]
+    assert list(look()) == ["W020"]
+    assert "LoginView" in str(look()["W020"].hint)
+    assert '"admin:login" would let in staff only' in str(look()["W020"].hint)
     for url in ("admin:login", "/admin/login/", "https://login.example/"):
         settings.LOGIN_URL = url
         assert look(deploy=True) == {}
 
 
-def test_a_site_without_the_pages_needs_no_login(settings: Any) -> None:
+def test_a_site_without_the_pages_is_told_which_include_is_missing_and_needs_no_login(settings: Any) -> None:
     settings.LOGIN_URL = "/accounts/login/"
     settings.ROOT_URLCONF = "workflows.urls"
-    assert look(deploy=True) == {}
+    found = look(deploy=True)
+    assert list(found) == ["W019"]
+    assert "links in messages lead to a 404" in found["W019"].msg
+    assert 'path("approvals/", include("approvals.urls"))' in str(found["W019"].hint)
+    settings.ROOT_URLCONF = None  # a process that serves nothing
+    assert look() == {}
 
 
 def test_mails_from_nowhere_are_named_in_production(settings: Any) -> None:

@@ -1,6 +1,7 @@
 """System checks: each unsafe setting is named, with what to write instead."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from django.core.checks import CheckMessage, run_checks
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections
+from django.db import DatabaseError, connection, connections, transaction
 from psycopg import IsolationLevel
 
 from workflows import Done, Workflow, registry, step
@@ -198,6 +199,13 @@ def test_another_database_is_refused(monkeypatch):
     assert "PostgreSQL" in look()["holdpoint.E003"].msg
 
 
+def test_the_hint_for_another_database_says_which_apps_go_along_by_a_router(monkeypatch):
+    monkeypatch.setattr(connections["default"], "vendor", "sqlite")
+    hint = look()["holdpoint.E003"].hint
+    for app in ("holdpoint", "holdpoint_approvals", "django_q", "auth", "contenttypes", "admin", "sessions"):
+        assert f'"{app}"' in hint
+
+
 def test_psycopg2_is_refused(monkeypatch):
     monkeypatch.setattr("django.db.backends.postgresql.psycopg_any.is_psycopg3", False)
     assert "psycopg" in look()["holdpoint.E004"].hint
@@ -208,6 +216,28 @@ def test_slow_connections_are_named_in_production_only(database):
     del database["OPTIONS"]["prepare_threshold"]
     assert look() == {}
     assert sorted(look(deploy=True)) == ["holdpoint.W040", "holdpoint.W041"]
+    assert "`interval %s` then needs a cast" in look(deploy=True)["holdpoint.W041"].hint
+
+
+RAW_SQL = re.findall(r"^  \| `(.*? .*?)` \| `(.*?)` \|$", (ROOT / "docs/install.md").read_text(), re.MULTILINE)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("refused", "instead"), RAW_SQL)
+def test_what_install_md_says_of_raw_sql_is_true(refused, instead):
+    def run(sql):
+        with transaction.atomic(), connection.cursor() as cursor:
+            value = "1s" if "interval" in sql or "timeout" in sql else "x"
+            cursor.execute(sql if sql.split()[0].isupper() else f"SELECT {sql}", [value])
+
+    assert connection.settings_dict["OPTIONS"]["server_side_binding"]
+    with pytest.raises(DatabaseError):
+        run(refused)
+    run(instead)
+
+
+def test_install_md_has_such_rows():
+    assert len(RAW_SQL) == 4
 
 
 # --- WORKFLOWS ----------------------------------------------------------------------------------------
@@ -320,6 +350,21 @@ def test_a_developers_site_makes_its_own(settings):
     assert conf.base_url.startswith("http://localhost")
     assert conf.token_keys == conf.token_keys != {}
     assert settings.SECRET_KEY not in str(conf.token_keys)
+
+
+# --- routes -------------------------------------------------------------------------------------------
+
+
+def test_routes_that_are_not_included_are_named_with_the_include(settings):
+    assert look() == {}
+    settings.ROOT_URLCONF = "approvals.urls"
+    found = look()["holdpoint.W045"]
+    assert "'approvals.urls'" in found.msg
+    assert "are told 404" in found.msg
+    assert 'path("", include("workflows.urls"))' in found.hint
+    for alone in ("workflows.urls", "workflows.urls_resume", None):  # None: a process that serves nothing
+        settings.ROOT_URLCONF = alone
+        assert "holdpoint.W045" not in look()
 
 
 # --- apps and names -----------------------------------------------------------------------------------

@@ -231,7 +231,7 @@ def list_public(owner: type) -> set[str]:
 
 
 #: What the engine and the styles ask of a `ctx`.
-ENGINE_ONLY = {"changed_state", "list_awaited", "list_inbox", "number_handed", "step_name"}
+ENGINE_ONLY = {"at_work", "trouble", "changed_state", "list_awaited", "list_inbox", "number_handed", "step_name"}
 
 
 def test_the_reference_has_an_entry_for_everything_public() -> None:

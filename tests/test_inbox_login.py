@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.conf import global_settings
+from django.contrib import admin
 from django.contrib.auth.models import User
+from django.contrib.auth.views import LoginView
 from django.test import Client
+from django.urls import include, path
 
 from approvals.links import make_link
 from approvals.models import Comment, Review, Vote
@@ -91,3 +95,28 @@ def test_a_link_is_a_door_of_its_own(settings: Any, monkeypatch: pytest.MonkeyPa
     page = Client().get(at)
     assert page.status_code == 200
     assert review.title in page.text
+
+
+class ReadmeUrls:
+    """The routes that the README has a newcomer write; the admin is Django's own beginning of a project."""
+
+    urlpatterns = [
+        path("admin/", admin.site.urls),
+        path("", include("workflows.urls")),
+        path("approvals/", include("approvals.urls")),
+        path("accounts/login/", LoginView.as_view(template_name="admin/login.html")),
+    ]
+
+
+def test_the_login_of_the_readme_lets_in_who_is_no_staff(settings: Any) -> None:
+    settings.ROOT_URLCONF, settings.LOGIN_URL = ReadmeUrls, global_settings.LOGIN_URL
+    ann, client = make_person("ann", "finance"), Client()
+    ann.set_password("of finance")
+    ann.save()
+    sent_to = client.get(HERE)["Location"]
+    page = client.get(sent_to)
+    assert page.status_code == 200
+    assert 'name="password"' in page.text
+    answer = client.post(sent_to, {"username": "ann", "password": "of finance", "next": HERE})
+    assert (answer.status_code, answer["Location"]) == (302, HERE)
+    assert client.get(HERE).status_code == 200

@@ -23,7 +23,7 @@ from django.db import ProgrammingError, connections, router, transaction
 
 from workflows import clash, deploys, registry
 from workflows.backend.vanished import read_patience
-from workflows.checks_links import check_links, check_token_keys
+from workflows.checks_links import check_links, check_routes, check_token_keys
 from workflows.conf import Problem, conf, find_problems
 from workflows.exceptions import InvalidDuration
 from workflows.models import Instance
@@ -47,6 +47,7 @@ def register_checks() -> None:
     """Make the checks known to Django; called once, when the app is ready."""
     for check in (check_apps, check_names, check_database, check_queue, check_settings):
         register(_as_list(check), TAG)
+    register(_as_list(check_routes), TAG)
     register(_as_list(check_speed), TAG, deploy=True)
     register(check_deploy, TAG, Tags.database)
     register(check_isolation, TAG, Tags.database)
@@ -57,11 +58,15 @@ def register_checks() -> None:
 
 def check_apps() -> Iterator[CheckMessage]:
     """The other two apps that a project lists."""
-    for app, without in (("django_q", "no step runs"), ("rest_framework", "the REST pages lack their templates")):
+    for app, without in (
+        ("django_q", "there is no qcluster, and no table for its queue"),
+        ("rest_framework", "the REST pages lack their templates"),
+    ):
         if not apps.is_installed(app):
             yield Error(
                 f"INSTALLED_APPS lacks {app!r}: {without}.",
-                hint='INSTALLED_APPS needs "django_q", "rest_framework", "workflows" and "approvals".',
+                hint='INSTALLED_APPS needs "django_q", "rest_framework" and "workflows", and "approvals" where people '
+                "decide.",
                 id="holdpoint.E001",
             )
 
@@ -96,7 +101,9 @@ def check_database() -> Iterator[CheckMessage]:
     if connections[alias].vendor != "postgresql":
         yield Error(
             f"{where} is {connections[alias].display_name}, and the engine is written for PostgreSQL.",
-            hint='Use "django.db.backends.postgresql", or a database router that sends "holdpoint" to such an alias.',
+            hint='Use "django.db.backends.postgresql". For another alias a database router sends "holdpoint", '
+            '"holdpoint_approvals" and "django_q" there, and with them what their tables refer to: "auth" (or the app '
+            'of AUTH_USER_MODEL), "contenttypes", "admin" and "sessions".',
             id="holdpoint.E003",
         )
         return
@@ -231,7 +238,9 @@ def check_speed() -> Iterator[CheckMessage]:
     if not (options.get("server_side_binding") and options.get("prepare_threshold") is not None):
         yield Warning(
             f"{where} prepares no statements: each signal is planned anew.",
-            hint='Set OPTIONS: "server_side_binding": True, "prepare_threshold": 2 (not behind a transaction pooler).',
+            hint='Set OPTIONS: "server_side_binding": True, "prepare_threshold": 2 (not behind a transaction pooler). '
+            "It is for the whole alias: raw SQL of yours such as `interval %s` then needs a cast, and no call may hold "
+            "two statements. docs/install.md tells which.",
             id="holdpoint.W041",
         )
     if (getattr(settings, "Q_CLUSTER", None) or {}).get("sync"):

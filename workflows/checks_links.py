@@ -20,11 +20,26 @@ from django.db.models import Count
 from workflows.conf import conf
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction
+from workflows.tokens import RESUME_NAMES, RESUME_VIEW, find_path
 
 #: The id of the key that `conf` makes of SECRET_KEY under DEBUG.
 DEBUG_KEY = "debug"
 #: Instances that a hint names.
 FEW_IDS = 5
+
+
+def check_routes() -> Iterator[CheckMessage]:
+    """Whether the addresses that callbacks hand out lead anywhere; a process without routes makes none of its own."""
+    if not getattr(settings, "ROOT_URLCONF", None):
+        return
+    if not find_path("token", names=RESUME_NAMES, view=RESUME_VIEW):
+        yield Warning(
+            f'ROOT_URLCONF ({settings.ROOT_URLCONF!r}) does not include "workflows.urls": partners who answer a '
+            "callback at the address that they were given are told 404.",
+            hint='Add path("", include("workflows.urls")) to its urlpatterns, or "workflows.urls_resume" for these '
+            "addresses alone.",
+            id="holdpoint.W045",
+        )
 
 
 def check_links() -> Iterator[CheckMessage]:

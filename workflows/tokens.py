@@ -31,6 +31,9 @@ from workflows.exceptions import InvalidToken
 
 RESUME = "resume"
 MAX_LENGTH = 1024
+#: Names and module of the view that takes answers; "resume" where its routes are included alone.
+RESUME_NAMES = ("workflows:resume", "resume")
+RESUME_VIEW = "workflows.rest.resume"
 
 _VERSION = 1
 _MAC_BYTES = hashlib.sha256().digest_size
@@ -95,7 +98,7 @@ def resume_url(token: str) -> str:
     >>> resume_url(token)
     'https://holdpoint.example/resume/AQNkZXYG…'
     """
-    path = find_path(token, names=("workflows:resume", "resume"), view="workflows.rest.resume")
+    path = find_path(token, names=RESUME_NAMES, view=RESUME_VIEW)
     return write_url(path or f"/resume/{token}")
 
 
