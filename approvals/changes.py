@@ -47,6 +47,7 @@ MAX_RELATED = 1_000
 
 #: Why a change cannot be made, beside what validation says.
 GONE = Reason(gettext_noop("its object is no longer there"))
+UNKNOWN = Reason(gettext_noop("this server does not know such objects: if it is being updated, try again soon"))
 REFUSED_THERE = Reason(gettext_noop("the database refuses it"))
 
 _NUMBERS = (models.IntegerField, models.FloatField, models.DecimalField)

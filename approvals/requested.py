@@ -6,11 +6,11 @@ in the deciding transaction; any answer but the first of the outcomes changes no
 
 from __future__ import annotations
 
-from approvals.changes import GONE, apply_change
+from approvals.changes import GONE, UNKNOWN, apply_change
 from approvals.channel import Answer
 from approvals.exceptions import DecisionFailed
 from approvals.models import Review
-from approvals.subjects import InvalidChange, Subject, load_subject
+from approvals.subjects import InvalidChange, Subject, is_known, load_subject
 from workflows.models import Instance
 
 
@@ -24,6 +24,8 @@ def apply_requested_change(answer: Answer, instance: Instance) -> None:
     review = Review.objects.using(instance._state.db).get(instance=instance, open=True)
     if answer.outcome != review.outcomes[0]["name"] or not review.change:
         return
+    if not is_known(review.subject_model):
+        raise DecisionFailed(UNKNOWN)
     subject = Subject(review.subject_model, review.subject_pk, review.subject_label, review.subject_using)
     row = load_subject(subject, lock=True)
     if row is None:

@@ -84,6 +84,19 @@ def read_subject(obj: models.Model) -> Subject:
     )
 
 
+def is_known(label: str) -> bool:
+    """Whether this process has a model of that name: one with older code may not have it yet.
+
+    >>> is_known("shop.invoice")
+    True
+    """
+    try:
+        apps.get_model(label)
+    except (LookupError, ValueError):
+        return False
+    return True
+
+
 def load_subject(subject: Subject, *, lock: bool = False) -> models.Model | None:
     """The row as it is now, or None when it is gone, with its model or without.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group, Permission, User
@@ -25,12 +27,13 @@ from approvals.exceptions import InvalidApproval
 from approvals.models import Review, Vote
 from approvals.required.frozen import dump_approval, load_approval
 from approvals.required.proposals import MAX_PENDING
+from approvals.required.proposals import propose as propose_anything
 from approvals.required.sealing import _FIRST_SALT, NotSealed, _hash, _make_signer, seal, unseal
 from tests.calls import make_key
 from workflows.api import start_as
 from workflows.lifecycle import Status
 from workflows.models import Instance
-from workflows.testing import advance, assert_done, assert_failed, drain
+from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 from workflows.uuid7 import make_uuid7
 
 pytestmark = pytest.mark.django_db
@@ -327,6 +330,56 @@ def test_an_order_that_is_gone_cannot_be_changed(site: Any, browser: Client, ord
     with pytest.raises(Stale):
         decide(review, "approve", actor=ann)
     assert not LogEntry.objects.exists()
+
+
+# --- a rolling deploy ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def older_code(model: Any) -> Iterator[None]:
+    """This process as one that was started before the model was deployed."""
+    known = apps.all_models[model._meta.app_label]
+    found = known.pop(model._meta.model_name)
+    try:
+        yield
+    finally:
+        known[model._meta.model_name] = found
+
+
+@pytest.mark.parametrize("do", ["change", "add", "delete"])
+def test_a_proposal_that_an_older_worker_takes_is_put_back_for_one_that_knows_the_model(
+    site: Any, browser: Client, order: Any, do: str
+) -> None:
+    if do == "change":
+        browser.post(page_of(order), fill(order, amount="99.50"), follow=True)
+    else:
+        about = order if do == "delete" else None
+        values = {} if about else {"number": "A-9", "amount": "1.00"}
+        asked = Approval("Do it", groups=["finance"])
+        propose_anything(asked, do, type(order), about, values, requester=User.objects.get(username="ben"))
+    instance = Instance.objects.get()
+    with older_code(type(order)):
+        drain()
+    instance.refresh_from_db()
+    assert instance.status == Status.SLEEPING
+    assert "put back" in (instance.error or "")
+    assert type(order)._meta.label_lower in (instance.error or "")
+    assert not Review.objects.exists()
+    advance("10m")
+    assert Review.objects.get().open
+    assert assert_awaiting(instance).attempt == 0
+
+
+def test_an_older_server_refuses_to_decide_and_says_what_it_lacks(site: Any, order: Any, ann: User, ben: User) -> None:
+    """Of what is to be added there is nothing yet that could be gone."""
+    values = {"number": "A-9", "amount": "1.00"}
+    propose_anything(Approval("Add it", groups=["finance"]), "add", type(order), None, values, requester=ben)
+    drain()
+    review = Review.objects.get()
+    with older_code(type(order)), pytest.raises(DecisionFailed, match="does not know such objects"):
+        decide(review, "approve", actor=ann)
+    review.refresh_from_db()
+    assert (review.open, review.outcome) == (True, "")
 
 
 # --- what waits already --------------------------------------------------------------------------------

@@ -341,14 +341,15 @@ def _last_state(claim: Claim, ctx: Context) -> str | None:
         return None
 
 
-def make_put_back(claim: Claim) -> Commit:
-    """This process does not know the workflow: wait for one that does, ever longer, as a deploy ends soon or never."""
+def make_put_back(claim: Claim, unknown: str = "") -> Commit:
+    """This process does not know the workflow, or what it is about: wait for one that does.
+
+    Ever longer, as a deploy ends soon or never.
+    """
     before = _PUT_BACK.match(claim.error or "")
     times = int(before[1]) + 1 if before else 1
-    reason = (
-        f"put back {times} times: the worker knows no workflow {claim.workflow!r} version {claim.version} with step "
-        f"{claim.step!r}; was it started before the workflow was deployed?"
-    )
+    unknown = unknown or f"no workflow {claim.workflow!r} version {claim.version} with step {claim.step!r}"
+    reason = f"put back {times} times: the worker knows {unknown}; was it started before that was deployed?"
     logger.warning("instance %s is %s", claim.id, reason)
     wait = min(FIRST_PUT_BACK * 2.0 ** min(times - 1, 20), LONGEST_PUT_BACK) * random.uniform(0.5, 1.5)
     return Commit(claim, Kind.PUT_BACK, error=reason, delay=wait, solo=claim.solo)

@@ -82,6 +82,8 @@ def run(claim: Claim, host: Host) -> Commit | None:
                 return make_commit(claim, definition, ctx, outcome, host.db)
         except Trouble as trouble:
             return make_postponed(claim, trouble)
+        except registry.NotDeployed as error:
+            return make_put_back(claim, str(error))
         except Ousted:
             logger.warning("%s", ClaimLost(claim.id, claim.fence))
             return None

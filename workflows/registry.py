@@ -63,6 +63,13 @@ class Definition:
     make_context: Callable[[Any, Any], Context] | None = None
 
 
+class NotDeployed(Exception):
+    """What the instance is about is not known to this process: for a built-in workflow to raise, and the engine to see.
+
+    The instance is put back for a process that knows it, as where its workflow itself is unknown.
+    """
+
+
 _definitions: dict[tuple[str, int], Definition] = {}
 _latest: dict[str, Definition] = {}
 

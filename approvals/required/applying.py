@@ -17,7 +17,7 @@ from django.db.models import ProtectedError, RestrictedError
 from django.utils import translation
 from django.utils.translation import gettext
 
-from approvals.changes import GONE, apply_change
+from approvals.changes import GONE, UNKNOWN, apply_change
 from approvals.channel import Answer
 from approvals.exceptions import DecisionFailed
 from approvals.principals import name_person
@@ -25,7 +25,7 @@ from approvals.required.additions import make_addition
 from approvals.required.proposals import load_kept_subject
 from approvals.required.sealing import unseal
 from approvals.show_fields import label_field
-from approvals.subjects import InvalidChange, find_field, load_subject
+from approvals.subjects import InvalidChange, find_field, is_known, load_subject
 from workflows.joining import join_list
 from workflows.models import Instance
 from workflows.reasons import Reason, gettext_noop
@@ -40,6 +40,8 @@ def apply_proposal(answer: Answer, instance: Instance) -> None:
     asked = unseal(instance)
     if answer.outcome != asked["applies"]:
         return
+    if not is_known(asked["model"]):
+        raise DecisionFailed(UNKNOWN)
     model: type[models.Model] = apps.get_model(asked["model"])
     try:
         if asked["do"] == "add":

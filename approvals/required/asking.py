@@ -15,14 +15,16 @@ from approvals.required.applying import apply_proposal
 from approvals.required.frozen import load_approval
 from approvals.required.proposals import load_kept_subject
 from approvals.required.sealing import unseal
-from approvals.subjects import load_subject
+from approvals.subjects import is_known, load_subject
 from workflows import Await, StepContext, Stop
 from workflows.models import Instance
+from workflows.registry import NotDeployed
 
 
 def ask_about_change(ctx: StepContext) -> Await | Stop:
     """An approval of a change, an addition or a deletion."""
     asked = read_asked(ctx)
+    _want_model(asked["model"])
     row, change = None, None
     if asked["subject"] is not None:
         row = load_subject(load_kept_subject(asked["subject"]))
@@ -44,11 +46,19 @@ def ask_about_call(ctx: StepContext) -> Await | Stop:
     requester = find_requester(asked["requester"])
     if requester is None:
         return Stop(gettext("Whoever asked for this has no account any more."))
+    if asked["subject"] is not None:
+        _want_model(asked["subject"]["model"])
     row = None if asked["subject"] is None else load_subject(load_kept_subject(asked["subject"]))
     if asked["subject"] is not None and row is None:
         return Stop(gettext("%(object)s is no longer there.") % {"object": asked["subject"]["label"]})
     approval = load_approval(asked["approval"], requester=requester, subject=row, change=asked["change"])
     return Await(approval, then="carry_out", timeout=asked["timeout"])
+
+
+def _want_model(label: str) -> None:
+    """During a deploy a worker may have older code than the process that proposed: then another one has to ask."""
+    if not is_known(label):
+        raise NotDeployed(f"no model {label!r}")
 
 
 def read_asked(ctx: StepContext) -> dict[str, Any]:
