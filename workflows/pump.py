@@ -72,6 +72,15 @@ _SET = """
     SELECT set_config(v.name, v.value, false) FROM unnest(%(names)s::text[], %(values)s::text[]) v(name, value)
     WHERE current_setting(v.name, true) IS NOT NULL
 """
+#: Of what may be due the claims look at what became so after the oldest they saw, and at all of it so often: entries of
+#: rows that are done stay in the index while somebody's snapshot is older, and reading them costs more and more.
+LOOK_BACK_EVERY = 1.0
+#: How long a caller's transaction may last after it has woken somebody, and be found at once all the same.
+COMMIT_MARGIN = 1.0
+#: Whoever was notified of work and found none looks at all of it, but not more often than that.
+NOTIFIED_EVERY = 0.25
+#: Where nothing waits beside those that run alone, it is looked for so often.
+FAIR_EVERY = 0.1
 #: After a small batch wait this long before claiming again: senders get the processor, batches grow.
 LINGER = 0.005
 SMALL_BATCH = 8
@@ -114,6 +123,11 @@ class Pump:
         self._owed: list[store.Commit] = []
         self._paid_at = 0.0
         self._limit = FIRST_BATCH
+        #: Nothing that may be claimed was due before this moment when everything was last looked at.
+        self._oldest = 0.0
+        self._looked_back_at = float("-inf")
+        self._fair_at = 0.0
+        self._notified = self._after_solo = False
         self._batch = Batch(())
         #: Batches before it of which the keeper still has something in its hands.
         self._left: list[Batch] = []
@@ -165,10 +179,10 @@ class Pump:
         self._collect(db)
         self._pay(db)
         # What was signalled comes before what time has woken: the former is somebody waiting for an answer.
-        claims = store.claim(db, self._limit)
+        claims = self._claim(db)
         if not claims and (self._sweep(db) or not self._idle):
             self._beat(db, idle=True)
-            claims = store.claim(db, self._limit)
+            claims = self._claim(db)
         if not claims:
             self._listen(db)
             return True
@@ -177,9 +191,30 @@ class Pump:
             self._beat(db, idle=False)
         self._busy_at = time.monotonic()
         self._sweep(db)
-        if len(claims) < SMALL_BATCH:
+        if len(claims) < SMALL_BATCH and not claims[0].solo:
             time.sleep(LINGER)
         return True
+
+    def _claim(self, db: BaseDatabaseWrapper) -> list[store.Claim]:
+        began = time.monotonic()
+        claims = self._claim_since(db, self._oldest) if began - self._looked_back_at < LOOK_BACK_EVERY else []
+        rest = NOTIFIED_EVERY if self._notified else LOOK_BACK_EVERY
+        if not claims and began - self._looked_back_at >= rest:
+            claims = self._claim_since(db, None)
+            waited = max((one.waited for one in claims), default=0.0)
+            self._looked_back_at, self._oldest = began, began - waited - COMMIT_MARGIN
+        self._notified = False
+        self._after_solo = bool(claims) and claims[0].solo
+        return claims
+
+    def _claim_since(self, db: BaseDatabaseWrapper, oldest: float | None) -> list[store.Claim]:
+        back = store.EVER if oldest is None else time.monotonic() - oldest
+        # One that runs alone takes a whole turn, and a dead machine leaves thousands: others come in between.
+        if self._after_solo and time.monotonic() >= self._fair_at:
+            if claims := store.claim(db, self._limit, back=back, solos=False):
+                return claims
+            self._fair_at = time.monotonic() + FAIR_EVERY
+        return store.claim(db, self._limit, back=back)
 
     def _advance(self, db: BaseDatabaseWrapper, claims: list[store.Claim]) -> None:
         claims = self._give_back_loners(db, claims)
@@ -305,7 +340,7 @@ class Pump:
         raw: Any = db.connection
         with db.wrap_database_errors:  # psycopg's own call raises psycopg's own errors
             for _ in raw.notifies(timeout=POLL_CALM if calm else POLL, stop_after=1):
-                pass
+                self._notified = True
 
     def _sweep(self, db: BaseDatabaseWrapper) -> bool:
         """Fire what is due and take back what died, each when it is time to look; whether anything became runnable."""

@@ -28,6 +28,7 @@ from workflows.store.checkpoints import Rewind as Rewind
 from workflows.store.checkpoints import Saved as Saved
 from workflows.store.checkpoints import read_checkpoints as read_checkpoints
 from workflows.store.checkpoints import save_checkpoint as save_checkpoint
+from workflows.store.claim import EVER as EVER
 from workflows.store.claim import LEASE_SECONDS as LEASE_SECONDS
 from workflows.store.claim import Claim as Claim
 from workflows.store.claim import claim as claim

@@ -58,6 +58,8 @@ class Claim:
     input: str
     state: str | None
     at: datetime
+    #: Seconds that it was due before it was claimed.
+    waited: float
     #: [n, name, payload, received_at, source] of every unconsumed signal, in order of arrival; None where they
     #: are too many or too large to travel with the claim.
     signals: list[list[Any]] | None
@@ -68,6 +70,16 @@ class Claim:
 CARRIED_SIGNALS = 64
 CARRIED_BYTES = 4_096
 
+#: What a claim carries of inputs and states, as they are stored: a worker holds all of a batch at once.
+HEAVIEST_CLAIM = 16 * 1024 * 1024
+#: Seconds into the past that hold everything.
+EVER = 1e10
+
+#: Entries of rows that are runnable no more stay in the index as long as somebody's snapshot is older, and a scan from
+#: its low end reads them all. So whoever knows how far back something can be due looks no further.
+_QUEUE = f"""FROM holdpoint_instance i WHERE i.status = {RUNNABLE}
+        AND i.due_at <= {NOW} AND i.due_at >= {NOW} - %(back)s * interval '1 s'"""
+
 _ROW = "json_build_array(s.n, s.name, s.payload, s.received_at, s.source)"
 
 #: The head decides: if it is solo it comes alone, and nothing else is locked; otherwise no solo row comes.
@@ -75,22 +87,28 @@ _ROW = "json_build_array(s.n, s.name, s.payload, s.received_at, s.source)"
 #: otherwise keep scanning the signals when they are many.
 _CLAIM = compact(f"""
     WITH f AS MATERIALIZED (
-      SELECT i.id, i.solo FROM holdpoint_instance i WHERE i.status = {RUNNABLE} AND i.due_at <= {NOW}
+      SELECT i.id, i.solo, i.due_at {_QUEUE} AND (%(solos)s OR NOT i.solo)
       ORDER BY i.due_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
     ), c AS MATERIALIZED (
-      SELECT i.id FROM holdpoint_instance i WHERE i.status = {RUNNABLE} AND i.due_at <= {NOW} AND NOT i.solo
-        AND i.id <> (SELECT f.id FROM f WHERE NOT f.solo)
+      SELECT i.id, i.due_at, pg_column_size(i.input) + coalesce(pg_column_size(i.state), 0) AS bytes {_QUEUE}
+        AND NOT i.solo AND i.id <> (SELECT f.id FROM f WHERE NOT f.solo)
       ORDER BY i.due_at LIMIT %(limit)s - 1 FOR NO KEY UPDATE SKIP LOCKED
+    ), p AS (
+      SELECT f.id, f.due_at FROM f UNION ALL
+      SELECT w.id, w.due_at FROM (
+        SELECT c.id, c.due_at, sum(c.bytes) OVER (ORDER BY c.due_at, c.id) AS total FROM c) w
+      WHERE w.total <= {HEAVIEST_CLAIM}
     ), u AS (
       UPDATE holdpoint_instance i SET fence = i.fence + 1, runs = least(i.runs + 1, 32767),
         {becoming(RUNNING, f"{CLOCK} + %(lease)s * interval '1 s'")}
-      FROM (SELECT f.id FROM f UNION ALL SELECT c.id FROM c) p WHERE i.id = p.id
-      RETURNING i.id, i.fence, i.workflow, i.version, i.step, i.attempt, i.runs, i.timed_out, i.inbox, i.names,
-        i.parent_id, i.key, i.workspace_id, i.spawns, i.solo, i.asked, i.error, i.seq, i.input, i.state
+      FROM p WHERE i.id = p.id
+      RETURNING p.due_at AS was_due, i.id, i.fence, i.workflow, i.version, i.step, i.attempt, i.runs, i.timed_out,
+        i.inbox, i.names, i.parent_id, i.key, i.workspace_id, i.spawns, i.solo, i.asked, i.error, i.seq,
+        i.input, i.state
     )
     SELECT u.id::text, u.fence, u.workflow, u.version, u.step, u.attempt, u.runs, u.timed_out, u.inbox, u.names,
       u.parent_id::text, u.key, u.workspace_id, u.spawns, u.solo, u.asked, u.error, u.seq, u.input::text, u.state::text,
-      {CLOCK}, CASE WHEN u.inbox BETWEEN 1 AND {CARRIED_SIGNALS} AND (
+      {CLOCK}, extract(epoch FROM {CLOCK} - u.was_due)::float8, CASE WHEN u.inbox BETWEEN 1 AND {CARRIED_SIGNALS} AND (
         SELECT sum(pg_column_size(s.payload)) FROM holdpoint_signal s
         WHERE s.instance_id = u.id AND s.consumed_at IS NULL) <= {CARRIED_BYTES}
       THEN (
@@ -143,6 +161,8 @@ _RELEASE = compact(f"""
     FROM k WHERE i.id = k.id AND i.id = ANY(%(ids)s::uuid[]) RETURNING i.id::text
 """)
 
+#: Runnable rows are stamped with the moment, so one this far ahead was stamped by a clock that has been put back.
+AHEAD = "interval '2 s'"
 #: Whether its runs are used up is decided by the next claimer, who knows the definition.
 _RECLAIM = compact(f"""
     WITH c AS MATERIALIZED (
@@ -154,6 +174,11 @@ _RECLAIM = compact(f"""
       UPDATE holdpoint_instance i SET fence = i.fence + 1, seq = i.seq + 1, solo = true,
         {becoming(RUNNABLE, CLOCK)}
       FROM c WHERE i.id = c.id RETURNING i.id, i.seq, i.workspace_id, i.status, i.step, i.runs
+    ), a AS MATERIALIZED (
+      SELECT i.id FROM holdpoint_instance i WHERE i.status = {RUNNABLE} AND i.due_at > {NOW} + {AHEAD}
+      ORDER BY i.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+    ), b AS (
+      UPDATE holdpoint_instance i SET due_at = {CLOCK} FROM a WHERE i.id = a.id
     ), l AS (
       {LEDGER}
       SELECT id, {CLOCK}, NULL, seq, workspace_id, {kind(Event.RECLAIMED)}, status, '', step, to_jsonb(runs) FROM u
@@ -164,14 +189,25 @@ _RECLAIM = compact(f"""
 _FORGET = f"DELETE FROM holdpoint_renewal WHERE due_at < {CLOCK} - interval '1 min' RETURNING instance_id"
 
 
-def claim(db: BaseDatabaseWrapper, limit: int, lease: float = LEASE_SECONDS) -> list[Claim]:
-    """Take up to `limit` due instances, each with its unconsumed signals, in one statement."""
+def claim(
+    db: BaseDatabaseWrapper,
+    limit: int,
+    lease: float = LEASE_SECONDS,
+    *,
+    back: float = EVER,
+    solos: bool = True,
+) -> list[Claim]:
+    """Take up to `limit` due instances, each with its unconsumed signals, in one statement.
+
+    Of those due in the last `back` seconds; without `solos`, none that has to run alone.
+    """
+    params = {"limit": limit, "lease": lease, "back": back, "solos": solos}
     try:
-        rows = fetch(db, _CLAIM, {"limit": limit, "lease": lease})
+        rows = fetch(db, _CLAIM, params)
     except OperationalError as error:
         if limit == 1 or not isinstance(error.__cause__, errors.ProgramLimitExceeded | errors.OutOfMemory):
             raise
-        rows = fetch(db, _CLAIM, {"limit": 1, "lease": lease})  # too much for one answer: one at a time
+        rows = fetch(db, _CLAIM, params | {"limit": 1})  # too much for one answer: one at a time
     return [Claim(*(*columns, _parse(columns[8], signals))) for *columns, signals in rows]
 
 
@@ -206,7 +242,7 @@ def release(db: BaseDatabaseWrapper, claims: Sequence[Claim], *, solo: bool = Fa
 
 
 def reclaim(db: BaseDatabaseWrapper, limit: int = 500) -> int:
-    """Take instances back from workers whose lease has ended; how many."""
+    """Take instances back from workers whose lease has ended; how many. What waits for a clock put back goes on."""
     return int(fetch(db, _RECLAIM, {"limit": limit})[0][0])
 
 

@@ -2,7 +2,8 @@
 
 Invariant owned: a role (the cluster's one lingering pump) is held by whoever beat last; a holder that
 is stopped, killed or cut off loses it by silence alone. Of many requests for a pump only the latest
-counts, so however many were queued, one goes round.
+counts, so however many were queued, one goes round. A heartbeat ahead of the clock, which has then been
+put back, is as silent as one far behind it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ _BEAT = compact(f"""
     VALUES (%(name)s, %(kind)s, %(holder)s, {CLOCK}, {CLOCK}, %(idle)s)
     ON CONFLICT (name) DO UPDATE SET beat_at = {CLOCK}, idle = excluded.idle, holder = excluded.holder,
       kind = excluded.kind, started_at = CASE WHEN w.holder = excluded.holder THEN w.started_at ELSE {CLOCK} END
-    WHERE w.holder IN (excluded.holder, '') OR w.beat_at < {CLOCK} - %(silence)s * interval '1 s'
+    WHERE w.holder IN (excluded.holder, '')
+      OR w.beat_at NOT BETWEEN {CLOCK} - %(silence)s * interval '1 s' AND {CLOCK} + %(silence)s * interval '1 s'
       OR (w.kind = 'watch' AND excluded.kind = 'cluster')
     RETURNING w.name
 """)
@@ -39,8 +41,9 @@ _SUSPECT = compact(f"""
     INSERT INTO holdpoint_worker AS w (name, kind, holder, beat_at, started_at, asked_at, idle)
     VALUES (%(name)s, %(kind)s, '', 'epoch', {CLOCK}, {CLOCK}, false)
     ON CONFLICT (name) DO UPDATE SET asked_at = {CLOCK}
-    WHERE w.beat_at < {CLOCK} - %(silence)s * interval '1 s'
-      AND (w.asked_at IS NULL OR w.asked_at < {CLOCK} - %(silence)s * interval '1 s')
+    WHERE w.beat_at NOT BETWEEN {CLOCK} - %(silence)s * interval '1 s' AND {CLOCK} + %(silence)s * interval '1 s'
+      AND (w.asked_at IS NULL
+        OR w.asked_at NOT BETWEEN {CLOCK} - %(silence)s * interval '1 s' AND {CLOCK} + %(silence)s * interval '1 s')
     RETURNING extract(epoch FROM w.asked_at)::text
 """)
 
@@ -56,8 +59,8 @@ _VOID = """
 """
 
 _SILENCE = compact(f"""
-    SELECT extract(epoch FROM {CLOCK} - greatest(w.beat_at, w.started_at))::float8,
-      extract(epoch FROM {CLOCK} - w.asked_at)::float8
+    SELECT abs(extract(epoch FROM {CLOCK} - greatest(w.beat_at, w.started_at)))::float8,
+      abs(extract(epoch FROM {CLOCK} - w.asked_at))::float8
     FROM holdpoint_worker w WHERE w.name = %(name)s
 """)
 
