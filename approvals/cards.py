@@ -21,11 +21,14 @@ from approvals.actions import explain
 from approvals.answered import find_agreeing
 from approvals.cases import Case
 from approvals.diffs import FieldDiff, compare, find_drift
+from approvals.edited import Edit as Edit
+from approvals.edited import find_edit, list_form
+from approvals.edits import find_agreed
 from approvals.endings import Ending as Ending
 from approvals.endings import list_endings, tell_endings
 from approvals.facts import Fact as Fact
 from approvals.facts import list_evidence, list_facts
-from approvals.models import Review
+from approvals.models import Review, Vote
 from approvals.plain_values import redact_json
 from approvals.policies import describe_four_eyes, describe_quorum, find_obstacle, says_no
 from approvals.related import find_link
@@ -38,6 +41,7 @@ from approvals.status import describe_status as describe_status
 from approvals.subjects import Subject, digest, load_subject, snapshot_again
 from approvals.timelines import Entry as Entry
 from approvals.timelines import list_entries, read_history
+from workflows.completion import MISSING
 
 #: Characters of raw data.
 MAX_RAW = 20_000
@@ -69,6 +73,21 @@ class Answered:
     reason: str
     #: Nobody, where time answered, or where those asked did not agree.
     by: str
+    #: What everybody who gave it agreed to, without its secrets.
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Voted:
+    """One vote that counts."""
+
+    by: str
+    outcome: str
+    reason: str
+    at: datetime
+    door: str
+    #: What was filled in, without its secrets.
+    data: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +130,11 @@ class Card:
     drift: tuple[FieldDiff, ...]
     #: Fields of the subject that stay as they are; 0 where nothing is to change any more.
     unchanged: int
+    #: What the form sets, by what is on the table; and who changed that.
+    settings: tuple[FieldDiff, ...]
+    edit: Edit | None
+    #: What is on the table, as the form begins with it; `MISSING` where it begins with its own defaults.
+    filled: Any
     facts: tuple[Fact, ...]
     evidence: tuple[dict[str, Any], ...]
     similar: tuple[Similar, ...]
@@ -126,6 +150,8 @@ class Card:
     closed_at: datetime | None
     #: What was sent along and what is to change, as JSON without its secrets: the raw data behind one click.
     raw: dict[str, Any]
+    #: The votes that count, in their order.
+    decisions: tuple[Voted, ...]
 
     @property
     def may_decide(self) -> bool:
@@ -206,6 +232,9 @@ def build_card(review: Review, user: Any | None, *, case: Case | None = None) ->
         diff=compare(review.snapshot or {}, review.change or {}, model=review.subject_model or None, user=user),
         drift=shown.drift,
         unchanged=shown.unchanged,
+        settings=list_form(case),
+        edit=find_edit(case, user),
+        filled=MISSING if (table := case.table).vote is None or table.data is None else table.data,
         facts=list_facts(interaction.request),
         evidence=list_evidence(review.evidence),
         similar=list_similar(case, user),
@@ -218,6 +247,7 @@ def build_card(review: Review, user: Any | None, *, case: Case | None = None) ->
         answer=_find_answer(case, status),
         closed_at=find_closed_at(case) if status == "closed" else None,
         raw={"request": redact_json(interaction.request), "change": review.change},
+        decisions=tuple(_tell_vote(case, vote) for vote in case.votes),
     )
 
 
@@ -303,4 +333,16 @@ def _find_answer(case: Case, status: Status) -> Answered | None:
         tone=outcome.tone if outcome else "neutral",
         reason="" if said is None else show_text(said.reason, MAX_BLOCK, lines=True),
         by=show_text(case.decided.by, MAX_NAME),
+        data=redact_json(find_agreed(case.votes, review.outcome, case.outcomes)),
+    )
+
+
+def _tell_vote(case: Case, vote: Vote) -> Voted:
+    return Voted(
+        by=show_text(case.name(vote.user_id), MAX_NAME),
+        outcome=vote.outcome,
+        reason=show_text(vote.reason, MAX_BLOCK, lines=True),
+        at=vote.at,
+        door=vote.door,
+        data=redact_json(vote.data),
     )

@@ -18,7 +18,9 @@ from django.utils.translation import ngettext
 
 from approvals.answered import find_answerer, is_divided
 from approvals.conf import conf
+from approvals.diff_parts import ABSENT
 from approvals.drifts import Now, read_subject_now
+from approvals.edits import Table, find_table, read_asked
 from approvals.models import Candidate, Comment, Review, Vote
 from approvals.policies import (
     Ballot,
@@ -52,6 +54,7 @@ from workflows.conf import conf as engine_conf
 from workflows.joining import join_or
 from workflows.members import list_workspaces
 from workflows.models import LedgerEvent, Workspace
+from workflows.schema import Schema, load_schema
 
 #: Of those who may decide, so many are named; more are counted.
 MAX_NAMED = 5
@@ -112,6 +115,23 @@ class Case:
     def groups(self) -> dict[str, Any]:
         """Name -> key of the groups that the rule counts by."""
         return dict(self.review.quorum["groups"])
+
+    @cached_property
+    def schema(self) -> Schema | None:
+        """What has to be filled in."""
+        if self.held is not None:
+            return answering.find_schema(self.held)
+        return load_schema(self.review.interaction.schema, self.review.interaction.schema_type)
+
+    @cached_property
+    def asked(self) -> Any:
+        """What the form was asked with; `ABSENT` where there is none."""
+        return ABSENT if self.schema is None else read_asked(self.schema.describe())
+
+    @property
+    def table(self) -> Table:
+        """What is on the table, of what has to be filled in."""
+        return find_table(self.votes, self.outcomes, self.asked) if self.schema is not None else Table(ABSENT)
 
     @cached_property
     def candidates(self) -> list[Candidate]:

@@ -157,17 +157,25 @@ class Approval(Channel[Answer[Data]], Generic[Data]):
     @classmethod
     def read_answer(cls, answer: Any, schema: Schema | None) -> Answer[Any]:
         """The stored answer as the author is handed it."""
-        data = answer["data"]
+        data = _cast(answer["data"], schema)
         return Answer(
             outcome=answer["outcome"],
-            data=schema.cast(data) if schema is not None and data is not None else data,
+            data=data,
             reason=answer["reason"],
             actor=answer["actor"],
-            decisions=tuple(
-                Decision(**{**one, "at": None if one["at"] is None else datetime.fromisoformat(one["at"])})
-                for one in answer["decisions"]
-            ),
+            decisions=tuple(_read_decision(one, data, schema) for one in answer["decisions"]),
         )
+
+
+def _cast(data: Any, schema: Schema | None) -> Any:
+    return schema.cast(data) if schema is not None and data is not None else data
+
+
+def _read_decision(stored: Mapping[str, Any], answered: Any, schema: Schema | None) -> Decision:
+    told = dict(stored)
+    at, is_same = told.pop("at"), told.pop("as_answered", False)
+    data = answered if is_same else _cast(told.pop("data", None), schema)
+    return Decision(**told, at=None if at is None else datetime.fromisoformat(at), data=data)
 
 
 def _read_title(given: object) -> str:

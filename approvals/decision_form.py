@@ -13,13 +13,14 @@ nothing typed is lost on the way round; a form that was left alone sends no data
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.http import QueryDict
 from django.utils.translation import gettext
 
 from approvals.cards import Card, Choice
+from approvals.diff_parts import ABSENT
 from approvals.show_values import show_text
 from workflows.completion import MISSING
 from workflows.exceptions import InvalidData
@@ -130,13 +131,28 @@ class DecisionForm:
         self.card, self.prefix, self.asks_password = card, prefix, asks_password
         self.fields = None if card.schema is None else SchemaForm(card.schema, prefix=prefix)
 
+    def begin(self) -> dict[str, list[str]]:
+        """What stands in the fields at first: what is on the table, or the form's defaults."""
+        return {} if self.fields is None else self.fields.begin(self.card.filled)
+
+    def take_over(self, filled: Filled, shown: Any) -> Filled:
+        """What was typed, with what others have filled in since: where a field was left as it was shown (`shown` is
+        what was on the table then), what is there now stands in it."""
+        if self.fields is None:
+            return filled
+        old, new = self.fields.begin(MISSING if shown is ABSENT or shown is None else shown), self.begin()
+        typed = {
+            name: new[name] if texts == old.get(name) and name in new else texts for name, texts in filled.typed.items()
+        }
+        return replace(filled, typed=typed)
+
     def show(
         self, filled: Filled | None = None, *, focus: str = "", reason_error: str = "", password_error: str = ""
     ) -> ShownDecision:
         """The form at first, or with what was typed and what is wrong with it."""
         shown = None
         if self.fields is not None:
-            typed = self.fields.begin() if filled is None else filled.typed
+            typed = self.begin() if filled is None else filled.typed
             shown = self.fields.show(typed, filled.errors if filled else None, focus=focus)
         menus = {one.name: self._show_presets(one, filled) for one in self.card.outcomes}
         return ShownDecision(
@@ -192,7 +208,7 @@ class DecisionForm:
         filled.typed = fields.pick(posted)
         schema = load_schema(self.card.schema, None)
         reading = fields.read(filled.typed, schema=schema)
-        if self._says_no(filled.outcome) and (filled.typed == fields.begin() or not _is_whole(reading, schema)):
+        if self._says_no(filled.outcome) and (filled.typed == self.begin() or not _is_whole(reading, schema)):
             return  # saying no must never be harder than it is
         filled.reading, filled.errors = reading, reading.errors
         filled.data = None if reading.errors or reading.value is MISSING else reading.value

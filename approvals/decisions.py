@@ -12,6 +12,7 @@ between a decision and its effect (`grace`). Invariants owned:
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,7 +25,9 @@ from approvals.cases import Case
 from approvals.doors import PYTHON as PYTHON
 from approvals.doors import Door as Door
 from approvals.drifts import Now
+from approvals.edits import find_shown
 from approvals.exceptions import AlreadyDecided, DecisionRefused, NotAllowed, ReasonRequired
+from approvals.form_values import compare_data
 from approvals.grace import carry_out as carry_out
 from approvals.grace import find_end
 from approvals.grace import find_undoable as find_undoable
@@ -43,12 +46,14 @@ from approvals.policies import (
 )
 from approvals.principals import load_user
 from approvals.settling import (
+    ask_again,
     begin_grace,
     check_actor,
     find_next_moment,
     finish,
     note_refusal,
     open_case,
+    overturn,
     read_id,
     reverse,
     show_anew,
@@ -147,9 +152,9 @@ def _decide(case: Case, attempt: _Attempt) -> Recorded | None:
     now = case.read_subject(lock=True) if case.review.open else None
     chosen = _check(case, attempt, now)
     answering.ask_site(case.held, read_actor(attempt.actor))
-    data = _check_data(case, chosen, attempt.data)
     if now is not None and now.shown is not None:
         show_anew(case, now)
+    data = _read_data(case, chosen, attempt)
     if attempt.override and (own := case.find_vote(attempt.actor)) is not None:
         _take_back(case, own, attempt)
     return _settle(case, attempt, _make_vote(case, attempt, chosen, data))
@@ -163,17 +168,22 @@ def _read_reason(given: Any) -> str:
 def _settle(case: Case, attempt: _Attempt, vote: Vote) -> Recorded:
     assert case.held is not None
     review, door = case.review, attempt.door
+    fallen = overturn(case, vote)
     verdict = case.count([*case.votes, vote])
     answer = vote.outcome if attempt.override else verdict.outcome
     until = None if answer is None else find_end(case, wanted=attempt.grace if not door.is_automated else False)
+    is_changed = answer is None and vote.changed_from is not None
     vote.verdict = dump_verdict(verdict)
+    vote.version = review.version + is_changed
     records.insert(vote)
     case.votes.append(vote)
     case.all_votes.append(vote)
-    answering.record(case.held, Event.VOTED, _tell_vote(vote, until), actor=vote.actor)
+    answering.record(case.held, Event.VOTED, _tell_vote(vote, until, fallen), actor=vote.actor)
     if answer is None:
         # Done: let others go on.
-        records.update_review(review, claimed_by_id=None, claimed_at=None, next_at=find_next_moment(case))
+        values = {"claimed_by_id": None, "claimed_at": None, "next_at": find_next_moment(case)}
+        records.update_review(review, is_changed=is_changed, **values)
+        ask_again(case, vote, fallen)
         return Recorded(review, vote, "open", verdict=verdict)
     if until is not None:
         begin_grace(case, answer, vote, until)
@@ -198,7 +208,7 @@ def _check(case: Case, attempt: _Attempt, now: Now | None) -> str:
         outcome=attempt.outcome,
         reason=attempt.reason,
         is_current=now is None or _is_current(case, attempt, now),
-        difference={} if now is None else now.difference,
+        difference=_find_difference(case, attempt, now),
         via_bulk=door.via_bulk,
         single_key=door.single_key,
         saw_diff=door.saw_diff,
@@ -244,11 +254,28 @@ def _is_current(case: Case, attempt: _Attempt, now: Now) -> bool:
     return now.digest == (case.review.digest if attempt.door.seen is None else attempt.door.seen)
 
 
-def _check_data(case: Case, outcome: str, data: Any) -> Any:
-    """The form's data, as it will be read back. The last outcome, which also stands for no agreement, does without."""
+def _find_difference(case: Case, attempt: _Attempt, now: Now | None) -> Mapping[str, tuple[Any, Any]]:
+    """What is not as it was shown: of the subject, and of what others have filled in since that version."""
+    found = {} if now is None else now.difference
+    if attempt.version in (None, case.review.version) or case.schema is None or not case.review.open:
+        return found
+    shown = find_shown(case.all_votes, attempt.version, case.asked)
+    edits = compare_data(case.schema.describe(), shown, case.table.data)
+    return {**found, **{one.label: (one.before.text, one.after.text) for one in edits}}
+
+
+def _read_data(case: Case, outcome: str, attempt: _Attempt) -> Any:
+    """The form's data, as it will be read back.
+
+    The last outcome, which also stands for no agreement, does without. Whoever has looked at what others filled in,
+    and sends nothing else, agrees to that.
+    """
     assert case.held is not None
-    is_last = len(case.outcomes) > 1 and outcome == case.outcomes[-1].name
-    if is_last and data is None:
+    data, table = attempt.data, case.table
+    says_yes = not any(one.name == outcome and says_no(one, case.outcomes) for one in case.outcomes)
+    if data is None and says_yes and table.vote is not None and attempt.version is not None:
+        return table.data
+    if data is None and len(case.outcomes) > 1 and outcome == case.outcomes[-1].name:
         return None
     answering.check_data(case.held, data)
     return json.loads(dump_value(data, "the data"))
@@ -258,7 +285,6 @@ def _take_back(case: Case, vote: Vote, attempt: _Attempt) -> None:
     """Everybody counts once: who overrides what they voted for themselves has changed their mind."""
     actor = attempt.actor
     reverse(case, vote, actor=read_actor(actor), user=actor, door=attempt.door.name, reason=attempt.reason)
-    case.votes.remove(vote)
 
 
 def _make_vote(case: Case, attempt: _Attempt, outcome: str, data: Any) -> Vote:
@@ -282,7 +308,7 @@ def _make_vote(case: Case, attempt: _Attempt, outcome: str, data: Any) -> Vote:
     )
 
 
-def _tell_vote(vote: Vote, until: datetime | None) -> dict[str, Any]:
+def _tell_vote(vote: Vote, until: datetime | None, fallen: Sequence[Vote]) -> dict[str, Any]:
     return {
         "vote": str(vote.pk),
         "outcome": vote.outcome,
@@ -292,6 +318,8 @@ def _tell_vote(vote: Vote, until: datetime | None) -> dict[str, Any]:
         "automated": vote.automated or None,
         "override": vote.override or None,
         "digest": vote.digest or None,
+        "edited": vote.changed_from is not None or None,
+        "fallen": [str(one.pk) for one in fallen] or None,
         "verdict": vote.verdict,
         "effective_at": None if until is None else until.isoformat(),
     }

@@ -233,12 +233,13 @@ def _prepare(
 def _tell_value(make: _Make, one: AnyField, old: Any, new: Any) -> FieldDiff:
     kind = find_kind(one, new if old is None else old)
     if kind == "text":
-        return _tell_text(make, old, new)
+        return tell_text(make, old, new)
     sides = show_value(one, old), show_value(one, new)
     return make(*keep_apart(*sides, old, new), kind)
 
 
-def _tell_text(make: _Make, old: Any, new: Any) -> FieldDiff:
+def tell_text(make: _Make, old: Any, new: Any) -> FieldDiff:
+    """Two texts, line by line where they have lines."""
     before, after = ("" if plain is None or plain is ABSENT else str(plain) for plain in (old, new))
     if "\n" in before + after:
         unix = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
@@ -259,7 +260,7 @@ def _tell_json(name: str, label: str, old: Any, new: Any) -> Iterator[FieldDiff]
         if _is_hidden(place, before, after):
             yield make(Shown(HIDDEN), Shown(HIDDEN), "secret")
         elif all(side is ABSENT or side is None or isinstance(side, str) for side in (before, after)):
-            yield _tell_text(make, before, after)
+            yield tell_text(make, before, after)
         else:
             yield make(*keep_apart(show_loose(before), show_loose(after), before, after), "json")
     if len(places) > MAX_PLACES:

@@ -85,7 +85,8 @@ def _undo(case: Case, actor: Any, door: str) -> Review:
     if case.review.effective_at is not None:
         reopen(case, vote, actor=read_actor(actor), user=actor, door=door, reason="")
     else:
-        reverse(case, vote, actor=read_actor(actor), user=actor, door=door, reason="")
+        by = {"actor": read_actor(actor), "user": actor, "door": door}
+        reverse(case, vote, **by, reason="", raises_version=True)
     return case.review
 
 

@@ -109,9 +109,20 @@ def move_due(review: Review, due_at: datetime | None) -> None:
     rows(Candidate).filter(review=review).update(due_at=due_at)
 
 
-def let_fall(votes: Iterable[Vote]) -> None:
-    """These votes no longer count."""
-    rows(Vote).filter(pk__in=[vote.pk for vote in votes]).update(standing=False)
+def let_fall(votes: Iterable[Vote], *, superseded_by: Vote | None = None) -> None:
+    """These votes no longer count, in the rows and in the objects at hand; what made them fall may be a vote."""
+    for vote in (fallen := list(votes)):
+        vote.standing, vote.superseded_by_id = False, None if superseded_by is None else superseded_by.pk
+    rows(Vote).filter(pk__in=[vote.pk for vote in fallen]).update(
+        standing=False, superseded_by=None if superseded_by is None else superseded_by.pk
+    )
+
+
+def put_back(votes: Iterable[Vote]) -> None:
+    """These votes count again."""
+    for vote in (fallen := list(votes)):
+        vote.standing, vote.superseded_by_id = True, None
+    rows(Vote).filter(pk__in=[vote.pk for vote in fallen]).update(standing=True, superseded_by=None)
 
 
 def insert_comment(

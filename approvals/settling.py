@@ -22,8 +22,10 @@ from approvals import records
 from approvals.answered import find_agreeing
 from approvals.cases import Case
 from approvals.channel import Answer, Approval
+from approvals.diff_parts import ABSENT, same_json
 from approvals.diffs import FieldDiff
 from approvals.drifts import Now
+from approvals.edits import carries, dump_before, find_agreed, is_same
 from approvals.exceptions import (
     AlreadyDecided,
     ApprovalError,
@@ -34,6 +36,7 @@ from approvals.exceptions import (
 )
 from approvals.ladder import load_rungs, next_moment
 from approvals.models import Review, Vote
+from approvals.plain_values import write_canonical
 from workflows import answering, store
 from workflows.api import cancel
 from workflows.arguments import read_actor
@@ -47,6 +50,8 @@ logger = logging.getLogger("approvals")
 
 #: Characters of all reasons in one answer; a character takes up to four bytes, and data wants room too.
 LONGEST_REASONS = 60_000
+#: Characters of everybody's data in one answer, beside the answer's own.
+LONGEST_DATA = 100_000
 _ROLLED_BACK = Reason(gettext_noop("a statement of its own failed, or it rolled back: nothing of it would remain"))
 #: Votes are judged again so long after the latest, then after an eighth of its age, and so often at the least.
 LOOK_AFTER, LOOK_AT_LEAST = timedelta(minutes=5), timedelta(days=1)
@@ -80,19 +85,20 @@ def finish(
 ) -> None:
     """The author's change to business rows, and the answer.
 
-    Its data and reason are those of the latest vote that agrees with it. `override` is the reason of somebody who was
-    not asked.
+    Its data are what everybody counted agreed to, its reason is that of the latest of them. `override` is the reason
+    of somebody who was not asked.
     """
     review, held = case.review, case.held
     assert held is not None
     is_carried_out = review.effective_at is not None and review.decided_by_id == user
     agreeing = find_agreeing(case.votes, outcome)
+    data = find_agreed(case.votes, outcome, case.outcomes)
     stored = {
         "outcome": outcome,
-        "data": None if agreeing is None else agreeing.data,
+        "data": data,
         "reason": reason or ("" if agreeing is None else agreeing.reason),
         "actor": actor,
-        "decisions": _write_decisions(case.votes),
+        "decisions": _write_decisions(case.votes, data),
     }
     records.update_review(
         review,
@@ -156,10 +162,20 @@ def _tell_failure(case: Case, error: Exception) -> str:
     return f"{kind}: {error}" if isinstance(error, ValueError | PermissionDenied | ApprovalError) else kind
 
 
-def _write_decisions(votes: Sequence[Vote]) -> list[dict[str, Any]]:
-    """Everybody's share. Very many reasons are shortened, or the answer would get too large; the votes keep them."""
+def _write_decisions(votes: Sequence[Vote], data: Any) -> list[dict[str, Any]]:
+    """Everybody's share. Very many reasons are shortened, or the answer would get too large; the votes keep them.
+
+    So it is with data that are long: `as_answered` says of whom they are the answer's, and others' stay with the vote.
+    """
     longest = max(80, LONGEST_REASONS // max(1, len(votes)))
-    return [_write_decision(vote, longest) for vote in votes]
+    is_long = sum(len(write_canonical(vote.data)) for vote in votes if vote.data is not None) > LONGEST_DATA
+    return [_write_decision(vote, longest) | _write_data(vote, data, is_long=is_long) for vote in votes]
+
+
+def _write_data(vote: Vote, answered: Any, *, is_long: bool) -> dict[str, Any]:
+    if not is_long or vote.data is None:
+        return {"data": vote.data}
+    return {"as_answered": True} if same_json(vote.data, answered) else {}
 
 
 def _write_decision(vote: Vote, longest: int) -> dict[str, Any]:
@@ -217,6 +233,30 @@ def find_next_moment(case: Case) -> datetime | None:
     return case.now + rest if found is None else min(found, case.now + rest)
 
 
+def overturn(case: Case, vote: Vote) -> list[Vote]:
+    """What a vote does to what is on the table: where it fills in something else, those who agreed to what was there
+    no longer count. They are asked again (`ask_again`), and may agree to this."""
+    if case.schema is None or not carries(vote, case.outcomes):
+        return []
+    before, schema = case.table.data, case.schema
+    if not is_same(before, vote.data, schema):
+        vote.changed_from = dump_before(before)
+    agreed = [one for one in case.votes if carries(one, case.outcomes)]
+    if not (fallen := [one for one in agreed if not is_same(one.data, vote.data, schema)]):
+        return []
+    records.let_fall(fallen, superseded_by=vote)
+    case.votes = [one for one in case.votes if one not in fallen]
+    return fallen
+
+
+def ask_again(case: Case, vote: Vote, fallen: Sequence[Vote]) -> None:
+    """Whose approval no longer counts is told, once."""
+    if fallen:
+        to = list(dict.fromkeys(one.actor for one in fallen))
+        told = {"vote": str(vote.pk), "by": vote.actor}
+        records.insert_notice(case.review, "edited", at=case.now, to=to, data=told)
+
+
 def begin_grace(case: Case, outcome: str, vote: Vote, until: datetime) -> None:
     """Nothing else decides it meanwhile: no deadline, no rung of the ladder."""
     held = case.held
@@ -252,10 +292,25 @@ def reopen(
         records.insert_notice(review, "reopened", at=case.now, to=[vote.actor], data=told)
 
 
-def reverse(case: Case, vote: Vote, *, actor: str, user: Any, door: str, reason: str) -> None:
-    """A vote taken back by a row of its own: nothing is deleted."""
+def reverse(
+    case: Case, vote: Vote, *, actor: str, user: Any, door: str, reason: str, raises_version: bool = False
+) -> None:
+    """A vote taken back by a row of its own: nothing is deleted.
+
+    If it had changed what was on the table, that is there again, with the approvals that stood. `raises_version` where
+    others could decide meanwhile: they have looked at what is there no more.
+    """
     assert case.held is not None
+    before = case.table.data
+    case.votes.remove(vote)
     records.let_fall([vote])
+    back = _list_put_back(case, vote)
+    records.put_back(back)
+    case.votes = sorted([*case.votes, *back], key=lambda one: (one.at, one.pk))
+    after = case.table.data
+    is_changed = case.schema is not None and not is_same(before, after, case.schema)
+    if is_changed and raises_version:
+        records.update_review(case.review, is_changed=True)
     records.insert(
         Vote(
             review=case.review,
@@ -270,10 +325,29 @@ def reverse(case: Case, vote: Vote, *, actor: str, user: Any, door: str, reason:
             actor=actor,
             door=door,
             groups=[],
+            data=None if not is_changed or after is ABSENT else after,
+            changed_from=dump_before(before) if is_changed else None,
+            version=case.review.version,
         )
     )
-    told = {"vote": str(vote.pk), "outcome": vote.outcome, "door": door, "reason": reason or None}
+    told = {
+        "vote": str(vote.pk),
+        "outcome": vote.outcome,
+        "door": door,
+        "reason": reason or None,
+        "restored": [str(one.pk) for one in back] or None,
+    }
     answering.record(case.held, Event.REVERSED, told, actor=actor)
+
+
+def _list_put_back(case: Case, vote: Vote) -> list[Vote]:
+    """The approvals that fell by a vote which is taken back, as long as nobody else agrees to what it filled in; but
+    for those who have decided anew."""
+    if vote.changed_from is None or any(carries(one, case.outcomes) for one in case.votes):
+        return []
+    used = {key for one in case.votes for key in (one.user_id, one.on_behalf_of_id)} - {None}
+    found = [one for one in case.all_votes if one.superseded_by_id == vote.pk and one.digest == case.review.digest]
+    return [one for one in found if used.isdisjoint({one.user_id, one.on_behalf_of_id} - {None})]
 
 
 def show_anew(case: Case, now: Now) -> None:
@@ -287,8 +361,6 @@ def show_anew(case: Case, now: Now) -> None:
     if not fallen:
         return
     records.let_fall(fallen)
-    for vote in fallen:
-        vote.standing = False
     case.votes.clear()
     to = [vote.actor for vote in fallen]
     told_why = dump_problem(Stale(now.difference), now.drift)

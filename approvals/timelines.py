@@ -7,8 +7,8 @@ sentence of ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,8 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext, ngettext, pgettext
 
 from approvals.cases import MAX_ROWS, Case
+from approvals.diffs import FieldDiff
+from approvals.edited import list_changes
 from approvals.ladder import Action, describe_action
 from approvals.loading import fill
 from approvals.models import Comment, Vote
@@ -54,6 +56,10 @@ class Entry:
     #: What who did it is called, also where that is the viewer; for the letters in the place of a face.
     name: str = ""
     is_viewer: bool = False
+    #: What a vote, or what took it back, changed of what is filled in.
+    changes: tuple[FieldDiff, ...] = ()
+    #: Whether it is a vote that counted once and does not any more, because something else was put in its place.
+    is_void: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +126,21 @@ class _Teller:
         return self._make(review.created_at, self._name_user(review.requester_id), what, "", "asked")
 
     def tell_votes(self) -> Iterator[Entry]:
+        taken_back = {vote.reverses_id for vote in self.case.all_votes}
         for vote in reversed(self.case.all_votes):
             kind = "vote" if vote.reverses_id is None else "undo"
-            what = self._tell_vote(vote) if kind == "vote" else self._tell_reversal(vote)
-            yield self._make(
+            changes = list_changes(self.case, vote)
+            what = self._tell_vote(vote, changes) if kind == "vote" else self._tell_reversal(vote)
+            told = self._make(
                 vote.at, self._name_user(vote.user_id), what, vote.reason, kind, door=vote.door, outcome=vote.outcome
             )
+            is_void = kind == "vote" and not vote.standing and vote.pk not in taken_back
+            yield replace(told, changes=changes, is_void=is_void)
 
-    def _tell_vote(self, vote: Vote) -> str:
+    def _tell_vote(self, vote: Vote, changes: Sequence[FieldDiff]) -> str:
         given = {"what": self._tell_outcome(vote.outcome), "whom": self._mention(self._name_user(vote.on_behalf_of_id))}
+        if any(not one.before.empty for one in changes):
+            given["what"] = gettext("%(what)s with changes") % given
         if vote.override:
             given["what"] = gettext("overrode the rule: %(what)s") % given
         if vote.automated:

@@ -30,6 +30,8 @@ class Decision:
     on_behalf_of: str = ""
     automated: bool = False
     override: bool = False
+    #: What they filled in, as the approval's schema types it.
+    data: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class Answer(Generic[Data]):
     """
 
     outcome: str
-    #: What the form was filled in with, as the approval's schema types it; None where nobody filled it in.
+    #: What the form was filled in with, as the approval's schema types it: everybody who gave this
+    #: answer agreed to it. None where nobody filled it in.
     data: Data = None  # type: ignore[assignment]  # of an answer without a form
     reason: str = ""
     #: Whose decision made it complete: "user:7", or "time" where the ladder answered.

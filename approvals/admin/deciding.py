@@ -21,11 +21,13 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from approvals.admin.acting import ReviewActions
 from approvals.admin.deeds import DECIDE, DOOR, OVERRIDE, Deed, tell_recorded
 from approvals.cards import Card, build_card
+from approvals.cases import Case
 from approvals.conf import conf
 from approvals.decision_form import DecisionForm, Filled
 from approvals.decisions import decide
 from approvals.doors import Door
-from approvals.exceptions import ApprovalError, NotAllowed, ReasonRequired
+from approvals.edits import find_shown
+from approvals.exceptions import ApprovalError, NotAllowed, ReasonRequired, Stale
 from approvals.models import Review
 from approvals.passwords import TooManyTries, check_password
 from approvals.refused import tell_refusal
@@ -98,6 +100,9 @@ class DecidingAdmin(ReviewActions):
         review = self.find_review(request, review.pk)
         card = make_card(review, request.user, deed)
         form = DecisionForm(card, asks_password=asks)
+        if isinstance(refused, Stale):
+            case = Case(review)
+            filled = form.take_over(filled, find_shown(case.all_votes, filled.version, case.asked))
         told = tell_refusal(refused, review)
         places: dict[str, str] = {}
         saw_error = ""

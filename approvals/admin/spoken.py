@@ -86,6 +86,7 @@ class VoteAdmin(OfReviewAdmin):
     list_filter = (StandingFilter, DoorFilter, SpecialFilter)
     fields = readonly_fields = (
         *("of_review", "at_moment", "who", "whom", "answer", "state", "came_by", "why", "counted_in", "data_json"),
+        *("before_json", "put_aside_by", "of_version"),
         *("verdict_json", "shown_digest", "takes_back", "shown_id"),
     )
 
@@ -138,6 +139,19 @@ class VoteAdmin(OfReviewAdmin):
     @admin.display(description=gettext_lazy("data"))
     def data_json(self, vote: Vote) -> SafeString:
         return NOTHING if vote.data is None else show_block_of(dump_json(vote.data))
+
+    @admin.display(description=gettext_lazy("filled in before"))
+    def before_json(self, vote: Vote) -> SafeString:
+        before = (vote.changed_from or {}).get("data")
+        return NOTHING if before is None else show_block_of(dump_json(before))
+
+    @admin.display(description=gettext_lazy("out of force since"))
+    def put_aside_by(self, vote: Vote) -> SafeString:
+        return show_text("" if vote.superseded_by_id is None else str(vote.superseded_by_id))
+
+    @admin.display(description=gettext_lazy("version of the request"))
+    def of_version(self, vote: Vote) -> SafeString:
+        return show_text("" if vote.version is None else str(vote.version))
 
     @admin.display(description=gettext_lazy("what it was counted against"))
     def verdict_json(self, vote: Vote) -> SafeString:

@@ -13,12 +13,13 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext
 
 from approvals.diffs import compare_each
 from approvals.facts import list_facts
 from approvals.inbox.totals import list_amounts
-from approvals.models import Review
+from approvals.models import Review, Vote
 from approvals.policies import Outcome, load_outcomes
 from approvals.show_values import MAX_NAME, show_text
 from approvals.viewers import Viewer
@@ -51,7 +52,9 @@ def read_materials(viewer: Viewer, ids: Iterable[UUID]) -> dict[UUID, Material]:
     """Of those of them that this person may see, in the order given."""
     wanted = list(dict.fromkeys(ids))
     rows = Review.objects.visible_to(viewer).filter(pk__in=wanted).order_by()
-    found = {row["pk"]: row for row in rows.values(*_WANTED)}
+    # What others have filled in has to be looked at, also where nothing has to be.
+    edits = Vote.objects.filter(review=OuterRef("pk"), standing=True, changed_from__isnull=False)
+    found = {row["pk"]: row for row in rows.annotate(is_edited=Exists(edits)).values(*_WANTED, "is_edited")}
     known = [found[id] for id in wanted if id in found]
     changes = compare_each(
         ((row["subject_model"], row["snapshot"] or {}, row["change"] or {}) for row in known), user=viewer.user
@@ -71,7 +74,8 @@ def read_materials(viewer: Viewer, ids: Iterable[UUID]) -> dict[UUID, Material]:
             named = {"field": diff.label, "before": diff.before.text, "after": diff.after.text}
             facts[gettext("New %(field)s") % named] = gettext("%(before)s → %(after)s") % named
         amounts = list_amounts(row["interaction__request"])
-        made[row["pk"]] = Material(facts, load_outcomes(row["outcomes"]), amounts, row["digest"], *blanks[key])
+        is_blank, data = (False, None) if row["is_edited"] else blanks[key]
+        made[row["pk"]] = Material(facts, load_outcomes(row["outcomes"]), amounts, row["digest"], is_blank, data)
     return made
 
 

@@ -73,7 +73,13 @@ def build_server(desk: Desk) -> MCPServer[Any]:
         outcome: Annotated[str, Field(min_length=1, max_length=64, description="The `name` of one of its outcomes.")],
         version: Annotated[int, Field(description="The `version` that you have read.")],
         reason: Annotated[str, Field(max_length=MAX_REASON, description="Why; all who see the approval read it.")] = "",
-        data: Annotated[Any, Field(description="What its `schema` asks for, where it has one.")] = None,
+        data: Annotated[
+            Any,
+            Field(
+                description="What its `schema` asks for, where it has one. Left out it agrees to `data` of what you "
+                "have read; other data put these in their place, and whoever agreed before is asked again."
+            ),
+        ] = None,
     ) -> dict[str, Any]:
         """Decide on the person's behalf. It cannot be undone, and it may move money or change records.
 

@@ -25,7 +25,8 @@ class Notice(EngineModel):
     id = models.UUIDField(primary_key=True, default=make_uuid7, editable=False)
     review = models.ForeignKey(Review, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="notices")
     at = models.DateTimeField(_("at"))
-    #: "new", "reminder", "escalation", "question", "answer", "nudge", "decided", "reopened", "closed".
+    #: "new", "reminder", "escalation", "question", "answer", "nudge", "edited", "decided", "reopened",
+    #: "closed".
     kind = models.TextField(_("kind"))
     #: Whom to tell: principals; left empty: those asked.
     to = models.JSONField(null=True, encoder=DjangoJSONEncoder)

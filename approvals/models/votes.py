@@ -12,6 +12,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from approvals.models.base import point_to_user
 from approvals.models.reviews import Review
@@ -57,6 +58,14 @@ class Vote(EngineModel):  # type: ignore[django-manager-missing, unused-ignore]
     #: The groups in which it counts, as they were then.
     groups = TextListField(_("groups"))
     data = models.JSONField(_("data"), null=True, encoder=DjangoJSONEncoder)
+    #: What was on the table until this row changed it: {"data": …}, or {} for nothing; null where it changed nothing.
+    changed_from = models.JSONField(null=True, encoder=DjangoJSONEncoder)
+    #: The vote with other data since which this one no longer counts.
+    superseded_by = models.ForeignKey(
+        "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="supersedes"
+    )
+    #: The review's, with this row; of older rows it is not known.
+    version = models.IntegerField(pgettext_lazy("of a request", "version"), null=True)
     #: What it was counted against: who could vote then, and what that amounted to.
     verdict = models.JSONField(_("verdict"), null=True, encoder=DjangoJSONEncoder)
 

@@ -35,6 +35,7 @@ TYPES = {
     "reminder": "approval.reminder",
     "nudge": "approval.nudged",
     "escalation": "approval.escalated",
+    "edited": "approval.edited",
     "decided": "approval.decided",
     "closed": "approval.closed",
     "reopened": "approval.reopened",
@@ -105,8 +106,8 @@ def write_chat(delivery: Delivery, card: Card, *, thread: str = "", outcome: str
         {"type": "section", "text": _plain("\n".join(told), _FIELD)},
     ]
     if not is_over:
-        if card.diff:
-            fields = [_plain(_tell_change(one), _FIELD) for one in card.diff[:_FIELDS]]
+        if changes := (*card.diff, *card.settings):
+            fields = [_plain(_tell_change(one), _FIELD) for one in changes[:_FIELDS]]
             blocks.append({"type": "section", "fields": fields})
         blocks.append({"type": "actions", "elements": _list_buttons(card)})
     message: dict[str, Any] = {"text": _escape(heading), "blocks": blocks}
@@ -188,6 +189,7 @@ def _tell_review(card: Card) -> dict[str, Any]:
         "votes": [asdict(one) for one in card.progress],
         "subject": card.subject.text if card.subject else None,
         "changes": [{"field": one.label, "now": one.before.text, "then": one.after.text} for one in card.diff],
+        "form": [{"field": one.label, "asked": one.before.text, "now": one.after.text} for one in card.settings],
         "outcomes": [{"name": one.name, "label": one.label, "tone": one.tone} for one in card.outcomes],
         "answer": asdict(card.answer) if card.answer else None,
         "version": card.version,

@@ -7,6 +7,7 @@ decide: not the requester under four eyes, nobody who has decided already.
 | Notice | Who |
 |---|---|
 | new, reminder, nudge, escalation | those asked (or those it names) who may decide, and who stands in for the absent of them; a reminder or nudge only whoever has claimed it |
+| edited | whose approval no longer counts, because somebody filled in something else; and who stands in for the absent of them |
 | question | the requester |
 | answer | who asked; those asked, where that is nobody any more |
 | reopened | whose decision was not carried out |
@@ -33,7 +34,7 @@ from workflows import answering
 from workflows.clock import Now
 
 #: Notices that ask for a decision: they are told only as long as there is one to make.
-ASKS = frozenset({"new", "reminder", "nudge", "escalation"})
+ASKS = frozenset({"new", "reminder", "nudge", "escalation", "edited"})
 #: Of these, only whoever is at it already.
 _URGES = frozenset({"reminder", "nudge"})
 

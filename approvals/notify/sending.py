@@ -8,7 +8,7 @@ a failure only words of ours are kept.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -23,6 +23,7 @@ from django.utils.translation import gettext
 from approvals.cards import build_card
 from approvals.cases import Case
 from approvals.conf import conf
+from approvals.edited import list_changes, tell_change
 from approvals.models import Comment, Delivery, Review, Snooze
 from approvals.notify import records
 from approvals.notify.failures import Dropped, PutOff, SendFailed, describe_error, describe_place
@@ -143,7 +144,7 @@ def _check_ask(delivery: Delivery, case: Case, reader: Reader) -> None:
     review = case.review
     check_waits(review, case.now)
     facts = case.find_facts(reader.user)
-    if delivery.kind in ("new", "escalation"):
+    if delivery.kind in ("new", "escalation", "edited"):
         facts = replace(facts, claimed_by_other=False)  # whoever has it may give it back
     if (obstacle := find_obstacle(case.terms, facts)) is not None:
         raise Dropped(show_text(obstacle.message))
@@ -172,6 +173,8 @@ def _find_occasion(delivery: Delivery, case: Case) -> Occasion:
     elif said is None:
         by = read_key(data.get("by"))
     text = said.text if said is not None else tell_problem(data, case.review)
+    if delivery.kind == "edited":
+        text = _tell_edit(data, case)
     return Occasion(
         kind=delivery.kind,
         by=_name(by, gettext("Somebody")) if by is not None or delivery.kind in ("question", "answer", "nudge") else "",
@@ -179,6 +182,14 @@ def _find_occasion(delivery: Delivery, case: Case) -> Occasion:
         text=show_text(text, MAX_BLOCK, lines=True) if text else "",
         outcome=_tell_outcome(case),
     )
+
+
+def _tell_edit(data: Mapping[str, Any], case: Case) -> str:
+    """What somebody filled in instead of what the reader had approved, and why."""
+    vote = next((one for one in case.all_votes if str(one.pk) == data.get("vote")), None)
+    if vote is None:
+        return ""
+    return "\n".join([*map(tell_change, list_changes(case, vote)), *([vote.reason] if vote.reason else [])])
 
 
 def _tell_outcome(case: Case) -> str:

@@ -112,6 +112,11 @@ def _choose(occasion: Occasion, card: Card) -> tuple[str, str]:
                 gettext("Not carried out, waits again: %(title)s"),
                 gettext("this could not be carried out, so it waits again:"),
             )
+        case "edited":
+            return (
+                gettext("Changed by %(by)s, please decide again: %(title)s"),
+                gettext("%(by)s filled in something else, so your answer no longer counts. Please decide again:"),
+            )
         case "decided":
             return gettext("%(outcome)s: %(title)s"), gettext("this has been decided:")
     return gettext("No longer waits: %(title)s"), gettext("this no longer waits for a decision:")

@@ -42,7 +42,12 @@ class DecideBody(Body):
     outcome: Annotated[str, Field(min_length=1, max_length=64, description="The name of one of its `outcomes`.")]
     reason: Reason = ""
     data: Annotated[
-        Any, Field(description="What its form asks for, as its `schema` says; left out where it has none.")
+        Any,
+        Field(
+            description="What its form asks for, as its `schema` says; left out where it has none. Left out beside "
+            "`version` it agrees to what others have filled in. Other data than theirs put these in their place: they "
+            "are asked again."
+        ),
     ] = None
     version: Annotated[
         int | None,

@@ -13,14 +13,16 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.utils.translation import gettext
 
-from approvals.cards import Card
+from approvals.cards import Card, Edit
 from approvals.cases import Case
 from approvals.models import Comment, Review
+from approvals.plain_values import redact_json
 from approvals.policies import load_outcomes
 from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.status import find_status
 from workflows.clock import Now
+from workflows.completion import MISSING
 from workflows.rest.rows import show_moment
 
 #: What `show_row` reads.
@@ -158,11 +160,33 @@ def show_card(card: Card, review: Review, case: Case, *, for_program: str = "") 
             for one in card.similar
         ],
         "actions": {name: told or None for name, told in card.actions.items()},
-        "answer": None if card.answer is None else _show(card.answer, "outcome label tone reason by"),
+        "settings": [_show_diff(one) for one in card.settings],
+        "data": None if card.filled is MISSING else redact_json(card.filled),
+        "edit": None if card.edit is None else _show_edit(card.edit),
+        "answer": None if card.answer is None else _show_answer(card),
         "timeline": [
-            {"at": show_moment(one.at), **_show(one, "who what text kind door outcome")} for one in card.timeline
+            {
+                "at": show_moment(one.at),
+                **_show(one, "who what text kind door outcome"),
+                "changes": [_show_diff(change) for change in one.changes],
+                "void": one.is_void,
+            }
+            for one in card.timeline
         ],
     }
+
+
+def _show_edit(edit: Edit) -> dict[str, Any]:
+    return {
+        "at": show_moment(edit.at),
+        **_show(edit, "by reason fallen"),
+        "changes": [_show_diff(one) for one in edit.changes],
+    }
+
+
+def _show_answer(card: Card) -> dict[str, Any]:
+    decisions = [{"at": show_moment(one.at), **_show(one, "by outcome reason door data")} for one in card.decisions]
+    return {**_show(card.answer, "outcome label tone reason by data"), "decisions": decisions}
 
 
 def show_comment(comment: Comment) -> dict[str, Any]:

@@ -148,6 +148,19 @@ class SimilarOut(Shape):
     at: Annotated[datetime | None, Field(description="When.")]
 
 
+class VotedOut(Shape):
+    """One vote that counted."""
+
+    model_config = ConfigDict(title="Voted")
+
+    at: Annotated[datetime, Field(description="When.")]
+    by: Annotated[str, Field(description="Who.")]
+    outcome: Annotated[str, Field(description="What they answered.")]
+    reason: Annotated[str, Field(description="Why; may be empty.")]
+    door: Annotated[str, Field(description="How: page, api, link, admin, mcp or python.")]
+    data: Annotated[Any, Field(description="What they filled in, without secrets.")]
+
+
 class AnswerOut(Shape):
     """What was decided."""
 
@@ -158,6 +171,22 @@ class AnswerOut(Shape):
     tone: Annotated[str, Field(description="How it is shown.")]
     reason: Annotated[str, Field(description="Why.")]
     by: Annotated[str, Field(description="Who; empty where time answered.")]
+    data: Annotated[
+        Any, Field(description="What was filled in, without secrets: all who gave this answer agreed to it.")
+    ]
+    decisions: Annotated[list[VotedOut], Field(description="The votes that counted, in their order.")]
+
+
+class EditOut(Shape):
+    """A vote that changed what is filled in."""
+
+    model_config = ConfigDict(title="Edit")
+
+    at: Annotated[datetime, Field(description="When.")]
+    by: Annotated[str, Field(description="Who.")]
+    reason: Annotated[str, Field(description="Why; may be empty.")]
+    fallen: Annotated[str, Field(description="Whose approvals no longer count since; may be empty.")]
+    changes: Annotated[list[ChangeOut], Field(description="What it changed.")]
 
 
 class EntryOut(Shape):
@@ -172,6 +201,8 @@ class EntryOut(Shape):
     kind: Annotated[str, Field(description="asked, vote, undo, comment, question, answer, handled, time, refused …")]
     door: Annotated[str, Field(description="How: page, api, link, admin, mcp, python or time.")]
     outcome: Annotated[str, Field(description="Of a vote: its outcome.")]
+    changes: Annotated[list[ChangeOut], Field(description="What it changed of what is filled in.")]
+    void: Annotated[bool, Field(description="Whether it is a vote that something else has put out of force.")]
 
 
 class ApprovalDetail(ApprovalOut):
@@ -197,5 +228,20 @@ class ApprovalDetail(ApprovalOut):
     actions: Annotated[
         dict[str, str | None], Field(description="What else there is to do, and why you cannot; null: you can.")
     ]
+    settings: Annotated[
+        list[ChangeOut],
+        Field(
+            description="What an answer sets by its form; `before` is what it was asked with, where that "
+            "is another value."
+        ),
+    ]
+    data: Annotated[
+        Any,
+        Field(
+            description="What those who agreed so far filled in, without secrets; null as long as nobody did. Agree "
+            "to it with this `version` and without `data`; send other `data`, and they are asked again."
+        ),
+    ]
+    edit: Annotated[EditOut | None, Field(description="Who changed what is filled in, where somebody did.")]
     answer: Annotated[AnswerOut | None, Field(description="What was decided.")]
     timeline: Annotated[list[EntryOut], Field(description="What happened, the newest first.")]

@@ -211,7 +211,7 @@ def has_typed(visit: Visit, filled: Filled | None) -> bool:
     """Whether there is anything in the form of the decision that would be lost."""
     if filled is None or not visit.card.may_decide:
         return False
-    begun = visit.form.fields.begin() if visit.form.fields is not None else {}
+    begun = visit.form.begin()
     return bool(filled.typed_reason.strip() or any(filled.chosen.values()) or filled.typed != begun)
 
 

@@ -1,0 +1,89 @@
+"""What approvers made of a form, in words: for the card, the history, mails and programs.
+
+Lives here: which change is told, and of whom. Must not live here: how a value reads (`form_values`), and what counts
+(`edits`). Invariant owned: page, mail, history and programs tell the same change, because they ask here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils.translation import gettext
+
+from approvals.cases import Case
+from approvals.diff_parts import ABSENT
+from approvals.diffs import FieldDiff
+from approvals.edits import carries, load_before
+from approvals.form_values import compare_data, list_settings
+from approvals.models import Vote
+from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
+from workflows.joining import join_list
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The vote that put on the table what is there now."""
+
+    #: Who, by name.
+    by: str
+    is_viewer: bool
+    at: datetime
+    reason: str
+    changes: tuple[FieldDiff, ...]
+    #: Whose earlier approvals no longer count since, and how many that are.
+    fallen: str
+    fallen_count: int
+
+
+def find_edit(case: Case, user: Any = None) -> Edit | None:
+    """The latest change of what is on the table that still counts; None where nobody changed anything.
+
+    >>> edit = find_edit(case)
+    >>> edit.by, [(one.before.text, one.after.text) for one in edit.changes]
+    ('Maya Lindqvist', [('€9,600.00', '€9,000.00')])
+    """
+    votes = [vote for vote in case.votes if carries(vote, case.outcomes)] if case.schema is not None else []
+    vote = next((one for one in reversed(votes) if one.changed_from is not None), None)
+    if vote is None or not (changes := list_changes(case, vote)):
+        return None
+    fallen = [one for one in case.all_votes if one.superseded_by_id == vote.pk]
+    return Edit(
+        by=show_text(case.name(vote.user_id), MAX_NAME),
+        is_viewer=user is not None and vote.user_id == getattr(user, "pk", None),
+        at=vote.at,
+        reason=show_text(vote.reason, MAX_BLOCK, lines=True) if vote.reason else "",
+        changes=changes,
+        fallen=join_list(dict.fromkeys(show_text(case.name(one.user_id), MAX_NAME) for one in fallen)),
+        fallen_count=len(fallen),
+    )
+
+
+def list_changes(case: Case, vote: Vote) -> tuple[FieldDiff, ...]:
+    """What a row of the history changed of what was on the table."""
+    if case.schema is None or vote.changed_from is None:
+        return ()
+    after = ABSENT if vote.data is None else vote.data
+    return compare_data(case.schema.describe(), load_before(vote), after)
+
+
+def list_form(case: Case) -> tuple[FieldDiff, ...]:
+    """What the form sets by what is on the table; `before` is what it was asked with, where that is something else."""
+    if case.schema is None:
+        return ()
+    return list_settings(case.schema.describe(), case.asked, case.table.data)
+
+
+def tell_change(one: FieldDiff) -> str:
+    """One change in a line.
+
+    >>> tell_change(edit.changes[0])
+    'Value: €9,600.00 → €9,000.00'
+    """
+    if not one.label:
+        return one.after.text
+    if one.before.empty:
+        return gettext("%(field)s: %(value)s") % {"field": one.label, "value": one.after.text}
+    given = {"field": one.label, "before": one.before.text, "after": one.after.text}
+    return gettext("%(field)s: %(before)s → %(after)s") % given
