@@ -25,7 +25,7 @@ from approvals.cases import Case
 from approvals.doors import PYTHON as PYTHON
 from approvals.doors import Door as Door
 from approvals.drifts import Now
-from approvals.edits import find_shown
+from approvals.edits import find_shown, is_same
 from approvals.exceptions import AlreadyDecided, DecisionRefused, NotAllowed, ReasonRequired
 from approvals.form_values import compare_data
 from approvals.grace import carry_out as carry_out
@@ -273,8 +273,12 @@ def _read_data(case: Case, outcome: str, attempt: _Attempt) -> Any:
     assert case.held is not None
     data, table = attempt.data, case.table
     says_yes = not any(one.name == outcome and says_no(one, case.outcomes) for one in case.outcomes)
-    if data is None and says_yes and table.vote is not None and attempt.version is not None:
-        return table.data
+    if says_yes and table.vote is not None:
+        if attempt.door.via_bulk and not is_same(data, table.data, case.schema):
+            # What others have filled in has to be looked at.
+            raise InvalidData({"": ["others have filled it in: look at this one on its own"]})
+        if data is None and attempt.version is not None:
+            return table.data
     if data is None and len(case.outcomes) > 1 and outcome == case.outcomes[-1].name:
         return None
     answering.check_data(case.held, data)

@@ -44,8 +44,8 @@ def find_edit(case: Case, user: Any = None) -> Edit | None:
     >>> edit.by, [(one.before.text, one.after.text) for one in edit.changes]
     ('Maya Lindqvist', [('€9,600.00', '€9,000.00')])
     """
-    votes = [vote for vote in case.votes if carries(vote, case.outcomes)] if case.schema is not None else []
-    vote = next((one for one in reversed(votes) if one.changed_from is not None), None)
+    edits = (one for one in reversed(case.votes) if one.changed_from is not None and carries(one, case.outcomes))
+    vote = next(edits, None)
     if vote is None or not (changes := list_changes(case, vote)):
         return None
     fallen = [one for one in case.all_votes if one.superseded_by_id == vote.pk]

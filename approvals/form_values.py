@@ -105,7 +105,7 @@ def _tell(
     make = partial(FieldDiff, name, label)
     if any(map(is_secret_name, place)) or (isinstance(field, Text) and field.control == "password"):
         yield field, differs, make(*(EMPTY if _is_empty(side) else Shown(HIDDEN) for side in sides), "secret")
-    elif differs and _is_text(field) and not any(units) and all(_is_empty(side) or isinstance(side, str) for side in sides):
+    elif differs and not any(units) and _is_text(field, sides):
         yield field, differs, tell_text(make, old, new)
     else:
         before, after = (_show(field, side, unit) for side, unit in zip(sides, units, strict=True))
@@ -173,5 +173,6 @@ def _is_empty(value: Any) -> bool:
     return value is ABSENT or value is None or value in ("", [], {})
 
 
-def _is_text(field: Field) -> bool:
-    return isinstance(field, Text) and field.control in ("text", "area", "email", "url")
+def _is_text(field: Field, sides: tuple[Any, ...]) -> bool:
+    is_plain = isinstance(field, Text) and field.control in ("text", "area", "email", "url")
+    return is_plain and all(_is_empty(side) or isinstance(side, str) for side in sides)

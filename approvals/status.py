@@ -14,6 +14,7 @@ from django.utils.translation import gettext, ngettext, pgettext
 
 from approvals.answered import find_answerer
 from approvals.cases import MAX_NAMED, Case
+from approvals.edited import find_edit
 from approvals.models import Review
 from approvals.policies import Count, Outcome, PerGroup, Veto
 from approvals.policies.judging import Tally
@@ -204,6 +205,8 @@ def _tell_open(case: Case, user: Any) -> str:
     if case.votes or any(one.needed > 1 for one in progress):
         votes = join_clauses(one.text for one in progress)
         told = gettext("%(told)s, %(progress)s") % {"told": told, "progress": votes}
+    if (edit := find_edit(case)) is not None:
+        told = gettext("%(told)s, changed by %(who)s") % {"told": told, "who": edit.by}
     return told
 
 

@@ -384,7 +384,7 @@ def test_the_answer_is_one_frozen_typed_value_in_every_style(ann: User, style: A
         data=Payment(Decimal("1240.00"), date(2026, 7, 14)),
         reason="fine",
         actor=who,
-        decisions=(Decision(who, "approve", "fine", vote.at),),
+        decisions=(Decision(who, "approve", "fine", vote.at, data=Payment(Decimal("1240.00"), date(2026, 7, 14))),),
     )
     with pytest.raises(AttributeError):
         SEEN[-1].outcome = "reject"

@@ -6,6 +6,7 @@ the answer holds what everybody counted agreed to.
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -506,3 +507,42 @@ def test_an_amount_is_told_with_its_currency(maya: User, lena: User) -> None:
     card = build_card(again(review), lena)
     assert card.edit is not None
     assert list_shifts(card.edit.changes) == [("Value", "€9,600.00", "€9,000.00")]
+
+
+# --- whatever is done in whatever order ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_however_people_vote_edit_and_take_back_those_who_count_agree(seed: int) -> None:
+    chance = random.Random(seed)
+    people = [make_person(f"p{n}", "Legal") for n in range(5)]
+    review = ask_all(quorum=4)
+    data = [ASKED, EDITED, {"value": 8000.0, "months": 12}, {"months": 12, "value": 9600.0}]
+    for _ in range(25):
+        before = again(review)
+        actor = chance.choice(people)
+        table = build_card(before, None).filled
+        try:
+            if chance.random() < 0.3:
+                undo(review, actor=actor)
+            elif chance.random() < 0.1:
+                decide(review, "reject", actor=actor)
+            else:
+                decide(review, "approve", actor=actor, data=chance.choice(data))
+        except NotAllowed:
+            continue
+        standing = list(Vote.objects.filter(review=review, standing=True))
+        agreed = [vote.data for vote in standing if vote.outcome == "approve"]
+        assert all(one == agreed[0] for one in agreed)
+        assert len({vote.user_id for vote in standing}) == len(standing)
+        now = again(review)
+        assert (len(agreed) >= 4) == (now.outcome == "approve")
+        if not now.open:
+            break
+        card = build_card(now, None)
+        is_same = (table if isinstance(table, dict) else ASKED) == (card.filled if agreed else ASKED)
+        assert now.version == before.version + (not is_same)
+    drain()
+    if answers and answers[-1] is not None and answers[-1].outcome == "approve":
+        assert {one.outcome for one in answers[-1].decisions if one.data == answers[-1].data} >= {"approve"}
+        assert sum(one.data == answers[-1].data for one in answers[-1].decisions) == 4

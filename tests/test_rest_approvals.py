@@ -392,6 +392,17 @@ def test_what_was_decided_is_told_with_its_reason() -> None:
         "tone": "negative",
         "reason": "Not within budget",
         "by": "Ann",
+        "data": None,
+        "decisions": [
+            {
+                "at": told["decided_at"],
+                "by": "Ann",
+                "outcome": "reject",
+                "reason": "Not within budget",
+                "door": "python",
+                "data": None,
+            }
+        ],
     }
     assert told["outcomes"][0]["obstacle"]
 
