@@ -104,7 +104,8 @@ def _tell(
     label = show_text(" \u203a ".join(labels) or _label(field), MAX_BLOCK)
     make = partial(FieldDiff, name, label)
     if any(map(is_secret_name, place)) or (isinstance(field, Text) and field.control == "password"):
-        yield field, differs, make(*(EMPTY if _is_empty(side) else Shown(HIDDEN) for side in sides), "secret")
+        hidden = [EMPTY if _is_empty(side) else Shown(HIDDEN) for side in sides]
+        yield field, differs, make(hidden[0], hidden[1], "secret")
     elif differs and not any(units) and _is_text(field, sides):
         yield field, differs, tell_text(make, old, new)
     else:

@@ -6,9 +6,11 @@ the answer holds what everybody counted agreed to.
 
 from __future__ import annotations
 
+import doctest
 import random
 from dataclasses import dataclass
 from decimal import Decimal
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -433,6 +435,13 @@ def test_when_somebody_leaves_the_votes_that_count_agree(maya: User, lena: User,
     assert_done(review.instance_id)
     assert answers[-1] is not None
     assert answers[-1].data == EDITED
+
+
+@pytest.mark.parametrize("module", ["form_values"])
+def test_what_the_docstrings_say_is_so(module: str) -> None:
+    ran = doctest.testmod(import_module(f"approvals.{module}"))
+    assert ran.attempted > 0
+    assert ran.failed == 0
 
 
 # --- what everybody sees ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("holdpoint_approvals", "0003_inbox"),
+        ("holdpoint_approvals", "0005_guesses"),
     ]
 
     operations = [
