@@ -17,6 +17,7 @@ from tests.bad_input import EVERY, GOOD, JSON, MAY_BE_EMPTY, NOBODY, TAKEN, UNKN
 from tests.calls import Api, make_anybody, make_key, problem
 from tests.test_rest_corpus import ROUTES as CORPUS_ROUTES
 from workflows.models import Instance, StoredAnswer
+from workflows.rest.body import FORM_TYPES
 from workflows.testing import assert_done, drain
 
 pytestmark = pytest.mark.django_db
@@ -95,9 +96,11 @@ def test_a_body_is_json_in_utf_8_and_nothing_else(api: Api, path: str) -> None:
         f"{JSON}, {JSON}", f"{JSON}; charset=latin-1", f"{JSON}; charset=utf-16", f"{JSON}; charset=none", "\x00",
         "x" * 5_000,
     ):  # fmt: skip
+        if path.startswith("/resume/") and bad.startswith(FORM_TYPES):
+            continue  # partners send forms too
         response = send(api, path, content_type=bad)
         assert response.status_code == 415, (bad, response.content)
-        assert response.headers["Accept"] == JSON
+        assert response.headers["Accept"].split(", ")[0] == JSON
 
 
 @POSTS

@@ -448,11 +448,11 @@ def test_over_tls_the_origin_decides(headers, status):
     assert forge(browser, browser.open(), headers=headers).status_code == status
 
 
-def test_a_program_that_sends_a_form_is_told_to_send_json():
+def test_a_program_that_sends_a_form_is_answered_in_json():
     park()
-    answer = Client().post(url(), "data=1", content_type="application/x-www-form-urlencoded")
-    assert answer.status_code == 415
-    assert "application/json" in answer.json()["detail"]
+    answer = Client().post(url(), "count=1", content_type="application/x-www-form-urlencoded")
+    assert answer.status_code == 422
+    assert list(answer.json()["errors"]) == ["lines", "count"]
 
 
 def test_json_is_answered_in_json_also_to_a_browser():

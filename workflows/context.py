@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from workflows.schema import Schema
     from workflows.store import Claim, Rewind
     from workflows.trouble import Trouble
-    from workflows.typed import Projector, SchemaValue
+    from workflows.typed import BodyKind, Projector, SchemaValue
     from workflows.waits import EventSpec
 
 
@@ -288,6 +288,7 @@ class StepContext(Context):
         *,
         projector: Projector | None = None,
         channel: str = "callback",
+        body: BodyKind = "any",
     ) -> Callback:
         """A question that a partner answers: hand out its `resume_url`, then `Await` it.
 
@@ -302,6 +303,7 @@ class StepContext(Context):
             token=True,
             schema=read_schema(schema),
             projector=name_projector(projector),
+            body=body,
         )
         return Callback(question, self.ask)
 

@@ -263,6 +263,7 @@ class Journal:
             token_key=key,
             token_hash=None if token is None else hash_token(token),
             timeout=timeout,
+            body=question.body,
             position=position,
             call=call,
         )

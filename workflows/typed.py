@@ -32,6 +32,8 @@ SchemaValue: TypeAlias = "Mapping[str, Any] | bool | Schema"
 WorkflowRef: TypeAlias = "type[Workflow] | type[Machine] | Durable[..., Any] | str"
 
 #: A function (request, submitted) -> output at the top of a module: what the author gets, made of what somebody sent.
+#: What a partner posts to a callback: the answer itself, `{"data": answer}`, or either.
+BodyKind: TypeAlias = Literal["any", "raw", "wrapped"]
 Projector: TypeAlias = Callable[[Any, Any], Any]
 
 

@@ -36,6 +36,10 @@ MATCH_NAMES = 1000
 
 #: Any text without control characters and halves of characters.
 _SIGNAL_ID = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
+#: What is sent to a resume URL: the answer itself, `{"data": answer}`, or either: then what has other members than
+#: `data` and `version` is the answer itself.
+BODIES = ("any", "raw", "wrapped")
+
 _FOREIGN = re.compile(r"[^A-Za-z0-9._~:@-]")
 
 
@@ -150,6 +154,8 @@ class Question:
     correlation_id: str | None = None
     #: "module:qualname" of the function (request, submitted) -> trusted output.
     projector: str | None = None
+    #: What is sent to its resume URL, one of `BODIES`.
+    body: str = "any"
     #: The channel itself, when it is more than a label.
     opener: Channel | None = None
 
@@ -160,6 +166,7 @@ class Question:
         for name in ("assignee", "group", "correlation_id"):
             if (value := getattr(self, name)) is not None:
                 check_text(value, f"{name}=")
+        check_body(self.body)
         try:
             Cardinality(self.cardinality)
         except ValueError as error:
@@ -214,6 +221,13 @@ def ask_channel(
         group=group,
         projector=name_projector(projector),
     )
+
+
+def check_body(body: object) -> str:
+    """What a partner's body holds."""
+    if not isinstance(body, str) or body not in BODIES:
+        raise InvalidCall(f"body= must be one of {', '.join(BODIES)}, not {show(body)}")
+    return body
 
 
 @dataclass(frozen=True, slots=True)

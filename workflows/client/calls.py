@@ -285,6 +285,8 @@ class Client:
     def resume(self, url_or_token: str, data: Any, *, idempotency_key: str | None = None) -> Completion:
         """Answer a callback: its address, or the token at the end of it, is all the right one needs. No key is sent.
 
+        The answer is sent as `data`; to a callback with `body="raw"`, post it without this client.
+
         >>> client.resume(resume_url, {"payment_id": "p-1"}).replayed
         False
         """

@@ -99,6 +99,8 @@ class Interaction(EngineModel):
     schema_type = models.TextField(null=True)
     #: "module:qualname" of the function that makes the trusted output of what was submitted.
     projector = models.TextField(null=True)
+    #: What is sent to its resume URL: the answer itself, the answer as `data`, or either.
+    body = models.TextField(default="any", db_default="any")
     request = models.JSONField(_("request"), null=True, encoder=DjangoJSONEncoder)
     schema = models.JSONField(_("schema"), null=True, encoder=DjangoJSONEncoder)
     output = models.JSONField(_("output"), null=True, encoder=DjangoJSONEncoder)

@@ -20,7 +20,6 @@ from django.utils.translation import gettext_noop
 from workflows.conf import conf
 from workflows.exceptions import WorkflowError
 
-FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 UNREADABLE = gettext_noop("What your browser sent cannot be read, or not all of it came.")
 #: A form writes one character of JSON as up to three.
 _GROWTH = 3

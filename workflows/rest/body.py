@@ -12,10 +12,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from io import BytesIO
 from typing import Any, NoReturn
+from urllib.parse import parse_qsl
 
+from django.conf import settings
+from django.core.exceptions import SuspiciousOperation
+from django.core.files.uploadhandler import FileUploadHandler
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, UnreadablePostError
+from django.http.multipartparser import MultiPartParser, MultiPartParserError
 from django.utils.http import parse_header_parameters
 
 from workflows.conf import conf
@@ -24,6 +30,7 @@ from workflows.jsontext import MAX_DEPTH, MAX_DIGITS, dump_value
 from workflows.rest.problems import INVALID_BODY, TOO_LARGE, UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE, RequestRefused
 
 MEDIA_TYPE = "application/json"
+FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 # Possessive, so that no text makes it look at a character twice: an unclosed string ends with the text.
 _STRING = r'"(?:[^"\\]++|\\.)*+"?'
@@ -32,11 +39,11 @@ _BROKEN = "at its end: the connection broke before the whole body was sent"
 _DIGITS = re.compile(rf"{_STRING}|[0-9]++", re.DOTALL)
 
 
-def read_bytes(request: HttpRequest, *, limit: int | None = None, empty: bool = False) -> bytes:
+def read_bytes(request: HttpRequest, *, limit: int | None = None, empty: bool = False, forms: bool = False) -> bytes:
     """The body as it was sent, of at most `limit` bytes (`MAX_BODY` if none is given); 415, 413 or 400 otherwise,
     and 503 where the server gave up waiting for it.
 
-    An `empty` one may be of no media type.
+    An `empty` one may be of no media type; with `forms` it may be a form's.
     """
     most = conf.max_body if limit is None else limit
     if empty and not _read_length(request) and "HTTP_TRANSFER_ENCODING" not in request.META:
@@ -45,8 +52,45 @@ def read_bytes(request: HttpRequest, *, limit: int | None = None, empty: bool = 
             return b""
         _check_media_type(request)
         return raw
-    _check_media_type(request)
+    _check_media_type(request, forms=forms)
     return _read_bytes(request, most)
+
+
+def is_form(request: HttpRequest) -> bool:
+    """Whether a body says that it is a form's."""
+    return parse_header_parameters(request.META.get("CONTENT_TYPE", ""))[0] in FORM_TYPES
+
+
+def parse_form(request: HttpRequest, raw: bytes) -> dict[str, Any]:
+    """The fields of a form; one that came several times is a list."""
+    text = _decode(raw)
+    most = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
+    try:
+        if request.content_type == FORM_TYPES[0]:
+            pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=most)
+        else:
+            posted, _files = MultiPartParser(request.META, BytesIO(raw), [_NoFiles()], "utf-8").parse()
+            pairs = [(name, value) for name, values in posted.lists() for value in values]
+    except (ValueError, SuspiciousOperation, MultiPartParserError) as error:
+        _refuse(f"at its fields: this is no form in UTF-8 of at most {most} fields ({type(error).__name__})")
+    if not pairs:
+        _refuse("at its fields: there are none")
+    fields: dict[str, list[str]] = {}
+    for name, value in pairs:
+        fields.setdefault(name, []).append(value)
+    kept: dict[str, Any] = _check_kept({name: one[0] if len(one) == 1 else one for name, one in fields.items()})
+    return kept
+
+
+class _NoFiles(FileUploadHandler):
+    def new_file(self, *args: Any, **kwargs: Any) -> None:
+        raise RequestRefused(UNSUPPORTED_MEDIA_TYPE, "Files are not taken here: send a reference to each instead.")
+
+    def receive_data_chunk(self, raw_data: bytes, start: int) -> bytes | None:
+        """Never called."""
+
+    def file_complete(self, file_size: int) -> None:
+        """Never called."""
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:
@@ -73,6 +117,10 @@ def parse_json(raw: bytes) -> Any:
         value = _load(text, _read_pairs)
     except _DuplicateName:
         _refuse_duplicate(_load(text, _Pairs))
+    return _check_kept(value)
+
+
+def _check_kept(value: Any) -> Any:
     try:
         # Its own limit never binds here: what counts is the size of the body that was sent.
         dump_value(value, "the body", limit=1 << 62, measured=True)
@@ -91,14 +139,15 @@ def refuse_single(raw: bytes) -> RequestRefused | None:
     return refuse_size(conf.max_body) if len(raw) > conf.max_body else None
 
 
-def _check_media_type(request: HttpRequest) -> None:
+def _check_media_type(request: HttpRequest, *, forms: bool = False) -> None:
     kind, parameters = parse_header_parameters(request.META.get("CONTENT_TYPE", ""))
     charset = parameters.get("charset", "utf-8").lower()
-    if kind != MEDIA_TYPE or charset not in {"utf-8", "utf8"}:
+    if (kind != MEDIA_TYPE and not (forms and kind in FORM_TYPES)) or charset not in {"utf-8", "utf8"}:
         raise RequestRefused(
             UNSUPPORTED_MEDIA_TYPE,
-            f"Send the body as JSON in UTF-8, with the header Content-Type: {MEDIA_TYPE}.",
-            headers={"Accept": MEDIA_TYPE},
+            f"Send the body as JSON {'or a form ' if forms else ''}in UTF-8, with the header Content-Type: {MEDIA_TYPE}"
+            f"{' or that of the form' if forms else ''}.",
+            headers={"Accept": ", ".join((MEDIA_TYPE, *FORM_TYPES)) if forms else MEDIA_TYPE},
         )
     if request.META.get("HTTP_CONTENT_ENCODING", "identity").lower() != "identity":
         raise RequestRefused(UNSUPPORTED_MEDIA_TYPE, "Send the body as it is, without a Content-Encoding.")

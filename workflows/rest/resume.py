@@ -23,10 +23,9 @@ from workflows.conf import conf
 from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
 from workflows.models import Interaction
-from workflows.pages.posted import FORM_TYPES
 from workflows.pages.resume import answer_person
-from workflows.rest.bodies import refuse_without_data
-from workflows.rest.body import parse_object, read_bytes, refuse_single
+from workflows.rest.bodies import CompleteBody, read_as, refuse_without_data
+from workflows.rest.body import FORM_TYPES, is_form, parse_form, parse_json, read_bytes, refuse_single
 from workflows.rest.machines import open_to_machines
 from workflows.rest.once import answer_completion, read_once
 from workflows.rest.problems import (
@@ -36,7 +35,7 @@ from workflows.rest.problems import (
     answer_error,
     answer_problem,
 )
-from workflows.store import Once
+from workflows.store import Addressed, Once
 
 logger = logging.getLogger("workflows")
 
@@ -113,7 +112,7 @@ def _answer(request: HttpRequest, token: str) -> HttpResponse:
 
 def _complete(request: HttpRequest, token: str) -> HttpResponse:
     try:
-        interaction, workspace = find_interaction(token)
+        found = find_question(token)
     except InvalidToken:
         if _strangers.acquire(blocking=False):
             try:
@@ -121,31 +120,51 @@ def _complete(request: HttpRequest, token: str) -> HttpResponse:
             finally:
                 _strangers.release()
         raise
-    raw, body, once = _read(request, conf.max_bulk_body)
+    raw, sent, once = _read(request, conf.max_bulk_body)
+    body = _unwrap(found.body, sent, form=is_form(request))
     try:
         done = complete_at(
             "id",
-            interaction,
-            body.get("data", MISSING),
-            workspace=workspace,
+            found.id,
+            MISSING if body is None else body.data,
+            workspace=found.workspace,
             door=DOOR,
             once=once,
+            version=None if body is None else body.version,
             too_large=refuse_single(raw),
         )
     except InvalidData:
-        if "data" in body:
+        if body is not None:
             raise
         raise refuse_without_data() from None
     return answer_completion(done)
 
 
-def _read(request: HttpRequest, limit: int) -> tuple[bytes, dict[str, Any], Once | None]:
-    raw = read_bytes(request, limit=limit)
-    return raw, parse_object(raw), read_once(request, raw)
+def _read(request: HttpRequest, limit: int) -> tuple[bytes, Any, Once | None]:
+    raw = read_bytes(request, limit=limit, forms=True)
+    return raw, parse_form(request, raw) if is_form(request) else parse_json(raw), read_once(request, raw)
+
+
+def _unwrap(holds: str, sent: Any, *, form: bool) -> CompleteBody | None:
+    """The answer in a body, as the question says that partners send it; None where there is none."""
+    wrapped = isinstance(sent, dict) and "data" in sent
+    if holds == "raw" or (holds == "any" and not (wrapped and sent.keys() <= CompleteBody.model_fields.keys())):
+        return CompleteBody.model_construct(data=sent, version=None)
+    if not wrapped:
+        return None
+    if form and str(sent.get("version", "")).isdecimal():  # a form has nothing but texts
+        sent = {**sent, "version": int(sent["version"])}
+    return read_as(CompleteBody, sent)
 
 
 def find_interaction(token: str) -> tuple[UUID, int]:
     """The interaction a token was made for, and its workspace; `InvalidToken` if that is none of ours."""
+    found = find_question(token)
+    return found.id, found.workspace
+
+
+def find_question(token: str) -> Addressed:
+    """All of it that bears on an answer."""
     interaction, purpose = tokens.verify_token(token)
     db = connections[router.db_for_write(Interaction)]
     found = store.find_by_token(db, tokens.hash_token(token))
@@ -154,7 +173,7 @@ def find_interaction(token: str) -> tuple[UUID, int]:
     genuine = tokens.check_token(token, workspace=found.workspace, visit=found.visit)
     if not genuine or found.id != interaction or purpose != tokens.RESUME:
         raise InvalidToken
-    return found.id, found.workspace
+    return found
 
 
 def _answer_failure() -> HttpResponse:

@@ -64,11 +64,12 @@ class Addressed:
     deadline: datetime | None
     projector: str | None
     request: str | None
+    body: str
 
 
 COLUMNS = f"""x.id, x.instance_id, x.unit_id, x.workspace_id, x.status, x.version, x.channel, x.owned, x.signal_id,
     x.schema::text, x.schema_type, x.status = {PENDING} AND x.deadline <= {NOW}, n.cardinality, n.visit, x.deadline,
-    x.projector, CASE WHEN x.projector IS NOT NULL THEN x.request::text END"""
+    x.projector, CASE WHEN x.projector IS NOT NULL THEN x.request::text END, x.body"""
 FROM = "FROM holdpoint_interaction x JOIN holdpoint_unit n ON n.id = x.unit_id"
 _BY_TOKEN = compact(f"SELECT {COLUMNS} {FROM} WHERE x.token_hash = %(hash)s::bytea")
 

@@ -34,7 +34,7 @@ from workflows.lifecycle import Call, Cardinality, InteractionStatus, Status
 from workflows.outcomes import Invoke, Next, Outcome, Suspend
 from workflows.store import Saved
 from workflows.styles.raised import describe_raised, is_authors, revive_error
-from workflows.typed import A, CardinalityName, Duration, Projector, SchemaValue, T, Validating, WorkflowRef
+from workflows.typed import A, BodyKind, CardinalityName, Duration, Projector, SchemaValue, T, Validating, WorkflowRef
 from workflows.waits import (
     EVENT,
     UNIT,
@@ -293,10 +293,12 @@ class FunctionContext(Context):
 
     @overload
     def callback(
-        self, id: str, schema: type[Validating], *, timeout: Duration, channel: str = ...
+        self, id: str, schema: type[Validating], *, timeout: Duration, channel: str = ..., body: BodyKind = ...
     ) -> FunctionCallback[dict[str, Any]]: ...
     @overload
-    def callback(self, id: str, schema: type[T], *, timeout: Duration, channel: str = ...) -> FunctionCallback[T]: ...
+    def callback(
+        self, id: str, schema: type[T], *, timeout: Duration, channel: str = ..., body: BodyKind = ...
+    ) -> FunctionCallback[T]: ...
     @overload
     def callback(
         self,
@@ -306,13 +308,28 @@ class FunctionContext(Context):
         timeout: Duration,
         projector: Projector | None = None,
         channel: str = ...,
+        body: BodyKind = ...,
     ) -> FunctionCallback[Any]: ...
     @overload
     def callback(
-        self, id: str, schema: type[Any], *, timeout: Duration, projector: Projector, channel: str = ...
+        self,
+        id: str,
+        schema: type[Any],
+        *,
+        timeout: Duration,
+        projector: Projector,
+        channel: str = ...,
+        body: BodyKind = ...,
     ) -> FunctionCallback[Any]: ...
     def callback(
-        self, id: str, schema: Any = None, *, timeout: object = None, projector: Any = None, channel: str = "callback"
+        self,
+        id: str,
+        schema: Any = None,
+        *,
+        timeout: object = None,
+        projector: Any = None,
+        channel: str = "callback",
+        body: str = "any",
     ) -> FunctionCallback[Any]:
         """A question that a partner answers by its `resume_url`; `.wait()` for the answer."""
         if timeout is None:
@@ -323,6 +340,7 @@ class FunctionContext(Context):
             token=True,
             schema=_schema(schema),
             projector=name_projector(projector),
+            body=body,
         )
         seconds = parse_timeout(timeout)
         # Opened here and not when the URL is read: that is mostly inside a step, which a later run skips.

@@ -222,6 +222,7 @@ def make_callback(ctx: MachineContext, name: str, stage: WaitFor) -> Question:
         schema=stage.schema,
         request=make_plain(request),
         projector=name_projector(stage.projector),
+        body=stage.body,
     )
 
 

@@ -19,7 +19,7 @@ from workflows.jsontext import check_text, dump_value
 from workflows.lifecycle import Cardinality
 from workflows.registry import Definition
 from workflows.schema import read_schema
-from workflows.waits import Channel, ask_channel, event, name_projector, read_label
+from workflows.waits import Channel, ask_channel, check_body, event, name_projector, read_label
 
 #: Where a machine ends: `then=END`, or what a branch returns.
 END: Final = "END"
@@ -101,6 +101,7 @@ class WaitFor(Stage):
     each: Any = False
     input: Any = None
     projector: Any = None
+    body: Any = "any"
 
     def read(self) -> Stage:
         self._check_kind()
@@ -133,6 +134,8 @@ class WaitFor(Stage):
             if self.event is not None:
                 raise InvalidDefinition("projector= is for callbacks and channels; an event is asked nothing")
             name_projector(self.projector)
+        if check_body(self.body) != "any" and not self.callback:
+            raise InvalidDefinition("body= is what a partner sends to a callback; nothing else is sent a body")
         if self.callback:
             _read_label(self.channel)
         elif is_function(self.channel):

@@ -16,7 +16,7 @@ from workflows.styles.machine_stages import Action, Branch, Flow, Launch, Sleep,
 
 if TYPE_CHECKING:
     from workflows.styles.machine_context import MachineContext
-    from workflows.typed import CardinalityName, Duration, Projector, SchemaValue, WorkflowRef
+    from workflows.typed import BodyKind, CardinalityName, Duration, Projector, SchemaValue, WorkflowRef
     from workflows.waits import Channel
 
 
@@ -57,14 +57,18 @@ def wait_for(
     each: bool = False,
     input: object | Callable[[MachineContext], object] = None,
     projector: Projector | None = None,
+    body: BodyKind = "any",
 ) -> Any:
     """Wait for a named event, for a partner's callback, or for the answer that comes by a channel.
 
     The answer is the stage's result, typed when `schema` is a class. `on_timeout` names the flow that runs
     when no answer came in time; its result is the instance's result. `projector(input, answer)` makes the
-    trusted result of what somebody sent.
+    trusted result of what somebody sent. `body` says what a partner posts to a callback: the answer itself ("raw"),
+    `{"data": answer}` ("wrapped"), or either.
     """
-    return WaitFor(event, callback, channel, match, timeout, on_timeout, schema, cardinality, each, input, projector)
+    return WaitFor(
+        event, callback, channel, match, timeout, on_timeout, schema, cardinality, each, input, projector, body
+    )
 
 
 def launch(workflow: WorkflowRef, input: object | Callable[[MachineContext], object] = None) -> Any:

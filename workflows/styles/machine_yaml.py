@@ -43,6 +43,7 @@ _WAIT = (
     "each",
     "input",
     "projector",
+    "body",
 )
 #: A flow may be named with its word: `on_timeout: flow(give_up)`.
 _FLOW = re.compile(r"flow\(\s*([^()\s]+)\s*\)")
