@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -168,3 +169,30 @@ def test_workflows_go_on_after_a_restart_of_postgresql(folder):
             assert cluster.popen.poll() is None
     finally:
         server.stop()
+
+
+def test_a_worker_on_a_database_that_is_not_migrated_says_so_once_and_waits_for_it():
+    address = urlsplit(find_environment()["DATABASE_URL"])
+    name = f"unmigrated_{os.getpid()}"
+    url = urlunsplit(address._replace(path=f"/{name}"))
+    with psycopg.connect(urlunsplit(address._replace(path="/postgres")), autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name}")
+        try:
+            with running(Process("manage.py", "workflow_worker", DATABASE_URL=url)) as worker:
+                wait_until(lambda: "run `python manage.py migrate`" in worker.read_log(), "the advice")
+                subprocess.run(
+                    [sys.executable, "manage.py", "migrate", "--verbosity", "0"],
+                    cwd=ROOT,
+                    env={**os.environ, **find_environment(), "DATABASE_URL": url},
+                    check=True,
+                    capture_output=True,
+                    timeout=120,
+                )
+                with psycopg.connect(url) as there:
+                    pumps = "SELECT count(*) FROM holdpoint_worker"
+                    wait_until(lambda: there.execute(pumps).fetchone()[0], "the worker to pump")
+                    there.rollback()
+                assert worker.read_log().count("run `python manage.py migrate`") == 1
+                assert "lost the database" not in worker.read_log()
+        finally:
+            server.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -20,11 +20,14 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import errors
+from psycopg.pq import TransactionStatus
 
 from workflows import engine, store
 from workflows.backend.vanished import limit_silence
 from workflows.batch import Batch
 from workflows.conf import conf
+from workflows.deadlines import Deadlines
 from workflows.exceptions import StepTimedOut
 from workflows.host import Host
 from workflows.keeper import LONG_STEP, Keeper
@@ -117,6 +120,7 @@ class Pump:
             self._interrupt_author,
         )
         self._sweeper = Sweeper()
+        self._deadlines = Deadlines()
         self._db: BaseDatabaseWrapper | None = None
         self._host: Host | None = None
         #: Outcomes that could not be committed yet; the fence makes it safe to be late.
@@ -135,6 +139,7 @@ class Pump:
         self._busy_at = time.monotonic()
         self._idle = False
         self._stopped = False
+        self._unmigrated = self._failed = False
         self.steps = 0
 
     def stop(self) -> None:
@@ -150,12 +155,9 @@ class Pump:
                 try:
                     if not self._turn():
                         return False
+                    self._unmigrated = self._failed = False
                 except (DatabaseError, InterfaceError) as error:
-                    # The server restarted or the network broke: leases end by themselves.
-                    logger.warning("the pump lost the database and tries again: %s", error)
-                    self._disconnect()
-                    close_authors_connections()
-                    time.sleep(RECONNECT_EVERY)
+                    self._recover(error)
                 except StepTimedOut:
                     logger.warning("a timed-out step ended too late to be told; its lease will end")
                     self._disconnect()  # it may have been interrupted in the middle of a statement
@@ -171,6 +173,32 @@ class Pump:
             if self._on_long_step is None:
                 self._sweeper.wait()
             self._lookout.stop()
+
+    def _recover(self, error: Exception) -> None:
+        """A statement failed. The server restarted or the network broke: leases end by themselves."""
+        if isinstance(error.__cause__, errors.UndefinedTable | errors.UndefinedColumn | errors.UndefinedFunction):
+            if not self._unmigrated:
+                logger.error(
+                    "the database is not migrated: run `python manage.py migrate`. This worker waits for it. (%s)",
+                    str(error).partition("\n")[0],
+                )
+            self._unmigrated = True
+        elif self._is_whole() and not self._failed:
+            # Of a connection that lives no other is needed, unless that fails as well.
+            self._failed = True
+            logger.warning("a statement of the pump failed, and is tried again: %s", error)
+            time.sleep(RECONNECT_EVERY)
+            return
+        else:
+            logger.warning("the pump lost the database and tries again: %s", error)
+        self._disconnect()
+        close_authors_connections()
+        time.sleep(RECONNECT_EVERY)
+
+    def _is_whole(self) -> bool:
+        """Whether the connection lives, and no transaction is left open on it."""
+        raw: Any = None if self._db is None else self._db.connection
+        return raw is not None and not raw.closed and raw.info.transaction_status == TransactionStatus.IDLE
 
     def _turn(self) -> bool:
         db = self._reach()
@@ -350,7 +378,7 @@ class Pump:
             self._sweeper.look(db)
             # Bounded, so that a million deadlines of one moment do not keep what they woke from running.
             for _ in range(SWEEP_ROUNDS):
-                fired = store.expire_due(db)
+                fired = self._deadlines.fire(db)
                 woke += fired
                 if not fired or self._ending():
                     break

@@ -57,6 +57,8 @@ from workflows.store.deliver import deliver as deliver
 from workflows.store.deliver import deliver_many as deliver_many
 from workflows.store.deliver import find_holders as find_holders
 from workflows.store.due import expire_due as expire_due
+from workflows.store.due import expire_these as expire_these
+from workflows.store.due import list_due as list_due
 from workflows.store.due import seconds_to_next as seconds_to_next
 from workflows.store.erase import prune_rows as prune_rows
 from workflows.store.events import EVENT_BATCH as EVENT_BATCH

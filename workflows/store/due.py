@@ -5,6 +5,8 @@ and the status is checked again on the newest version after locking, so a row is
 answer or by its deadline.
 """
 
+from collections.abc import Sequence
+
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import INTERACTION_CODES, Event, InteractionStatus
@@ -17,29 +19,28 @@ from workflows.store.sql import (
     PARKED,
     RUNNABLE,
     SLEEPING,
+    atomic,
     becoming,
     compact,
     fetch,
     kind,
+    wait_for_locks,
 )
 
 EXPIRED = INTERACTION_CODES[InteractionStatus.EXPIRED]
 
+_DUE = f"i.{PARKED} AND i.due_at IS NOT NULL AND i.due_at <= {NOW} AND i.id <> ALL(%(skip)s::uuid[])"
+#: Whether a question or an event's wait expires with it; the others write their own row only.
+_ASKS = "coalesce(starts_with(i.names[1], 'holdpoint:'), false)"
+
+_LIST = compact(f"""
+    SELECT i.id::text, {_ASKS} FROM holdpoint_instance i WHERE {_DUE} ORDER BY i.due_at LIMIT %(limit)s
+""")
+
 #: What was asked expires with the wait, under the same lock. That it is still open is told by `closed_at`, in words
 #: that no partial index has: one that is empty while the plan is made would be read whole ever after.
-#: A sleeper keeps `timed_out`: it may be retrying the step that a deadline woke.
-_EXPIRE = compact(f"""
-    WITH c AS MATERIALIZED (
-      SELECT i.id, i.status FROM holdpoint_instance i
-      WHERE i.{PARKED} AND i.due_at IS NOT NULL AND i.due_at <= {NOW}
-      ORDER BY i.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
-    ), u AS (
-      UPDATE holdpoint_instance i SET timed_out = i.timed_out OR c.status <> {SLEEPING}, seq = i.seq + 1,
-        {becoming(RUNNABLE, CLOCK)}
-      FROM c WHERE i.id = c.id RETURNING i.id, i.seq, i.workspace_id, i.status, i.step, c.status AS was,
-        CASE WHEN starts_with(i.names[1], 'holdpoint:unit:') THEN substr(i.names[1], 16)::uuid END AS unit,
-        CASE WHEN starts_with(i.names[1], 'holdpoint:event:') THEN substr(i.names[1], 17)::uuid END AS wait
-    ), n AS (
+_CLOSE = f"""
+    , n AS (
       UPDATE holdpoint_unit n SET status = {EXPIRED}, closed_at = {CLOCK}
       FROM u CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_unit o
         WHERE o.id = u.unit OFFSET 0) o WHERE u.was = {AWAITING} AND n.ctid = o.ctid AND n.closed_at IS NULL
@@ -53,7 +54,22 @@ _EXPIRE = compact(f"""
       FROM u CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_event_wait o
         WHERE o.id = u.wait OFFSET 0) o WHERE u.was = {AWAITING} AND w.ctid = o.ctid
         AND coalesce(w.closed_at, 'infinity') = 'infinity'
-    ), l AS (
+    )"""
+
+
+def _expire(which: str, close: str) -> str:
+    # A sleeper keeps `timed_out`: it may be retrying the step that a deadline woke.
+    return compact(f"""
+    WITH c AS MATERIALIZED (
+      SELECT i.id, i.status FROM holdpoint_instance i WHERE {_DUE} {which}
+      ORDER BY i.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+    ), u AS (
+      UPDATE holdpoint_instance i SET timed_out = i.timed_out OR c.status <> {SLEEPING}, seq = i.seq + 1,
+        {becoming(RUNNABLE, CLOCK)}
+      FROM c WHERE i.id = c.id RETURNING i.id, i.seq, i.workspace_id, i.status, i.step, c.status AS was,
+        CASE WHEN starts_with(i.names[1], 'holdpoint:unit:') THEN substr(i.names[1], 16)::uuid END AS unit,
+        CASE WHEN starts_with(i.names[1], 'holdpoint:event:') THEN substr(i.names[1], 17)::uuid END AS wait
+    ) {close}, l AS (
       {LEDGER}
       SELECT id, {CLOCK}, NULL, seq, workspace_id,
         CASE WHEN was = {SLEEPING} THEN {kind(Event.WOKE)} ELSE {kind(Event.TIMED_OUT)} END, status, '', step, NULL
@@ -62,6 +78,12 @@ _EXPIRE = compact(f"""
     SELECT count(*), CASE WHEN count(*) > 0 THEN {NOTIFY_IDLE} END FROM u
 """)
 
+
+_EXPIRE = _expire("", _CLOSE)
+#: While a table of what is asked is locked as a whole, no statement that names it can be executed.
+_EXPIRE_PLAIN = _expire(f"AND NOT {_ASKS}", "")
+_EXPIRE_THESE = _expire("AND i.id = ANY(%(only)s::uuid[])", _CLOSE)
+
 #: When the next deadline passes: tests move the clock from one to the next.
 _NEXT = compact(f"""
     SELECT extract(epoch FROM min(i.due_at) - {CLOCK})::float8 FROM holdpoint_instance i
@@ -69,9 +91,26 @@ _NEXT = compact(f"""
 """)
 
 
-def expire_due(db: BaseDatabaseWrapper, limit: int = 500) -> int:
-    """Wake what is due; how many. Call again while it returns `limit`."""
-    return int(fetch(db, _EXPIRE, {"limit": limit})[0][0])
+def expire_due(db: BaseDatabaseWrapper, limit: int = 500, *, skip: Sequence[str] = (), plain: bool = False) -> int:
+    """Wake what is due, but for some; how many. Call again while it returns `limit`.
+
+    With `plain` only those that write nothing but their own row: nobody's question or event.
+    """
+    statement = _EXPIRE_PLAIN if plain else _EXPIRE
+    return int(fetch(db, statement, {"limit": limit, "skip": list(skip)})[0][0])
+
+
+def expire_these(db: BaseDatabaseWrapper, ids: Sequence[str], patience: float) -> int:
+    """Wake those of these that are due, waiting for rows of others no longer than so many seconds; how many."""
+    with atomic(db):
+        wait_for_locks(db, patience)
+        return int(fetch(db, _EXPIRE_THESE, {"limit": len(ids), "skip": [], "only": list(ids)})[0][0])
+
+
+def list_due(db: BaseDatabaseWrapper, limit: int = 500, *, skip: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+    """The ids of what `expire_due` would wake: those that ask nobody, and those that do."""
+    found = fetch(db, _LIST, {"limit": limit, "skip": list(skip)})
+    return [one for one, asks in found if not asks], [one for one, asks in found if asks]
 
 
 def seconds_to_next(db: BaseDatabaseWrapper) -> float | None:
