@@ -134,7 +134,8 @@ def test_a_plain_signal_does_not_end_a_wait() -> None:
         go = wait_for(event="go")
 
     instance = run(WaitPlain)
-    workflows.signal(instance, "go", {})
+    with pytest.raises(workflows.NoReader):
+        workflows.signal(instance, "go", {})
     drain()
     assert_awaiting(instance)
 

@@ -35,7 +35,7 @@ ERRORS = """
     AnswerElsewhere CallRaised ChildCancelled ChildFailed ClaimLost DuplicateCheckpoint DuplicateKey DuplicateWorkflow
     EngineOwned IdempotencyConflict InstanceCancelled InstanceFailed InteractionRefused InteractionResolved
     InvalidCall InvalidData InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidSchema
-    InvalidSignalId InvalidTarget LeftTransactionOpen NoTarget NonDeterministic NotCancellable NotFinished
+    InvalidSignalId InvalidTarget LeftTransactionOpen NoReader NoTarget NonDeterministic NotCancellable NotFinished
     NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision SignalTimeoutError StaleVersion
     StepTimedOut StrictIsolation TooComplex TooLarge UnitFailed UnknownInteraction UnknownStep UnknownWorkflow
     UnknownWorkspace WorkflowError

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from workflows.exceptions import InvalidTarget as InvalidTarget
     from workflows.exceptions import LeftTransactionOpen as LeftTransactionOpen
     from workflows.exceptions import NonDeterministic as NonDeterministic
+    from workflows.exceptions import NoReader as NoReader
     from workflows.exceptions import NoTarget as NoTarget
     from workflows.exceptions import NotCancellable as NotCancellable
     from workflows.exceptions import NotFinished as NotFinished
@@ -117,8 +118,8 @@ _HOMES = {
         "AnswerElsewhere CallRaised ChildCancelled ChildFailed ClaimLost DuplicateCheckpoint DuplicateKey "
         "DuplicateWorkflow EngineOwned IdempotencyConflict InstanceCancelled InstanceFailed InteractionRefused "
         "InteractionResolved InvalidCall InvalidData InvalidDefinition InvalidDuration InvalidInput InvalidOutcome "
-        "InvalidSchema InvalidSignalId InvalidTarget LeftTransactionOpen NoTarget NonDeterministic NotCancellable "
-        "NotFinished NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision "
+        "InvalidSchema InvalidSignalId InvalidTarget LeftTransactionOpen NoReader NoTarget NonDeterministic "
+        "NotCancellable NotFinished NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision "
         "SignalTimeoutError StaleVersion StepTimedOut StrictIsolation TooComplex TooLarge UnitFailed "
         "UnknownInteraction UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError "
     ),

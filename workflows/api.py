@@ -27,6 +27,7 @@ from workflows.exceptions import (
     InstanceCancelled,
     InstanceFailed,
     InvalidCall,
+    NoReader,
     NoTarget,
     NotCancellable,
     NotFinished,
@@ -65,7 +66,7 @@ def start_as(
 ) -> Instance:
     """Start one under an id that its caller has made with `make_uuid7`, because the input has to name it.
 
-    >>> start_as(id, "Ship", {"me": str(id)}).id == id
+    >>> start_as(UUID(int=7), "Ship", {"order": 7}).id == UUID(int=7)
     True
     """
     return _start(replace(_plan(workflow, input, key, "the input"), id=id), workspace, actor, None)
@@ -125,10 +126,13 @@ def signal(
     to = read_address(target, workspace)
     text = read_signal(name, payload, dedup_key, conf.max_body)
     db, source = _db(), read_actor(actor)
-    delivered = store.retrying(db, lambda: store.deliver(db, to, name, text, dedup=dedup_key, source=source))
+    deaf = registry.list_deaf()
+    delivered = store.retrying(db, lambda: store.deliver(db, to, name, text, dedup=dedup_key, source=source, deaf=deaf))
     if delivered is None:
         _check_workspace(to.workspace)
         raise NoTarget(target if not isinstance(target, Instance) else target.pk)
+    if delivered.deaf is not None:
+        raise NoReader(delivered.deaf)
     return tell_delivery(delivered)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import store
+from workflows import registry, store
 from workflows.store import Address, Delivered, Line
 
 #: Rows per statement of the bulk calls: beyond a few hundred nothing is gained, and locks are held longer.
@@ -19,7 +19,7 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of a signal. `refused` is "no_target" in a bulk call where a single one would raise."""
+    """What became of a signal. In a bulk call `refused` is "no_target" or "no_reader" where a single one raises."""
 
     id: str | None
     duplicate: bool = False
@@ -90,9 +90,12 @@ def _send(
         batch = sendable[begin : begin + BATCH]
         told = _deliver_batch(db, [line for _, line in batch], scope, source)
         for (position, _), delivered in zip(batch, told, strict=True):
-            if delivered is not None:
+            if delivered is not None and delivered.deaf is not None:
+                answers[position] = Delivery(None, refused="no_reader")
+            elif delivered is not None:
                 answers[position] = tell_delivery(delivered)
 
 
 def _deliver_batch(db: BaseDatabaseWrapper, lines: list[Line], scope: str | int, source: str) -> list[Delivered | None]:
-    return store.retrying(db, lambda: store.deliver_many(db, lines, workspace=scope, source=source))
+    deaf = registry.list_deaf()
+    return store.retrying(db, lambda: store.deliver_many(db, lines, workspace=scope, source=source, deaf=deaf))

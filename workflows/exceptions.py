@@ -18,6 +18,7 @@
     ├── UnknownWorkspace                no workspace has that slug
     ├── NoTarget                        no live instance there to take the signal
     │   └── InvalidTarget (TypeError)   the target is not an Instance, a UUID or a str key
+    ├── NoReader                        the workflow there can never read a signal
     ├── DuplicateKey                    a live instance of the workspace holds the key; `.instance`
     ├── NotRetryable                    only a failed instance nobody replaced or counted can be retried
     ├── NotCancellable                  the instance has already ended
@@ -239,6 +240,17 @@ class NoTarget(WorkflowError, LookupError):
         super().__init__(
             f"no live instance for {target!r}: it has ended, never existed, or is in another workspace. "
             "Nothing was stored."
+        )
+
+
+class NoReader(WorkflowError):
+    """The workflow of the instance can never read a signal that is sent by name; nothing was stored."""
+
+    def __init__(self, workflow: str) -> None:
+        self.workflow = workflow
+        super().__init__(
+            f"workflow {workflow!r} is a function or a machine and reads no signals: answer what it asks with "
+            "workflows.complete, or emit the event that it waits for. Nothing was stored."
         )
 
 

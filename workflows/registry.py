@@ -59,6 +59,8 @@ class Definition:
     fingerprint: int = 0
     #: What becomes of a signal that comes while the last step runs: `CLOSE` or `RERUN`.
     late_signals: str = CLOSE
+    #: Whether it can read a signal that is sent by name.
+    reads_signals: bool = False
     #: The style's own kind of ctx.
     make_context: Callable[[Any, Any], Context] | None = None
 
@@ -72,6 +74,8 @@ class NotDeployed(Exception):
 
 _definitions: dict[tuple[str, int], Definition] = {}
 _latest: dict[str, Definition] = {}
+#: What no signal reaches, as "name:version": made anew when a definition is added, read at every signal.
+_deaf: list[str] = []
 
 
 def register(definition: Definition) -> None:
@@ -81,6 +85,7 @@ def register(definition: Definition) -> None:
     if known is not None and not _may_replace(known.source, definition.source):
         raise DuplicateWorkflow(definition.name, definition.version, known.source, definition.source)
     _definitions[at] = definition
+    _deaf[:] = [f"{one.name}:{one.version}" for one in _definitions.values() if not one.reads_signals]
     latest = _latest.get(definition.name)
     if latest is None or latest.version <= definition.version or latest is known:
         _latest[definition.name] = definition
@@ -99,6 +104,11 @@ def resolve(workflow: Any) -> Definition:
     if isinstance(workflow, str) and workflow in _latest:
         return _latest[workflow]
     raise UnknownWorkflow(workflow, sorted(_latest))
+
+
+def list_deaf() -> list[str]:
+    """The workflows that never read a signal sent by name, as "name:version"; of others this process knows nothing."""
+    return _deaf
 
 
 def list_definitions() -> list[Definition]:

@@ -50,6 +50,7 @@ STALE_VERSION = Kind(409, "stale-version", "It has changed since you looked")
 ANSWERED_ELSEWHERE = Kind(409, "answered-elsewhere", "Answered through another channel")
 IDEMPOTENCY_CONFLICT = Kind(409, "idempotency-conflict", "The idempotency key came with another body")
 DUPLICATE_KEY = Kind(409, "duplicate-key", "A live instance holds this key")
+NO_READER = Kind(409, "no-reader", "Its workflow reads no signals")
 NOT_POSSIBLE = Kind(409, "not-possible", "Not possible in its status")
 RESOLVED = Kind(410, "resolved", "No longer to be answered")
 TOO_LARGE = Kind(413, "too-large", "Too large")
@@ -77,6 +78,7 @@ KINDS: Mapping[type[WorkflowError], Kind] = {
     exceptions.InvalidSignalId: NOT_FOUND,
     exceptions.UnknownWorkflow: UNKNOWN_WORKFLOW,
     exceptions.DuplicateKey: DUPLICATE_KEY,
+    exceptions.NoReader: NO_READER,
     exceptions.NotCancellable: NOT_POSSIBLE,
     exceptions.NotRetryable: NOT_POSSIBLE,
     exceptions.StaleVersion: STALE_VERSION,

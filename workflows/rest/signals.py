@@ -44,6 +44,7 @@ from workflows.rest.openapi import ID, document
 from workflows.rest.problems import (
     FORBIDDEN,
     INVALID_REQUEST,
+    NO_READER,
     NO_TARGET,
     NOT_FOUND,
     TOO_LARGE,
@@ -233,6 +234,8 @@ class BulkSignals(SignalEndpoint):
                     "duplicate": delivery.duplicate,
                     "woke": delivery.woke,
                 }
+            elif delivery.refused == "no_reader":
+                results[position] = _UNREAD
         return results
 
 
@@ -272,6 +275,7 @@ class Events(Endpoint):
 
 
 _UNKNOWN = describe_problem(NOT_FOUND, NO_TARGET)
+_UNREAD = describe_problem(NO_READER, "Its workflow reads no signals: complete what it asks, or emit an event.")
 
 
 def read_bulk_line(value: Any, limit: int) -> tuple[Target, str, Any, str | None] | dict[str, Any]:

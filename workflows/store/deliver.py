@@ -6,6 +6,8 @@ Invariants owned:
   re-reads the newest version after waiting: a target that ended meanwhile yields no row, nothing is
   stored.
 * A dedup key is used once per instance, for its whole life. The unique index decides, not a snapshot.
+* A signal that its workflow can never read is not stored. Which those are the caller says; of a workflow that it does
+  not know nothing is said.
 * The UPDATE is unconditional and decides in a CASE. Guarded by `WHERE status = awaiting` it would not
   wait for a worker that is just parking the instance, and the wake-up would be lost.
 """
@@ -38,14 +40,16 @@ from workflows.store.sql import (
 
 @dataclass(slots=True)
 class Delivered:
-    """What became of one signal: its instance and number there."""
+    """What became of one signal: its instance and number there, or the workflow that can never read it."""
 
     instance: Any
     n: int
     duplicate: bool
     woke: bool
+    deaf: str | None = None
 
 
+_DEAF = "CASE WHEN i.workflow || ':' || i.version = ANY(%(deaf)s::text[]) THEN i.workflow END"
 _HITS = f"(i.status = {AWAITING} AND %(name)s::text = ANY(i.names))"
 _WAKES = f"CASE WHEN {{wakes}} THEN {RUNNABLE} ELSE i.status END"
 _WAKES_DUE = f"CASE WHEN {{wakes}} THEN {CLOCK} ELSE i.due_at END"
@@ -53,12 +57,12 @@ _WAKES_DUE = f"CASE WHEN {{wakes}} THEN {CLOCK} ELSE i.due_at END"
 _DELIVER = {
     form: compact(f"""
     WITH t AS (
-      SELECT i.id, i.seq, i.workspace_id, {_HITS} AS wakes
+      SELECT i.id, i.seq, i.workspace_id, {_HITS} AS wakes, {_DEAF} AS deaf
       FROM holdpoint_instance i WHERE {target_sql(form)} AND i.{LIVE} FOR NO KEY UPDATE
     ), s AS (
       INSERT INTO holdpoint_signal(instance_id, received_at, n, workspace_id, name, dedup_key, source, payload)
       SELECT t.id, {CLOCK}, t.seq + 1, t.workspace_id, %(name)s::text, %(dedup)s::text, %(source)s::text,
-        %(payload)s::jsonb FROM t
+        %(payload)s::jsonb FROM t WHERE t.deaf IS NULL
       ON CONFLICT (instance_id, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING RETURNING n, instance_id
     ), u AS (
       UPDATE holdpoint_instance i SET inbox = i.inbox + 1, seq = s.n,
@@ -69,7 +73,7 @@ _DELIVER = {
       SELECT u.id, {CLOCK}, NULL, u.n, u.workspace_id, {kind(Event.SIGNALLED)}, u.status, %(source)s::text,
         %(name)s::text, NULL FROM u
     )
-    SELECT t.id, u.n, t.wakes, CASE WHEN t.wakes AND u.n > 0 THEN {NOTIFY_IDLE} END FROM t LEFT JOIN u ON true
+    SELECT t.id, u.n, t.wakes, t.deaf, CASE WHEN t.wakes AND u.n > 0 THEN {NOTIFY_IDLE} END FROM t LEFT JOIN u ON true
     """)
     for form in FORMS
 }
@@ -96,14 +100,15 @@ _DELIVER_MANY = {
         WITH ORDINALITY v(id, name, dedup, payload, ord) CROSS JOIN jsonb_array_elements('[0]') expected
     ), t AS (
       SELECT v.id, v.ord, v.name, v.dedup, v.payload, i.seq + v.rn AS n, i.status, i.workspace_id,
-        i.status = {AWAITING} AND v.name = ANY(i.names) AS hits
+        i.status = {AWAITING} AND v.name = ANY(i.names) AS hits, {_DEAF} AS deaf
       FROM (SELECT * FROM v ORDER BY id, ord) v CROSS JOIN LATERAL (
-        SELECT i.seq, i.status, i.workspace_id, i.names FROM holdpoint_instance i
+        SELECT i.seq, i.status, i.workspace_id, i.names, i.workflow, i.version FROM holdpoint_instance i
         WHERE i.id = v.id AND i.workspace_id = {workspace_sql(by)} AND i.{LIVE} FOR NO KEY UPDATE
       ) i
     ), s AS (
       INSERT INTO holdpoint_signal(instance_id, received_at, n, workspace_id, name, dedup_key, source, payload)
       SELECT t.id, {CLOCK}, t.n, t.workspace_id, t.name, t.dedup, %(source)s::text, t.payload::jsonb FROM t
+      WHERE t.deaf IS NULL
       ON CONFLICT (instance_id, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING RETURNING instance_id, n
     ), got AS MATERIALIZED (
       SELECT t.ord, t.id, t.n, t.name, t.status, t.workspace_id,
@@ -119,7 +124,8 @@ _DELIVER_MANY = {
       SELECT got.id, {CLOCK}, NULL, got.n, got.workspace_id, {kind(Event.SIGNALLED)},
         CASE WHEN got.waker IS NULL THEN got.status ELSE {RUNNABLE} END, %(source)s::text, got.name, NULL FROM got
     )
-    SELECT got.ord, got.n, got.n = got.waker FROM got
+    SELECT got.ord, got.n, got.n = got.waker, NULL FROM got
+    UNION ALL SELECT t.ord, 0, false, t.deaf FROM t WHERE t.deaf IS NOT NULL
     """)
     for by in ("id", "slug")
 }
@@ -140,7 +146,14 @@ _HOLDERS = {
 
 
 def deliver(
-    db: BaseDatabaseWrapper, to: Address, name: str, payload: str, *, dedup: str | None, source: str
+    db: BaseDatabaseWrapper,
+    to: Address,
+    name: str,
+    payload: str,
+    *,
+    dedup: str | None,
+    source: str,
+    deaf: Sequence[str] = (),
 ) -> Delivered | None:
     """Deliver one signal; None when there is no live target. One statement, but for the rare misses."""
     params = {
@@ -150,6 +163,7 @@ def deliver(
         "payload": payload,
         "dedup": dedup,
         "source": source,
+        "deaf": write_texts(deaf),
     }
     # A key whose holder ended while we waited for its lock may have been taken again meanwhile: the
     # statement then finds nothing in its old snapshot, and only a second one sees the new holder.
@@ -157,6 +171,8 @@ def deliver(
         rows = fetch(db, _DELIVER[to.form], params)
         if rows and rows[0][1] is not None:
             return Delivered(rows[0][0], rows[0][1], duplicate=False, woke=rows[0][2])
+        if rows and rows[0][3] is not None:
+            return Delivered(rows[0][0], 0, duplicate=False, woke=False, deaf=rows[0][3])
         if dedup is not None and (first := fetch(db, _FIRST[to.form], params)):
             return Delivered(first[0][0], first[0][1], duplicate=True, woke=False)
     return None
@@ -173,7 +189,7 @@ class Line:
 
 
 def deliver_many(
-    db: BaseDatabaseWrapper, lines: Sequence[Line], *, workspace: str | int, source: str
+    db: BaseDatabaseWrapper, lines: Sequence[Line], *, workspace: str | int, source: str, deaf: Sequence[str] = ()
 ) -> list[Delivered | None]:
     """Deliver a batch in one statement; the answers are in the order of the lines."""
     by = address_kind(workspace)
@@ -185,11 +201,12 @@ def deliver_many(
         "dedups": write_texts(dedups),
         "payloads": write_texts([line.payload for line in lines]),
         "source": source,
+        "deaf": write_texts(deaf),
     }
     answers: list[Delivered | None] = [None] * len(lines)
     woke_any = False
-    for ord_, n, woke in fetch(db, _DELIVER_MANY[by], params):
-        answers[ord_ - 1] = Delivered(lines[ord_ - 1].id, n, duplicate=False, woke=bool(woke))
+    for ord_, n, woke, unread_by in fetch(db, _DELIVER_MANY[by], params):
+        answers[ord_ - 1] = Delivered(lines[ord_ - 1].id, n, duplicate=False, woke=bool(woke), deaf=unread_by)
         woke_any = woke_any or bool(woke)
     if woke_any:
         fetch(db, _NOTIFY, {})

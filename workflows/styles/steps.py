@@ -185,5 +185,6 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
         source=source,
         on_event=cls.on_event,
         late_signals=cls.late_signals,
+        reads_signals=True,
         fingerprint=fingerprint_steps(steps),
     )
