@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from copy import copy
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
@@ -144,8 +145,12 @@ def _read_values(obj: models.Model, change: object) -> dict[AnyField, Any]:
 
 def _read_value(obj: models.Model, field: AnyField, given: Any) -> Any:
     """The value as the model's field takes it, validated by the field itself; raises ValidationError."""
-    if not field.editable or not is_state(field):
-        raise ValidationError(_("it cannot be changed: it is part of the key, binary, or not editable"))
+    if isinstance(field, models.BinaryField):
+        raise ValidationError(_("it cannot be changed: it is binary"))
+    if not is_state(field):
+        raise ValidationError(_("it cannot be changed: it is part of the key"))
+    if field.generated or getattr(field, "auto_now", False) or getattr(field, "auto_now_add", False):
+        raise ValidationError(_("it cannot be changed: it is set by itself when the object is saved"))
     if given == REDACTED:
         raise ValidationError(_("this is the mark of a hidden value, not a value"))
     if is_secret(field, type(obj)):
@@ -154,7 +159,11 @@ def _read_value(obj: models.Model, field: AnyField, given: Any) -> Any:
         raise ValidationError(_("it is secret, and a change is kept and shown; change it in on_decision instead"))
     if isinstance(field, models.ManyToManyField):
         return _read_rows(obj, field, given)
-    value = field.clean(_read_kind(obj, field, given), obj)
+    judge = field
+    if not field.editable:  # what forms leave out, such as a status; Django would judge nothing of it
+        judge = copy(field)
+        judge.editable = True
+    value = judge.clean(_read_kind(obj, field, given), obj)
     if hasattr(field, "range_type") and value and None not in (value.lower, value.upper) and value.lower > value.upper:
         raise ValidationError(_("Enter a valid value."))
     _check_storable(field, value)

@@ -12,7 +12,7 @@ from datetime import datetime
 from django.utils.translation import gettext
 
 from approvals.cases import Case
-from approvals.ladder import Action, Rung, describe_action, load_rungs
+from approvals.ladder import Rung, describe_action, load_rungs, name_target
 from approvals.show_times import show_when
 from approvals.show_values import MAX_NAME, show_text
 
@@ -59,7 +59,7 @@ def tell_endings(endings: Iterable[Ending], now: datetime) -> str:
 def _tell(case: Case, rung: Rung, principal: str) -> Ending:
     action = rung.action
     if principal:
-        action = Action(action.do, group=show_text(case.read_names([principal])[principal], MAX_NAME))
+        action = name_target(action.do, principal, show_text(case.read_names([principal])[principal], MAX_NAME))
     return Ending(describe_action(action, case.outcomes), rung.at)
 
 

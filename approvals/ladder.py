@@ -306,11 +306,20 @@ def load_rungs(stored: Iterable[Mapping[str, str]]) -> tuple[Rung, ...]:
     )
 
 
+def name_target(do: Any, principal: str, name: str) -> Action:
+    """A rung that asks a principal, by what people call it.
+
+    >>> name_target("add", "group:3", "Finance").group
+    'Finance'
+    """
+    return Action(do, group=name) if principal.startswith("group:") else Action(do, user=name)
+
+
 def describe_action(action: Action, outcomes: Sequence[Outcome] = ()) -> str:
     """What a rung does, in words for those who wait.
 
     >>> describe_action(Action("outcome", outcome="reject")), describe_action(Action("add", group="Finance"))
-    ('Answered “Reject” automatically', 'Finance is asked as well')
+    ('Answered “Reject” automatically', 'The group Finance is asked as well')
     """
     who = action.group or action.user
     if action.do == "remind":
@@ -318,6 +327,8 @@ def describe_action(action: Action, outcomes: Sequence[Outcome] = ()) -> str:
     if action.do == "reassign":
         return gettext("Handed on to %(who)s") % {"who": who}
     if action.do == "add":
+        if action.group:
+            return gettext("The group %(who)s is asked as well") % {"who": who}
         return gettext("%(who)s is asked as well") % {"who": who}
     label = next((one.label for one in outcomes if one.name == action.outcome), Outcome(action.outcome).label)
     return gettext("Answered “%(outcome)s” automatically") % {"outcome": label}

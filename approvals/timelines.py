@@ -18,7 +18,7 @@ from django.utils.translation import gettext, ngettext, pgettext
 from approvals.cases import MAX_ROWS, Case
 from approvals.diffs import FieldDiff
 from approvals.edited import list_changes
-from approvals.ladder import Action, describe_action
+from approvals.ladder import Action, describe_action, name_target
 from approvals.loading import fill
 from approvals.models import Comment, Vote
 from approvals.policies.outcomes import WITHDRAWN
@@ -236,7 +236,7 @@ class _Teller:
     def _tell_rung(self, data: Mapping[str, Any], to: str) -> str:
         match data.get("do"):
             case "reassign" | "add" as do if to:
-                return describe_action(Action(do, group=to))
+                return describe_action(name_target(do, str(data.get("to") or ""), to))
             case "outcome":
                 return describe_action(Action("outcome", outcome=str(data.get("outcome", ""))), self.case.outcomes)
         return gettext("A reminder was sent")

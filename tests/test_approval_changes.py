@@ -211,7 +211,6 @@ def test_all_fields_are_told_with_their_reasons(order: Any) -> None:
         ("referrer", [[], "nobody"]),
         ("labels", ["x", 5, ["x"], [True], {}, [uuid.UUID(int=9)], b"x"]),
         ("contract", ["../../etc/passwd", "/etc/passwd", "..", 5, ["a"], "x" * 61, "a\0"]),
-        ("inner", ["y"]),
         ("created", [datetime(2026, 1, 1, tzinfo=UTC)]),
         ("updated", ["2026-01-01T00:00Z"]),
         ("doubled", [4]),
@@ -451,3 +450,28 @@ def test_relations_to_many_are_set_as_they_were_asked() -> None:
     apply_change(group, change)
     assert set(group.permissions.all()) == {second, third}
     assert apply_change(group, {"permissions": []}).permissions.count() == 0
+
+
+def test_what_forms_leave_out_can_be_asked_for_and_is_judged_like_the_rest(order: Any) -> None:
+    """`editable=False` is the usual mark of what a workflow manages, such as a status."""
+    assert read_change(order, {"inner": "y"}) == {"inner": "y"}
+    assert apply_change(order, {"inner": "y"}).inner == "y"
+    order.refresh_from_db()
+    assert order.inner == "y"
+    assert "at most 10 characters" in refuse(order, {"inner": "y" * 11})["inner"][0]
+    assert snapshot(order, change={"inner": "z"})["inner"] == "y"  # and so a decision about it can be stale
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        ("id", 7, "part of the key"),
+        ("scan", b"x", "binary"),
+        ("updated", "2026-01-01T00:00Z", "set by itself"),
+        ("created", "2026-01-01T00:00Z", "set by itself"),
+        ("doubled", 4, "set by itself"),
+    ],
+)
+def test_why_a_field_cannot_be_changed_is_said_of_each(order: Any, name: str, given: Any, told: str) -> None:
+    (reason,) = refuse(order, {name: given})[name]
+    assert told in reason

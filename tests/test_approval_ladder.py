@@ -332,7 +332,7 @@ def test_rungs_are_told_in_words() -> None:
         "Handed on to ana",
         "ana is asked as well",
         "ana is asked as well",
-        "user is asked as well",
+        "The group user is asked as well",
         "Answered “Turn down” automatically",
     ]
     assert describe_action(Action("outcome", outcome="send_back")) == "Answered “Send back” automatically"

@@ -80,7 +80,7 @@ def test_everything_that_was_done_is_in_the_history_the_newest_first(people: Peo
         ("Dee Dahl", "asked Eve Ek as well", ""),
         ("Dee Dahl", "gave more time", ""),
         ("Dee Dahl", more_time, ""),
-        ("", "Legal is asked as well", ""),
+        ("", "The group Legal is asked as well", ""),
         ("", "A reminder was sent", ""),
         ("Cid Campos", "handed it on to Eve Ek", "I am away"),
         ("Ben Okafor", "reminded those asked", ""),

@@ -255,6 +255,8 @@ def test_a_value_is_typed_and_read(schema, typed, value):
     # And what was sent once stands there the next time.
     form = SchemaForm(schema)
     again = form.read(form.pick(open_page(form, form.begin(value)).send())).value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # it stands there without the point, as people write it
     assert_same(again, value)
     assert type(again) is type(value)
 
@@ -997,3 +999,10 @@ def test_the_order_is_kept_wherever_a_schema_has_objects():
         "properties": {"properties": {"type": "object"}}
     }
     assert keep_order({"const": inner, "default": inner}) == {"const": inner, "default": inner}
+
+
+def test_a_whole_number_stands_without_a_point_and_so_does_a_limit():
+    form = SchemaForm(make_object(limit={"type": "number", "maximum": 7000.0, "default": 7000.0}))
+    page = render(form.show(form.begin({"limit": 7000.0}), None))
+    assert "7000" in page
+    assert "7000.0" not in page

@@ -635,3 +635,12 @@ def test_the_asserts_say_what_is_the_case() -> None:
     drain()
     with pytest.raises(AssertionError, match="has result"):
         assert_done(instance, {"paid": 2})
+
+
+def test_a_refused_save_names_the_calls_that_write_such_rows() -> None:
+    from approvals.models import Comment, Review
+
+    with pytest.raises(EngineOwned, match=r"approvals\.decide"):
+        Review().save()
+    with pytest.raises(EngineOwned, match=r"approvals\.comment"):
+        Comment().save()

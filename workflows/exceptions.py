@@ -495,11 +495,9 @@ class StrictIsolation(WorkflowError):
 class EngineOwned(WorkflowError):
     """A row of the engine was about to be written past the store."""
 
-    def __init__(self, model: str) -> None:
-        super().__init__(
-            f"{model} rows are written by the engine only. "
-            "Use workflows.start, signal, emit, complete, cancel or retry; reading through the ORM is fine."
-        )
+    def __init__(self, model: str, calls: str = "") -> None:
+        calls = calls or "workflows.start, signal, emit, complete, cancel or retry"
+        super().__init__(f"{model} rows are written by the engine only. Use {calls}; reading through the ORM is fine.")
 
 
 class ClaimLost(WorkflowError):

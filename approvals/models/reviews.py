@@ -24,6 +24,8 @@ RISKS = {"low": _("low"), "medium": _("medium"), "high": _("high")}
 class Review(EngineModel):  # type: ignore[django-manager-missing, unused-ignore]  # told with a warm cache only
     """One approval: what will happen, to what, by which rule, until when."""
 
+    calls = "approvals.decide, withdraw, claim, reassign and the other calls of approvals"
+
     interaction = models.OneToOneField(
         Interaction, models.DO_NOTHING, primary_key=True, db_column="id", db_constraint=False, related_name="review"
     )
@@ -159,6 +161,8 @@ class Review(EngineModel):  # type: ignore[django-manager-missing, unused-ignore
 
 class Candidate(EngineModel):
     """Somebody who may decide a review: a user, a group, who has a permission, or whom a rule names."""
+
+    calls = "approvals.reassign or delegate"
 
     id = models.BigAutoField(primary_key=True)
     review = models.ForeignKey(

@@ -26,6 +26,8 @@ COMMENTS = {"comment": _("comment"), "question": _("question"), "answer": _("ans
 class Vote(EngineModel):  # type: ignore[django-manager-missing, unused-ignore]
     """A decision of one person; or one that takes it back."""
 
+    calls = "approvals.decide or undo"
+
     id = models.UUIDField(primary_key=True, default=make_uuid7, editable=False)
     review = models.ForeignKey(
         Review, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="votes", verbose_name=_("review")
@@ -103,6 +105,8 @@ class Vote(EngineModel):  # type: ignore[django-manager-missing, unused-ignore]
 
 class Comment(EngineModel):  # type: ignore[django-manager-missing, unused-ignore]
     """Something said about a review: a comment, a question to its requester, or the answer to one."""
+
+    calls = "approvals.comment, request_info or answer_info"
 
     id = models.UUIDField(primary_key=True, default=make_uuid7, editable=False)
     review = models.ForeignKey(

@@ -17,7 +17,7 @@ class ReadQuerySet(models.QuerySet[Any]):
     """Everything that reads; everything that writes refuses, naming the calls to use."""
 
     def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
-        raise EngineOwned(self.model.__name__)
+        raise EngineOwned(self.model.__name__, getattr(self.model, "calls", ""))
 
     create = get_or_create = update_or_create = bulk_create = bulk_update = update = delete = _refuse
 
@@ -37,6 +37,9 @@ class InstanceQuerySet(ReadQuerySet):
 class EngineModel(models.Model):
     """A row that only the store writes. Tables inherit its `Meta`: they can be looked at, and changed by nobody."""
 
+    #: What to call instead of `save()`, where it is not the engine's own calls.
+    calls: ClassVar[str] = ""
+
     objects = ReadQuerySet.as_manager()
 
     class Meta:
@@ -46,8 +49,8 @@ class EngineModel(models.Model):
 
     def save(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: rows of the engine change through its calls only."""
-        raise EngineOwned(type(self).__name__)
+        raise EngineOwned(type(self).__name__, self.calls)
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: rows of the engine go by retention only."""
-        raise EngineOwned(type(self).__name__)
+        raise EngineOwned(type(self).__name__, self.calls)

@@ -29,6 +29,9 @@ from workflows.pages.form_tree import (
     join_name,
 )
 
+#: Beyond it a float does not hold every whole number.
+_WHOLE = 2.0**53
+
 
 def write_form(form: Field, name: str, value: Any = MISSING) -> dict[str, list[str]]:
     """What stands in each field for a value; without one, for the defaults of what has to be there.
@@ -86,10 +89,20 @@ def _write_text(field: Text | Number, value: Any) -> str:
     """The text of a plain value, empty where the field cannot hold it."""
     if isinstance(field, Number):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return json.dumps(value) if is_number else value if field.as_text and isinstance(value, str) else ""
+        return write_number(value) if is_number else value if field.as_text and isinstance(value, str) else ""
     if not isinstance(value, str):
         return str(value) if field.or_whole and isinstance(value, int) and not isinstance(value, bool) else ""
     return _drop_zone(value) if field.control == "datetime-local" else value
+
+
+def write_number(value: float) -> str:
+    """A number as somebody would type it: a whole one without the point that its type gives it.
+
+    >>> write_number(7000.0), write_number(0.5), write_number(12)
+    ('7000', '0.5', '12')
+    """
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE
+    return json.dumps(int(value) if is_whole and str(value) != "-0.0" else value)
 
 
 def _write_code(field: Code, value: Any) -> str:

@@ -17,6 +17,7 @@ from django.utils.translation import ngettext, npgettext, pgettext
 from workflows.completion import MISSING
 from workflows.joining import join_list
 from workflows.pages.form_tree import Checks, Choice, Code, Field, Fixed, Group, Lines, Number, Option, Rows, Text
+from workflows.pages.form_write import write_number
 from workflows.pages.schema_flat import Flat, Json, flatten
 from workflows.schema_order import sort_fields
 
@@ -283,7 +284,7 @@ def _tell_range(words: Json) -> tuple[str, ...]:
     }
     limits = {name: words.get(name) for name in sentences}
     return tuple(
-        sentences[name] % {"n": f"{json.dumps(limit):.40}"}
+        sentences[name] % {"n": f"{write_number(limit):.40}"}
         for name, limit in limits.items()
         if isinstance(limit, int | float) and not isinstance(limit, bool)
     )
