@@ -956,3 +956,52 @@ def test_new_rows_are_found_through_the_index_on_transactions() -> None:
             assert "holdpoint_ledger_xid" in plan, plan
             assert "Seq Scan on holdpoint_ledger" not in plan, plan
         transaction.set_rollback(True)
+
+
+def test_verifying_one_workspace_reads_its_own_rows_and_not_the_ledger_of_a_busy_neighbour() -> None:
+    """Pinned is how many pages are looked at: of those that may hold the workspace's rows, and of nobody else's."""
+    quiet = workflows.workspace.create("quiet")
+    with transaction.atomic():
+        rows = (
+            "INSERT INTO holdpoint_ledger (instance_id, at, seq, workspace_id, kind, status, actor, xid) "
+            "SELECT gen_random_uuid(), now(), 1, w.id, 1, 1, '', 100 + n FROM generate_series(1, %(n)s) n, "
+            "holdpoint_workspace w WHERE w.slug = %(slug)s"
+        )
+        execute(rows, {"n": 3, "slug": "quiet"})
+        execute(rows, {"n": 60_000, "slug": "default"})
+        execute("SELECT brin_summarize_new_values('holdpoint_ledger_workspace')")
+        execute("SELECT brin_summarize_new_values('holdpoint_ledger_xid')")
+        execute("ANALYZE holdpoint_ledger")
+        [[pages]] = execute("SELECT relpages FROM pg_class WHERE relname = 'holdpoint_ledger'")
+        assert pages > 600
+        params: dict[str, Any] = {"ws": quiet.pk, "limit": 10, "lower": 0, "upper": 100_000, "froms": [0]}
+        params |= {"first": 1, "last": 1, "since": "2000-01-01", "until": "infinity"}
+        execute("SET LOCAL enable_seqscan = off")  # as a verification does, around each of these
+        for statement in (audit._PROVE, audit._STRAY, audit._LOST, audit._MALFORMED):
+            [[[explained]]] = execute("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, FORMAT JSON) " + statement, params)
+            looked = find_scanned(explained)
+            assert looked <= 100, f"{looked} of {pages} pages: {json.dumps(explained)[:3000]}"
+        transaction.set_rollback(True)
+
+
+def find_scanned(plan: Any) -> int:
+    """Pages of the ledger that a plan looked at, in the scans of it that were begun at all."""
+    found = 0
+    waiting = [plan["Plan"]]
+    while waiting:
+        node = waiting.pop()
+        waiting.extend(node.get("Plans", ()))
+        if node.get("Relation Name") == "holdpoint_ledger" and node["Actual Loops"]:
+            assert node["Node Type"] != "Seq Scan", f"the whole ledger is read: {json.dumps(plan)[:6000]}"
+            found += node.get("Exact Heap Blocks", 0) + node.get("Lossy Heap Blocks", 0)
+    return found
+
+
+@pytest.mark.parametrize("busy", ["default", "quiet"])
+def test_verifying_one_workspace_leaves_the_planner_of_the_session_as_it_was(busy: str) -> None:
+    workflows.workspace.create("quiet")
+    live(1)
+    seal()
+    with transaction.atomic():
+        assert list(verify_workspace(connections["default"], busy, Workspace.objects.get(slug=busy).pk)) == []
+        assert execute("SHOW enable_seqscan") == [("on",)]

@@ -6,7 +6,7 @@ statement judges on its own snapshot: a seal never changes, and pruning or redac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -30,7 +30,14 @@ _LINKS = compact("""
     WHERE workspace_id = %(ws)s AND number > %(after)s ORDER BY number LIMIT %(limit)s
 """)
 
-_ERAS = "SELECT era, min(since) FROM holdpoint_seal GROUP BY era ORDER BY era"
+#: From one era to the next, however many seals each has.
+_ERA = """
+    (SELECT era, since FROM holdpoint_seal ORDER BY era, since LIMIT 1)
+      UNION ALL
+      SELECT n.era, n.since FROM eras CROSS JOIN LATERAL (
+        SELECT q.era, q.since FROM holdpoint_seal q WHERE q.era > eras.era ORDER BY q.era, q.since LIMIT 1) n
+"""
+_ERAS = compact(f"WITH RECURSIVE eras AS ({_ERA}) SELECT era, since FROM eras ORDER BY era")
 
 #: A run of seals whose ranges follow one another, in one look at their rows: width_bucket finds each row's seal.
 #: No sealed row is later than the latest seal; a later one with a transaction of the range is of an era to come.
@@ -39,7 +46,7 @@ _PROVE = compact(f"""
       SELECT %(first)s::int + width_bucket(l.xid, %(froms)s::bigint[]) - 1 AS number, l.instance_id, l.seq,
         {ROW_HASH} AS h
       FROM holdpoint_ledger l
-      WHERE l.workspace_id = %(ws)s AND l.xid >= %(lower)s AND l.xid < %(upper)s AND l.at >= %(since)s::timestamptz
+      WHERE l.workspace_id = %(ws)s::int AND l.xid >= %(lower)s AND l.xid < %(upper)s AND l.at >= %(since)s::timestamptz
         AND l.at < coalesce(%(until)s::timestamptz,
           (SELECT z.sealed_at + interval '1 us' FROM holdpoint_seal z ORDER BY z.id DESC LIMIT 1))
         AND NOT {BOUNDLESS}
@@ -48,7 +55,7 @@ _PROVE = compact(f"""
       UNION ALL
       SELECT (x.part->>0)::int, l.instance_id, (x.part->>1)::bigint, decode(x.part->>2, 'hex')
       FROM holdpoint_ledger l, jsonb_array_elements(CASE WHEN {_WELL_FORMED} THEN l.data->'parts' END) x(part)
-      WHERE l.workspace_id = %(ws)s AND l.kind = {REDACTED}
+      WHERE l.workspace_id = %(ws)s::int AND l.kind = {REDACTED}
         AND (x.part->>0)::int BETWEEN %(first)s AND %(last)s
     ), content AS (
       {fold_content("number")}
@@ -73,13 +80,14 @@ _HOLES = compact(f"""
 
 _LOST = compact(f"""
     SELECT l.instance_id, l.seq FROM holdpoint_ledger l
-    WHERE l.workspace_id = %(ws)s AND l.salt IS NULL AND {DIGEST} = 'lost' LIMIT %(limit)s
+    WHERE l.workspace_id = %(ws)s::int AND l.salt IS NULL AND {DIGEST} = 'lost' LIMIT %(limit)s
 """)
 
 #: A tombstone that is not as `erase` writes it vouches for nothing.
 _MALFORMED = compact(f"""
     SELECT l.instance_id, l.seq FROM holdpoint_ledger l
-    WHERE l.workspace_id = %(ws)s AND l.kind = {REDACTED} AND l.data ? 'parts' AND NOT ({_WELL_FORMED}) LIMIT %(limit)s
+    WHERE l.workspace_id = %(ws)s::int AND l.kind = {REDACTED} AND l.data ? 'parts' AND NOT ({_WELL_FORMED})
+    LIMIT %(limit)s
 """)
 
 #: What `_PROVE` does not look at and no seal to come will. One snapshot, so that a seal that is made meanwhile is there
@@ -87,14 +95,16 @@ _MALFORMED = compact(f"""
 #: as such), so the last one says how far they reach. While a restored database still has to begin its era, what is
 #: later than all seals belongs to that.
 _STRAY = compact(f"""
-    WITH z AS (
+    WITH RECURSIVE eras AS (
+      {_ERA}
+    ), z AS (
       SELECT q.era, q.to_xid, q.sealed_at, pg_snapshot_xmax(x)::text::bigint < q.to_xid AS restored,
         greatest(pg_snapshot_xmax(x)::text::bigint, pg_current_xact_id_if_assigned()::text::bigint + 1) AS counter
       FROM holdpoint_seal q, pg_current_snapshot() x ORDER BY q.id DESC LIMIT 1
     ), e AS (
-      SELECT era, min(since) AS since, coalesce(lead(min(since)) OVER (ORDER BY era), 'infinity') AS until,
-        coalesce(max(to_xid) FILTER (WHERE workspace_id = %(ws)s), 0) AS to_xid
-      FROM holdpoint_seal GROUP BY era
+      SELECT era, since, coalesce(lead(since) OVER (ORDER BY era), 'infinity') AS until, coalesce((
+        SELECT max(q.to_xid) FROM holdpoint_seal q WHERE q.workspace_id = %(ws)s AND q.era = eras.era), 0) AS to_xid
+      FROM eras
     ), why AS (
       SELECT l.instance_id, l.seq, CASE
         WHEN l.xid < {FIRST_XID} THEN 'transaction'
@@ -106,13 +116,17 @@ _STRAY = compact(f"""
         WHEN l.xid < z.to_xid AND NOT (z.restored AND l.at > z.sealed_at) THEN 'unsealed'
         WHEN l.xid >= z.counter AND NOT z.restored THEN 'future' END AS why
       FROM holdpoint_ledger l LEFT JOIN z ON true LEFT JOIN e ON l.at >= e.since AND l.at < e.until
-      WHERE l.workspace_id = %(ws)s
-      UNION ALL
-      SELECT l.instance_id, l.seq, 'workspace'
-      FROM holdpoint_ledger l JOIN holdpoint_instance i ON i.id = l.instance_id AND i.workspace_id = %(ws)s
-      WHERE NOT EXISTS (SELECT FROM holdpoint_workspace w WHERE w.id = l.workspace_id)
+      WHERE l.workspace_id = %(ws)s::int
     )
     SELECT instance_id, seq, why FROM why WHERE why IS NOT NULL LIMIT %(limit)s
+""")
+
+#: Rows of the workspace's instances that say they are of one that does not exist, and so are in nobody's chain.
+_HOMELESS = compact("""
+    SELECT l.instance_id, l.seq, 'workspace' FROM holdpoint_instance i CROSS JOIN LATERAL (
+      SELECT o.instance_id, o.seq, o.workspace_id FROM holdpoint_ledger o WHERE o.instance_id = i.id OFFSET 0) l
+    WHERE i.workspace_id = %(ws)s AND NOT EXISTS (SELECT FROM holdpoint_workspace w WHERE w.id = l.workspace_id)
+    LIMIT %(limit)s
 """)
 
 _HEADS = compact("""
@@ -183,7 +197,7 @@ def prove(
         "since": first.since,
         "until": until,
     }
-    return fetch(db, _PROVE, params)
+    return _look(db, _PROVE, params)
 
 
 def find_holes(db: BaseDatabaseWrapper, workspace: int, limit: int) -> list[tuple[Any, int, int]]:
@@ -193,17 +207,18 @@ def find_holes(db: BaseDatabaseWrapper, workspace: int, limit: int) -> list[tupl
 
 def find_lost(db: BaseDatabaseWrapper, workspace: int, limit: int) -> list[tuple[Any, int]]:
     """(instance, seq) of rows whose payload is gone though no redaction tells of it."""
-    return fetch(db, _LOST, {"ws": workspace, "limit": limit})
+    return _look(db, _LOST, {"ws": workspace, "limit": limit})
 
 
 def find_malformed(db: BaseDatabaseWrapper, workspace: int, limit: int) -> list[tuple[Any, int]]:
     """(instance, seq) of rows that claim to stand for a pruned history, in words that pruning does not use."""
-    return fetch(db, _MALFORMED, {"ws": workspace, "limit": limit})
+    return _look(db, _MALFORMED, {"ws": workspace, "limit": limit})
 
 
 def find_stray(db: BaseDatabaseWrapper, workspace: int, limit: int) -> list[tuple[Any, int, str]]:
     """(instance, seq, why) of rows that no seal covers and none ever will; `why` names the cell that tells."""
-    return fetch(db, _STRAY, {"ws": workspace, "limit": limit})
+    params = {"ws": workspace, "limit": limit}
+    return [*_look(db, _STRAY, params), *fetch(db, _HOMELESS, params)][:limit]
 
 
 def read_heads(db: BaseDatabaseWrapper, workspace: int | None) -> list[tuple[str, int, bytes, int, datetime]]:
@@ -217,3 +232,17 @@ def read_rows(db: BaseDatabaseWrapper, workspace: int | None) -> Iterator[tuple[
         cursor.execute(_ROWS, {"ws": workspace})
         while page := cursor.fetchmany(PAGE):
             yield from page
+
+
+def _look(db: BaseDatabaseWrapper, statement: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Read a workspace's rows through the index that knows where they may be.
+
+    Its filter compares with an int and with no wider number, hence the casts above. What such an index costs is guessed
+    from how the column is spread, so beside a busy workspace the planner would read the whole ledger for a quiet one.
+    For a busy one the index leads to all of it, which costs no more than a scan.
+    """
+    with atomic(db):
+        fetch(db, "SET LOCAL enable_seqscan = off", {}, rows=False)
+        found = fetch(db, statement, params)
+        fetch(db, "SET LOCAL enable_seqscan TO DEFAULT", {}, rows=False)
+    return found
