@@ -188,8 +188,11 @@ def test_a_refused_completion_takes_one_for_its_row_in_the_ledger(api, address: 
     path = address(park())
     with statements(2):
         assert api.post(path, {"data": {"ok": "perhaps"}}).status_code == 422
+        # Judged as late as any other answer: whoever comes too late should hear that.
+    with statements(2):
+        assert api.post(path, {"dtaa": {}}).status_code == 422
     with statements(0):
-        assert api.post(path, {"dtaa": {}}).status_code == 400
+        assert api.post(path, {"data": 1, "dtaa": {}}).status_code == 400
         assert api.post(path, raw=b"{").status_code == 400
 
 

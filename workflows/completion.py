@@ -57,7 +57,8 @@ MISSING: Final = _Missing()
 
 By: TypeAlias = Literal["id", "signal_id"]
 
-_LISTS = frozenset({Cardinality.ONE_TO_MANY, Cardinality.MANY_TO_MANY})
+#: Those that take a list of answers at once.
+LISTS = frozenset({Cardinality.ONE_TO_MANY, Cardinality.MANY_TO_MANY})
 
 #: Which doors a label lets answer; a label that is not listed here restricts nothing but the resume URL.
 DOORS = {"resume": frozenset({"callback", "webhook"})}
@@ -187,6 +188,15 @@ def complete_at(
     raise InteractionResolved("answered")
 
 
+def takes_many(
+    by: By, value: UUID | str, *, workspace: str | int, once: Once | None = None, workflows: Sequence[str] | None = None
+) -> bool:
+    """Whether an answer may be larger than `MAX_BODY`: it is one of many, or was told before, whatever it was."""
+    db = connections[router.db_for_write(Instance)]
+    row = store.find_interaction(db, by, value, workspace=workspace, once=once, workflows=workflows)
+    return row is not None and (row[0] is not None or _takes_many(row[1]))
+
+
 def write_completion(done: Completion) -> str:
     """What a caller outside is told, the same however often it asks."""
     told = {"id": str(done.id), "signal_id": done.signal_id, "instance": str(done.instance), "status": "completed"}
@@ -200,7 +210,7 @@ def read_completion(text: str) -> Completion:
 
 
 def _takes_many(found: Addressed | None) -> bool:
-    return found is not None and found.status is not InteractionStatus.CANCELLED and found.cardinality in _LISTS
+    return found is not None and found.status is not InteractionStatus.CANCELLED and found.cardinality in LISTS
 
 
 def _check(
@@ -220,7 +230,7 @@ def _check(
         return  # the statement makes it the expiry that is overdue
     if data is MISSING:
         raise InvalidData({"data": ["is required"]})
-    if found.cardinality in _LISTS:
+    if found.cardinality in LISTS:
         if not isinstance(data, list):
             raise InvalidData({"": ["must be a list: this interaction takes several answers at once"]})
         if len(data) > (most := conf.most_outputs):

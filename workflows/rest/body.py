@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable
 from io import BytesIO
+from itertools import islice
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
@@ -30,22 +31,35 @@ from workflows.jsontext import MAX_DEPTH, MAX_DIGITS, dump_value
 from workflows.rest.problems import INVALID_BODY, TOO_LARGE, UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE, RequestRefused
 
 MEDIA_TYPE = "application/json"
+#: In one body: a hundred for each of as many signals as one call may carry.
+MOST_VALUES = 1_000_000
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 # Possessive, so that no text makes it look at a character twice: an unclosed string ends with the text.
 _STRING = r'"(?:[^"\\]++|\\.)*+"?'
 _BRACKETS = re.compile(rf"{_STRING}|[\[\]{{}}]", re.DOTALL)
+_COMMAS = re.compile(rf"{_STRING}|,", re.DOTALL)
 _BROKEN = "at its end: the connection broke before the whole body was sent"
 _DIGITS = re.compile(rf"{_STRING}|[0-9]++", re.DOTALL)
 
 
-def read_bytes(request: HttpRequest, *, limit: int | None = None, empty: bool = False, forms: bool = False) -> bytes:
+def read_bytes(
+    request: HttpRequest,
+    *,
+    limit: int | None = None,
+    empty: bool = False,
+    forms: bool = False,
+    more: Callable[[], bool] | None = None,
+) -> bytes:
     """The body as it was sent, of at most `limit` bytes (`MAX_BODY` if none is given); 415, 413 or 400 otherwise,
     and 503 where the server gave up waiting for it.
 
-    An `empty` one may be of no media type; with `forms` it may be a form's.
+    An `empty` one may be of no media type; with `forms` it may be a form's. `more` is asked only for a body that is
+    larger than the limit: whether up to `MAX_BULK_BODY` of it shall be read all the same.
     """
     most = conf.max_body if limit is None else limit
+    if more is not None:
+        most = min(most, conf.max_bulk_body)
     if empty and not _read_length(request) and "HTTP_TRANSFER_ENCODING" not in request.META:
         # HTTP/2 announces nothing; WSGI reads nothing that was not announced.
         if isinstance(request, WSGIRequest) or not (raw := _read_bytes(request, most)):
@@ -53,7 +67,7 @@ def read_bytes(request: HttpRequest, *, limit: int | None = None, empty: bool = 
         _check_media_type(request)
         return raw
     _check_media_type(request, forms=forms)
-    return _read_bytes(request, most)
+    return _read_bytes(request, most, more)
 
 
 def is_form(request: HttpRequest) -> bool:
@@ -113,6 +127,7 @@ def parse_json(raw: bytes) -> Any:
     """
     text = _decode(raw)
     _check_depth(text)
+    _check_count(text)
     try:
         value = _load(text, _read_pairs)
     except _DuplicateName:
@@ -153,14 +168,24 @@ def _check_media_type(request: HttpRequest, *, forms: bool = False) -> None:
         raise RequestRefused(UNSUPPORTED_MEDIA_TYPE, "Send the body as it is, without a Content-Encoding.")
 
 
-def _read_bytes(request: HttpRequest, limit: int) -> bytes:
+def _read_bytes(request: HttpRequest, limit: int, more: Callable[[], bool] | None = None) -> bytes:
     """The body itself: `request.body` would apply a limit of the project's, meant for forms."""
     if (told := _read_length(request)) > limit:
-        raise refuse_size(limit)
+        if more is None:
+            raise refuse_size(limit)
+        if told > conf.max_bulk_body:
+            raise refuse_size(conf.max_bulk_body)
+        if not more():
+            raise refuse_size(limit)
+        limit = conf.max_bulk_body
     if not told and "HTTP_TRANSFER_ENCODING" in request.META and isinstance(request, WSGIRequest):
         _refuse("at byte 0: a body without the header Content-Length cannot be read here; send it with its length")
     try:
         raw: bytes = request.read(limit + 1)
+        if len(raw) > limit and more is not None and limit < conf.max_bulk_body and more():
+            # It came without a length.
+            limit = conf.max_bulk_body
+            raw += request.read(limit + 1 - len(raw))
     except UnreadablePostError as error:
         if isinstance(error.__cause__, TimeoutError):
             late = "The body did not arrive in time, or too many others are on their way. Send it again."
@@ -205,6 +230,15 @@ def _check_depth(text: str) -> None:
                 _refuse(f"at {_place(text, found.start())}: it is nested deeper than {MAX_DEPTH} levels")
         elif token in "]}":
             depth -= 1
+
+
+def _check_count(text: str) -> None:
+    # Values of a few bytes cost some twenty times as much once they are read. Commas in texts are none.
+    if text.count(",") < MOST_VALUES:
+        return
+    commas = (found for found in _COMMAS.finditer(text) if found[0] == ",")
+    if next(islice(commas, MOST_VALUES - 1, None), None) is not None:
+        raise RequestRefused(TOO_LARGE, f"The body holds more than {MOST_VALUES} values, the limit. Send it in parts.")
 
 
 def _load(text: str, read_pairs: Callable[[list[tuple[str, Any]]], Any]) -> Any:

@@ -148,9 +148,12 @@ class Endpoint(APIView):
         """The connection that the engine writes on."""
         return connections[router.db_for_write(Instance)]
 
-    def read_body(self, request: Request, *, empty: bool = False) -> tuple[bytes, Any]:
+    def read_body(
+        self, request: Request, *, empty: bool = False, more: Callable[[], bool] | None = None
+    ) -> tuple[bytes, Any]:
         """The body as it was sent, and its JSON value; `empty` bodies read as {} where nothing has to be said."""
-        raw = read_bytes(request._request, limit=conf.max_bulk_body if self.bulk else conf.max_body, empty=empty)
+        most = conf.max_bulk_body if self.bulk else conf.max_body
+        raw = read_bytes(request._request, limit=most, empty=empty, more=more)
         value = parse_json(raw) if raw or not empty else {}
         read_idempotency_key(request._request)  # which is judged with the body, before anything is looked for
         return raw, value

@@ -11,8 +11,8 @@ from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
-from workflows.completion import MISSING, complete_at
-from workflows.exceptions import InvalidData
+from workflows.completion import MISSING, complete_at, takes_many
+from workflows.exceptions import InvalidData, InvalidSignalId
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction
 from workflows.rest.bodies import (
@@ -31,6 +31,7 @@ from workflows.rest.ids import read_id, refuse_unknown
 from workflows.rest.lists import Segment, answer_list, has_status, is_within, read_choice, read_filter
 from workflows.rest.once import answer_completion, answer_json, read_once
 from workflows.rest.openapi import FILTER, ID, document
+from workflows.rest.problems import RequestRefused
 from workflows.rest.rows import INTERACTION_FIELDS, show_interaction
 from workflows.waits import check_signal_id
 
@@ -119,13 +120,22 @@ class OneInteraction(InteractionEndpoint):
 
 class _Completion(Endpoint):
     needs: ClassVar = {"POST": COMPLETE}
-    bulk = True  # a list of answers, where the question takes one
 
     def complete(
         self, request: Request, by: Literal["id", "signal_id"], text: str, read: Callable[[str], UUID | str]
     ) -> HttpResponse:
         """Answer it. The body is judged first, whatever the address says."""
-        raw, sent = self.read_body(request)
+
+        def takes_more() -> bool:
+            """Before a large body is read: one that takes a list of answers, or that was answered by this very call."""
+            try:
+                target = read(text)
+            except (RequestRefused, InvalidSignalId):
+                return False
+            once = read_once(request._request, b"")
+            return takes_many(by, target, workspace=self.caller.workspace, once=once, workflows=self.caller.workflows)
+
+        raw, sent = self.read_body(request, more=takes_more)
         # Without data there is nothing to answer with, whatever else there is; a slip beside it is told as one.
         body = read_as(CompleteBody, sent) if isinstance(sent, dict) and "data" in sent else None
         try:

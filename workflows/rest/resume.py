@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from django.db import InterfaceError, OperationalError, connections, router
 from django.http import HttpRequest, HttpResponse
 
 from workflows import store, tokens
-from workflows.completion import MISSING, complete_at
+from workflows.completion import LISTS, MISSING, complete_at
 from workflows.conf import conf
 from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
@@ -120,7 +121,7 @@ def _complete(request: HttpRequest, token: str) -> HttpResponse:
             finally:
                 _strangers.release()
         raise
-    raw, sent, once = _read(request, conf.max_bulk_body)
+    raw, sent, once = _read(request, conf.max_body, more=lambda: found.cardinality in LISTS)
     body = _unwrap(found.body, sent, form=is_form(request))
     try:
         done = complete_at(
@@ -140,8 +141,8 @@ def _complete(request: HttpRequest, token: str) -> HttpResponse:
     return answer_completion(done)
 
 
-def _read(request: HttpRequest, limit: int) -> tuple[bytes, Any, Once | None]:
-    raw = read_bytes(request, limit=limit, forms=True)
+def _read(request: HttpRequest, limit: int, more: Callable[[], bool] | None = None) -> tuple[bytes, Any, Once | None]:
+    raw = read_bytes(request, limit=limit, forms=True, more=more)
     return raw, parse_form(request, raw) if is_form(request) else parse_json(raw), read_once(request, raw)
 
 
