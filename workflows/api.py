@@ -39,7 +39,7 @@ from workflows.jsontext import check_text, read_back
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.origins import find_source
-from workflows.planning import plan_instance
+from workflows.planning import TRIES, plan_instance
 from workflows.scope import current_workspace
 from workflows.store import Address, Line, NewInstance, Source
 
@@ -100,10 +100,7 @@ def start_many(
         return _start_or_find(planned, workspace, actor)
 
     def write() -> list[Instance]:
-        started = _insert(planned, workspace, actor, None)
-        for one in planned:
-            if one.id not in started:
-                raise _held(str(one.key), workspace)
+        started = _insert_all(planned, workspace, actor, None)
         return [started[one.id] for one in planned]
 
     return store.in_transaction(_db(), write)
@@ -225,10 +222,7 @@ def result(instance: Instance | UUID | str, timeout: object = 0, *, workspace: s
 
 
 def _start(planned: NewInstance, workspace: str | None, actor: object, run_at: datetime | None) -> Instance:
-    started = _insert([planned], workspace, actor, run_at)
-    if planned.id not in started:
-        raise _held(str(planned.key), workspace)
-    return started[planned.id]
+    return _insert_all([planned], workspace, actor, run_at)[planned.id]
 
 
 def _plan(workflow: Any, input: Any, key: str | None, what: str) -> NewInstance:
@@ -242,7 +236,7 @@ def _start_or_find(planned: list[NewInstance], workspace: str | None, actor: obj
     """Each started, or its key's live holder. A holder that ends in between frees its key: then started after all."""
     db, scope = _db(), current_workspace(workspace)
     found: dict[UUID, Instance] = {}
-    for _ in range(3):
+    for _ in range(TRIES):
         missing = [one for one in planned if one.id not in found]
         if not missing:
             break
@@ -256,6 +250,23 @@ def _start_or_find(planned: list[NewInstance], workspace: str | None, actor: obj
         if one.id not in found:
             raise DuplicateKey(str(one.key), None)
     return [found[one.id] for one in planned]
+
+
+def _insert_all(
+    planned: Sequence[NewInstance], workspace: str | None, actor: object, run_at: datetime | None
+) -> dict[UUID, Instance]:
+    """Each started, unless a live holder has its key. One that has just ended holds nothing: then once more."""
+    started: dict[UUID, Instance] = {}
+    missing = list(planned)
+    for _ in range(TRIES):
+        started |= _insert(missing, workspace, actor, run_at)
+        missing = [one for one in missing if one.id not in started]
+        if not missing:
+            return started
+        for one in missing:
+            if (holder := _find_holder(str(one.key), workspace)) is not None:
+                raise DuplicateKey(str(one.key), holder)
+    raise DuplicateKey(str(missing[0].key), None)
 
 
 def _insert(
@@ -313,13 +324,9 @@ def _fresh(one: NewInstance, row: tuple[Any, ...], started_by: str, db: BaseData
     return instance
 
 
-def _held(key: str, workspace: str | None) -> DuplicateKey:
-    return DuplicateKey(key, _find_holder(key, workspace))
-
-
 def _find_holder(key: str, workspace: str | None) -> Instance | None:
     holder = store.find_holder(_db(), key, current_workspace(workspace))
-    return None if holder is None else _load(holder)
+    return Instance.objects.using(_db().alias).filter(pk=holder).first() if holder else None
 
 
 def _find(instance: Any, workspace: str | None) -> tuple[BaseDatabaseWrapper, UUID, UUID | None]:

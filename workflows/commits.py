@@ -46,7 +46,7 @@ from workflows.outcomes import (
     Stop,
     Suspend,
 )
-from workflows.planning import plan_spawned
+from workflows.planning import TRIES, plan_spawned
 from workflows.policy import ask_policy, describe_event, tell_refused_event
 from workflows.registry import RERUN, Definition
 from workflows.store import Claim, Commit, Kind, NewInstance, Source
@@ -304,18 +304,22 @@ def _spawn(claim: Claim, outcome: Spawn, commit: Commit, db: BaseDatabaseWrapper
             store.wait_for_locks(db)
             if not store.lock_claim(db, claim):
                 raise ClaimLost(claim.id, claim.fence)
-            written = store.insert_instances(
-                db,
-                new,
-                workspace=claim.workspace,
-                source=Source(claim.id, is_family=True, spawn_no=claim.spawns + 1),
-            )
-            for one in new:
-                if one.id not in written:
-                    raise _duplicate(db, one, claim.workspace)
+            _insert_children(db, claim, new)
             store.commit(db, [commit])
 
     store.retrying(db, write)
+
+
+def _insert_children(db: BaseDatabaseWrapper, claim: Claim, new: list[NewInstance]) -> None:
+    source = Source(claim.id, is_family=True, spawn_no=claim.spawns + 1)
+    for left in range(TRIES - 1, -1, -1):
+        written = store.insert_instances(db, new, workspace=claim.workspace, source=source)
+        new = [one for one in new if one.id not in written]
+        if not new:
+            return
+        taken = _duplicate(db, new[0], claim.workspace)
+        if taken.instance is not None or not left:
+            raise taken  # a holder that has just ended holds nothing
 
 
 def _duplicate(db: BaseDatabaseWrapper, one: NewInstance, workspace: int) -> DuplicateKey:

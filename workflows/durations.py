@@ -62,14 +62,17 @@ def _seconds(value: object) -> float:
 
 
 def _read(text: str) -> float:
-    compact = text.strip().lower()
+    compact = text.strip()
     if compact.startswith("-"):
         raise InvalidDuration(text, "it is negative")
     if _SHORT.fullmatch(compact):
         return sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(compact))
-    if compact.startswith("p") and any(character.isdigit() for character in compact):
+    if _SHORT.fullmatch(compact.lower()):
+        # "1M" may well be meant as a month.
+        raise InvalidDuration(text, "units are lower case: w, d, h, m (minutes) and s; months have none")
+    if compact[:1] in ("P", "p") and any(character.isdigit() for character in compact):
         try:
-            parsed = parse_duration(text.strip().upper())
+            parsed = parse_duration(compact.upper())
         except OverflowError:
             return math.inf
         if parsed is not None:

@@ -58,6 +58,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from django.utils.translation import gettext
 
@@ -204,6 +205,9 @@ class UnknownWorkflow(WorkflowError, LookupError):
     def __init__(self, workflow: object, known: list[str]) -> None:
         self.workflow = workflow
         names = ", ".join(known) or "none"
+        if isinstance(workflow, type) and hasattr(workflow, "late_signals"):  # the base of the step style
+            super().__init__(f"{workflow.__qualname__} has no steps: write @step above each method that is one")
+            return
         super().__init__(
             f"no workflow {show(workflow)} is registered (registered: {names}). Workflows are found in the "
             "workflows.py of each installed app."
@@ -239,8 +243,19 @@ class NoTarget(WorkflowError, LookupError):
         self.target = target
         super().__init__(
             f"no live instance for {target!r}: it has ended, never existed, or is in another workspace. "
-            "Nothing was stored."
+            f"Nothing was stored.{_hint_at_id(target)}"
         )
+
+
+def _hint_at_id(target: object) -> str:
+    """Sessions and JSON turn an id into a text, and a text is a key."""
+    try:
+        id = UUID(target) if isinstance(target, str) else None
+    except ValueError:
+        return ""
+    return (
+        "" if id is None else f" A UUID written as text is a correlation key; to address by id pass uuid.UUID('{id}')."
+    )
 
 
 class NoReader(WorkflowError):
@@ -400,7 +415,10 @@ class UnknownInteraction(InteractionRefused, LookupError):
     """Unknown, cancelled, or of another workspace: told alike."""
 
     def __init__(self) -> None:
-        super().__init__("there is no such interaction here: check the id and the workspace")
+        super().__init__(
+            "there is no such interaction here: check the id and the workspace. Perhaps its wait has not begun, and it "
+            "was not asked yet. Where an answer may come before its wait, emit an event, or hand out a callback first"
+        )
 
 
 class StaleVersion(InteractionRefused):
