@@ -26,8 +26,9 @@ from approvals.channel import Approval
 from approvals.conf import DEFAULTS, conf, find_problems
 from approvals.exceptions import InvalidApproval, UnknownCalendar
 from approvals.ladder import list_concerns
-from approvals.notify.failures import SendFailed
+from approvals.notify.failures import SendFailed, hide_secrets
 from approvals.notify.places import read_secret
+from approvals.notify.postman import connect
 from approvals.policies import find_last_concern
 from approvals.principals import find_rule
 from workflows import registry
@@ -214,6 +215,8 @@ def check_messages() -> Iterator[CheckMessage]:
             hint='Set APPROVALS["FROM_EMAIL"] or DEFAULT_FROM_EMAIL; without e-mails, APPROVALS["EMAIL"] = False.',
             id="holdpoint_approvals.W021",
         )
+    if conf.email:
+        yield from _check_mail_backend()
     for name, hook in _list_webhooks():
         if str(hook.get("url", "")).startswith("http://") and not conf.webhooks_private:
             yield Warning(
@@ -221,6 +224,26 @@ def check_messages() -> Iterator[CheckMessage]:
                 hint="Write its address with https.",
                 id="holdpoint_approvals.W022",
             )
+
+
+def _check_mail_backend() -> Iterator[CheckMessage]:
+    """That there is a backend to hand mails to. It is made and not opened: a build has no mail server to reach."""
+    try:
+        connect()
+    except Exception as error:  # whatever a backend of the project's own raises
+        why = hide_secrets(f"{type(error).__name__}: {error}")
+        yield Error(
+            f"No e-mail can be sent, because the mail backend of this site cannot be made ({why:.300}).",
+            hint=f'Correct {_name_mail_settings()}, or write APPROVALS["EMAIL"] = False where nobody gets e-mails.',
+            id="holdpoint_approvals.E023",
+        )
+
+
+def _name_mail_settings() -> str:
+    """Where Django reads about mail."""
+    if hasattr(settings, "MAILERS"):
+        return 'MAILERS["default"], its BACKEND and its OPTIONS'
+    return "EMAIL_BACKEND and the other EMAIL_… settings"
 
 
 def _list_webhooks() -> list[tuple[str, Mapping[str, Any]]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import django
 import pytest
+from django.core.checks import run_checks
 from django.core.mail import EmailMessage
 from django.core.mail.backends.smtp import EmailBackend
 
@@ -48,3 +49,46 @@ def test_the_time_limit_of_the_site_is_kept(settings: Any, opened: list[Any]) ->
         settings.EMAIL_TIMEOUT = 7
     send()
     assert opened == [7]
+
+
+# --- told before the first mail is lost ---------------------------------------------------------------------
+
+
+def look() -> list[Any]:
+    found = run_checks(tags=["holdpoint"], include_deployment_checks=True)
+    return [one for one in found if one.id == "holdpoint_approvals.E023"]
+
+
+class Refusing(EmailBackend):
+    """A backend that cannot be made."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        raise ValueError("EMAIL_USE_TLS and EMAIL_USE_SSL exclude each other")
+
+
+def test_a_check_of_a_deployment_says_that_no_mail_can_be_sent(settings: Any) -> None:
+    assert look() == []
+    use_backend(settings, f"{__name__}.Refusing")
+    [problem] = look()
+    assert "exclude each other" in problem.msg
+    assert ("MAILERS" if django.VERSION >= (6, 1) else "EMAIL_BACKEND") in problem.hint
+    settings.APPROVALS = {"EMAIL": False}
+    assert look() == []
+
+
+def test_a_backend_that_is_not_there_is_named(settings: Any) -> None:
+    use_backend(settings, "shop.mail.NoSuchBackend")
+    [problem] = look()
+    assert "shop.mail" in problem.msg or "shop" in problem.msg
+
+
+@pytest.mark.skipif(django.VERSION < (6, 1), reason="MAILERS comes with Django 6.1")
+def test_mailers_without_a_default_are_told(settings: Any) -> None:
+    settings.MAILERS = {"other": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
+    [problem] = look()
+    assert "default" in problem.msg
+
+
+def test_the_check_reaches_no_server(settings: Any, opened: list[Any]) -> None:
+    assert look() == []
+    assert opened == []

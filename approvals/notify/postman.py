@@ -39,7 +39,7 @@ class Postman:
         """Hand it over; `SendFailed` if it was not taken."""
         try:
             if self._connection is None:
-                self._connection = _connect()
+                self._connection = connect()
                 self._connection.open()
             taken = self._connection.send_messages([message])
         except Exception as error:
@@ -56,7 +56,8 @@ class Postman:
             self._connection = None
 
 
-def _connect() -> Any:
+def connect() -> Any:
+    """A connection that is not yet open; raises what Django raises where the site's settings of mail make none."""
     # Django 6.1 and newer keep mail servers in MAILERS, and read the settings EMAIL_… only where it is not set.
     connection: Any = mail.mailers.default if hasattr(mail, "mailers") else mail.get_connection()
     if getattr(connection, "timeout", TIMEOUT) is None:
