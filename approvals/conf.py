@@ -19,6 +19,8 @@ from workflows.exceptions import InvalidDuration
 DEFAULTS: Mapping[str, Any] = {
     #: Seconds in which a decision made on a page can be undone; 0: none.
     "UNDO_SECONDS": 8,
+    #: What this is called in titles, on pages and in mails.
+    "NAME": "Holdpoint",
     "BASE_TEMPLATE": "holdpoint/base.html",
     #: Whether approving what is of high risk takes the password again.
     "REAUTHENTICATE": False,
@@ -50,6 +52,11 @@ class Conf:
     def undo_seconds(self) -> float:
         """How long a decision made on a page can be undone."""
         return float(self._read("UNDO_SECONDS"))
+
+    @property
+    def name(self) -> str:
+        """What this is called in titles, on pages and in mails."""
+        return str(self._read("NAME"))
 
     @property
     def base_template(self) -> str:
@@ -115,6 +122,11 @@ def _want_text(value: Any) -> str | None:
     return None if isinstance(value, str) and value else "Write a text."
 
 
+def _want_name(value: Any) -> str | None:
+    good = isinstance(value, str) and value.strip() and value.isprintable() and len(value) <= 60
+    return None if good else "Write what people call it, in one line of up to 60 characters."
+
+
 def _want_sender(value: Any) -> str | None:
     return None if value is None or (isinstance(value, str) and "@" in value) else "Write an e-mail address, or None."
 
@@ -147,6 +159,7 @@ def _want_webhooks(value: Any) -> str | None:
 
 _READERS: Mapping[str, Callable[[Any], str | None]] = {
     "UNDO_SECONDS": _want_seconds,
+    "NAME": _want_name,
     "BASE_TEMPLATE": _want_text,
     "REAUTHENTICATE": _want_flag,
     "NUDGE_COOLDOWN": _want_duration,

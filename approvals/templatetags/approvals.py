@@ -25,6 +25,7 @@ from django.utils.translation import gettext
 
 from approvals import show_times
 from approvals.cards import Card
+from approvals.conf import conf
 from approvals.newest import find_newest, find_visible
 from approvals.show_values import name_kind
 from approvals.status import Progress
@@ -38,6 +39,12 @@ MAX_DOTS = 9
 _VISIBLE = "approvals: visible"
 #: What a browser shows as a picture, and runs nothing of.
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
+
+
+@register.simple_tag
+def site_name() -> str:
+    """What this is called on pages and in mails: `APPROVALS["NAME"]`."""
+    return conf.name
 
 
 @register.inclusion_tag("approvals/parts/status.html", takes_context=True)
