@@ -5,18 +5,35 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+SITE_STAMP := $(VENV)/.site-stamp
 PYTEST_WORKERS ?= auto
 
 export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup run test test-newest test-fast screenshots check bench chaos constraints clean
+.PHONY: setup run test test-newest test-fast screenshots check bench constraints clean
+
+# Two stamps fill one environment.
+.NOTPARALLEL:
 
 setup: $(STAMP)
 
-# The stamp is newer than what it depends on only after a complete installation, so an
+# A stamp is newer than what it depends on only after a complete installation, so an
 # interrupted one is repeated and a finished one costs nothing.
 $(STAMP): pyproject.toml constraints.txt hatch_build.py
+	$(make_environment)
+	@echo "Installing into $(VENV) (about half a minute, once) …"
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable .
+	@touch $(SITE_STAMP) $@
+
+# What the site needs and no more: no type checkers, no browsers. `setup` has all of it too.
+$(SITE_STAMP): pyproject.toml constraints.txt hatch_build.py
+	$(make_environment)
+	@echo "Installing what the site needs into $(VENV) (some seconds, once) …"
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --group site --editable .
+	@touch $@
+
+define make_environment
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Holdpoint needs Python 3.11 or newer; '$(PYTHON)' says: $$($(PYTHON) -V 2>&1)" >&2; \
 	  echo "Name another interpreter:  make setup PYTHON=python3.12" >&2; exit 1; }
@@ -25,12 +42,10 @@ $(STAMP): pyproject.toml constraints.txt hatch_build.py
 	  echo "  apt install python3-venv    (then run make again)" >&2; exit 1; }
 	@if [ -x $(BIN)/python ] && ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then rm -rf $(VENV); fi
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	@echo "Installing into $(VENV) (about half a minute, once) …"
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable .
-	@touch $@
+endef
 
-run: setup
+run: $(SITE_STAMP)
 	@exec $(BIN)/python -m config.run
 
 test: setup
@@ -65,9 +80,6 @@ check: setup
 
 bench: setup
 	@$(BIN)/python -m benchmarks
-
-chaos: setup
-	@$(BIN)/python -m chaos
 
 # A new set of versions: install without pins into a throw-away environment and freeze it.
 constraints:

@@ -89,8 +89,8 @@ class Site:
                 return str(answer.status)
         except HTTPError as error:
             return f"{error.code} {summarize(error)}"
-        except (URLError, OSError) as error:
-            return str(error)
+        except (URLError, OSError):
+            return "nothing: the web server has not begun to listen"
 
     @property
     def shows_demo(self) -> bool:

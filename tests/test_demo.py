@@ -26,7 +26,7 @@ from examples.demo.papers import PAPERS
 from examples.demo.people import PEOPLE, find_person, make_people
 from examples.demo.play import fill_in
 from examples.demo.refunds import name_refund
-from examples.demo.world import count_world, make_world
+from examples.demo.world import count_waiting, count_world, make_world
 from examples.models import Access, Article, Contract, Invoice, Service, Supplier
 from workflows.clock import read_now
 from workflows.models import Instance
@@ -74,6 +74,7 @@ def test_the_world_is_made_once_and_is_full_of_believable_work() -> None:
     check_people()
     check_past()
 
+    assert 50 <= count_waiting() < 60  # "some fifty", as the README says
     count = count_world()
     assert make_world() is False
     assert count_world() == count

@@ -230,17 +230,39 @@ def list_public(owner: type) -> set[str]:
     return {name for name in dir(owner) if not name.startswith("_")}
 
 
+#: Names that are kept for item streams, which are not there yet: so the reference does not tell of them.
+NOT_YET = {"expand", "collect", "AWAIT_AGGREGATE_MAX_INPUT_ITEMS"}
+EXPORTS = sorted(set(workflows.__all__) - NOT_YET)
+
+
+def test_the_reference_tells_of_nothing_that_is_not_there() -> None:
+    text = (HOME / "docs/reference.md").read_text()
+    assert [name for name in NOT_YET if has_entry(name, text)] == []
+    assert "not available yet" not in text
+    assert "nothing reads it yet" not in text
+
+
 #: What the engine and the styles ask of a `ctx`.
-ENGINE_ONLY = {"at_work", "trouble", "changed_state", "list_awaited", "list_inbox", "number_handed", "step_name"}
+ENGINE_ONLY = {
+    "allow_event",
+    "at_work",
+    "rewind",
+    "trouble",
+    "changed_state",
+    "list_awaited",
+    "list_inbox",
+    "number_handed",
+    "step_name",
+}
 
 
 def test_the_reference_has_an_entry_for_everything_public() -> None:
     text = (HOME / "docs/reference.md").read_text()
     commands = {one.stem for one in (HOME / "workflows/management/commands").glob("[a-z]*.py")}
     wanted = {
-        *workflows.__all__,
+        *EXPORTS,
         *("drain", "advance", "assert_awaiting", "assert_done", "assert_failed"),
-        *DEFAULTS,
+        *(DEFAULTS.keys() - NOT_YET),
         *commands,
         *(f"ctx.{name}" for name in list_public(StepContext) - ENGINE_ONLY),
         *list_public(Signal) - {"n"},
@@ -253,7 +275,7 @@ def test_the_reference_has_an_entry_for_everything_public() -> None:
 
 def test_the_reference_shows_every_export_in_use() -> None:
     code = "\n".join(one.code for one in read_blocks("docs/reference.md") if one.reason is None)
-    assert [name for name in workflows.__all__ if not re.search(rf"\b{name}\b", code)] == []
+    assert [name for name in EXPORTS if not re.search(rf"\b{name}\b", code)] == []
 
 
 def test_the_reference_describes_the_fields_of_an_instance() -> None:

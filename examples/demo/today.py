@@ -1,4 +1,4 @@
-"""What waits today: some sixty requests of all six processes, and what people have done about them so far."""
+"""What waits today: some fifty requests of all six processes, and what people have done about them so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The world of the demo: people, a past, and a day with sixty requests.
+"""The world of the demo: people, a past, and a day with some fifty requests.
 
 Invariants owned: it is made once, on a database in which nothing has happened, and all or nothing; afterwards it is
 left alone, whatever people have done with it.
@@ -12,9 +12,9 @@ from typing import Any
 
 from django.db import transaction
 
-from approvals.models import Absence
+from approvals.models import Absence, Review
 from examples.demo.past import recall
-from examples.demo.people import make_people, write_addresses
+from examples.demo.people import find_person, make_people, write_addresses
 from examples.demo.play import Play, is_untouched
 from examples.demo.processes import NAMES
 from examples.demo.rows import file_papers
@@ -47,6 +47,11 @@ def make_world(tell: Callable[[str], Any] = lambda told: None) -> bool:
         play.perform(tell)
         write_addresses()
     return True
+
+
+def count_waiting() -> int:
+    """How many requests wait for Maya, as whom one logs in first."""
+    return int(Review.objects.for_user(find_person("maya")).count())
 
 
 def count_world() -> int:

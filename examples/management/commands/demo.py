@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from examples.demo.people import PASSWORD, PEOPLE
-from examples.demo.world import count_world, make_world
+from examples.demo.world import count_waiting, make_world
 
 
 class Command(BaseCommand):
@@ -25,7 +25,8 @@ class Command(BaseCommand):
         began = time.monotonic()
         if make_world(self.stdout.write):
             took = time.monotonic() - began
-            self.stdout.write(f"The demo is there: {count_world()} requests of {len(PEOPLE)} people, in {took:.1f} s.")
+            told = f"{count_waiting()} requests wait for Maya, one of its {len(PEOPLE)} people"
+            self.stdout.write(f"The demo is there, made in {took:.1f} s: {told}.")
         else:
             self.stdout.write("The demo's people are there; what else is in this database stays as it is.")
         operator = next(one for one in PEOPLE if one.is_operator)
