@@ -327,6 +327,12 @@ def test_every_check_has_a_row_where_the_checks_are_told() -> None:
         assert sorted(ids - told) == []
 
 
+def test_the_first_page_of_the_documentation_leads_to_every_other() -> None:
+    text = (HOME / "docs/README.md").read_text()
+    others = {one.name for one in (HOME / "docs").glob("*.md")} - {"README.md"}
+    assert {name for name in others if f"]({name})" not in text} == set()
+
+
 def test_links_between_the_pages_lead_somewhere() -> None:
     broken = []
     for page in [HOME / "README.md", HOME / "ARCHITECTURE.md", *sorted((HOME / "docs").glob("*.md"))]:
