@@ -118,8 +118,10 @@ class _Watcher(threading.Thread):
                 tasks.push_pump(ticket)
         elif asked > SILENCE:
             # Just after a start the seconds are those in which nothing ran, and no reason to worry anybody.
-            level = logging.WARNING if time.monotonic() - self._born > BEGINNING else logging.INFO
-            logger.log(level, "a pump was asked for and none has begun in %.1f s: pumping in a watch thread", asked)
+            if time.monotonic() - self._born > BEGINNING:
+                logger.warning("a pump was asked for and none has begun in %.1f s: pumping in a watch thread", asked)
+            else:
+                logger.info("the queue is still starting: workflows run in a watch thread until it does")
             self._pump_here(role)
         else:
             return min(LOOK_EVERY, SILENCE - asked + 0.01)
