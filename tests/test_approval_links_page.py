@@ -407,3 +407,13 @@ def test_a_body_that_is_no_form_is_refused(ann: User) -> None:
     answer = visitor.client.post(visitor.at, b'{"outcome": "approve"}', content_type="application/json")
     assert answer.status_code == 403
     assert not Vote.objects.exists()
+
+
+def test_a_link_with_more_parameters_than_django_reads_is_refused_and_does_nothing(ann: User) -> None:
+    review = ask(assignees=["ann"])
+    visitor = Visitor(review, ann)
+    many = "?" + "&".join(f"p{n}=1" for n in range(1_001))
+    assert "That could not be read" in visitor.open(many, status=400)
+    for method in ("get", "post"):
+        assert getattr(visitor.client, method)(visitor.at + many).status_code in (400, 403)
+    assert not Vote.objects.exists()

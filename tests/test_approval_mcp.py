@@ -164,6 +164,13 @@ def test_every_refusal_is_a_tool_error_with_the_sentence_that_a_person_would_rea
     assert list_standing(own) == list_standing(claimed) == list_standing(formed) == []
 
 
+@pytest.mark.parametrize("odd", ["\0", "a\0b", "x" * 201])
+def test_an_agents_odd_words_are_refused_in_a_sentence(desk: Desk, odd: str) -> None:
+    assert "the name of a workflow" in read_error(use(desk, "list_pending", workflow=odd))
+    with pytest.raises(InvalidCall, match="the name of a user"):
+        open_desk(odd)
+
+
 def test_what_the_person_may_not_see_is_not_there(desk: Desk, ann: User) -> None:
     ben = make_person("ben")
     hidden = ask(assignees=["ben"], run=work)

@@ -300,6 +300,11 @@ WRONG: dict[str, tuple[str, str]] = {
     "itself": (HEAD + "stages:\n  - a: {launch: x, input: &me [*me]}", "recursive"),
     "a key that is a list": (HEAD + "stages:\n  - ? [a]\n    : x", "line 3: found unhashable key"),
     "flows as list": (HEAD + "stages: [{a: {action: one}}]\nflows: []", "line 3: flows is written as"),
+    "a depth bomb": ("name: " + "[" * 5_000, "nested too deeply"),
+    "a number of too many digits": ("name: " + "9" * 5_000, "a value that cannot be read: .*digits"),
+    "no day": ("name: 2026-99-99", "a value that cannot be read: month must be in"),
+    "no truth": ("name: !!bool perhaps", "a value that cannot be read"),
+    "no moment": ("name: !!timestamp soon", "a value that cannot be read"),
     "empty flow": (HEAD + "stages: [{a: {action: one}}]\nflows:\n  f: []", "line 4: flow 'f' is a list"),
     "flow like a stage": (
         HEAD + "stages: [{a: {action: one}}]\nflows:\n  a: [{action: one}]",

@@ -22,6 +22,7 @@ from approvals.rest.rows import name_people, read_rows, show_card, show_listed
 from approvals.settling import read_id
 from approvals.sight import hiding
 from workflows.exceptions import InvalidCall
+from workflows.jsontext import check_text
 from workflows.members import list_workspaces
 
 #: Rows of one look.
@@ -46,7 +47,7 @@ class Desk:
         """What the person may decide now, what is due first before the rest."""
         rows = Review.objects.for_user(self._find_user(), workspace=self.workspace).by_due()
         if workflow:
-            rows = rows.filter(workflow=workflow)
+            rows = rows.filter(workflow=check_text(workflow, "the name of a workflow"))
         found = list(read_rows(rows)[: min(limit, MOST) + 1])
         shown = [show_listed(review) for review in found[: min(limit, MOST)]]
         name_people(shown)
@@ -83,6 +84,7 @@ class Desk:
 def open_desk(username: str, workspace: str | None = None) -> Desk:
     """The desk of a user; `InvalidCall` says what to name instead."""
     model = get_user_model()
+    check_text(username, "the name of a user")
     user = model._default_manager.filter(**{model.USERNAME_FIELD: username}).first()
     if user is None or not user.is_active:
         raise InvalidCall(f"there is no user {username!r} who can log in")

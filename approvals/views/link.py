@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.utils.cache import patch_vary_headers
@@ -67,6 +67,8 @@ def _answer(request: HttpRequest, token: str) -> HttpResponse:
         return answer_no_link()
     except FormRefused as refused:
         return answer_refused(refused.status, text=str(refused))
+    except SuspiciousOperation:  # more parameters in the address than Django reads
+        return answer_refused(400)
     except ImproperlyConfigured as error:
         logger.error("/approvals/link cannot be served: %s", describe_error(error))
         return answer_trouble(request, 503)

@@ -55,6 +55,11 @@ def parse_text(text: str, source: str) -> Any:
         line = f"line {mark.line + 1}: " if mark else ""
         told = getattr(error, "problem", None) or str(error)
         raise InvalidDefinition(f"{source}: {line}{told}") from error
+    except RecursionError as error:
+        raise InvalidDefinition(f"{source}: it is nested too deeply to be read") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # PyYAML makes numbers, dates and what a tag names by plain Python, whose errors are told without a line.
+        raise InvalidDefinition(f"{source}: it has a value that cannot be read: {error!s:.200}") from error
 
 
 @functools.cache
