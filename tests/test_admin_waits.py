@@ -99,6 +99,7 @@ def test_an_event_is_told_in_words(operator: Client) -> None:
     instance = waiting("AdminListens", {"order": 7})
     (row,) = read_rows(operator.get(LIST).text)
     assert "event order.paid" in row
+    assert "event order.paid" in part(operator.get(page_of(instance)).text, "ledger")  # before it came
     head = words_of(operator.get(page_of(instance)).text)
     assert "event order.paid with order = 7 , state = &quot;new&quot;" in head
     assert "as Payment" in head

@@ -35,7 +35,6 @@ def describe_event(
 
     return Interaction(
         id=None,
-        unit_id=None,
         instance_id=instance,
         workspace_id=workspace,
         status=InteractionStatus.PENDING,

@@ -44,6 +44,7 @@ ROWS = 200
 #: Kinds of ledger rows whose data says what they are about, and the parts of it that say so.
 NAMING = (
     Event.SIGNALLED,
+    Event.SUSPENDED,
     Event.ASKED,
     Event.ANSWERED,
     Event.REFUSED,
@@ -172,6 +173,8 @@ def show_subject(event: Any) -> SafeString:
     if event.kind == Event.SIGNALLED and told.get("event") and (event.name or "").startswith(EVENT):
         named = format_html(_("event {name}"), name=show_text(told["event"]))
         return format_html('<span title="{}">{}</span>', reveal(event.name), named)
+    if event.kind == Event.SUSPENDED and told.get("event"):
+        return format_html(_("event {name}"), name=show_text(told["event"]))
     if event.kind == Event.ASKED and told.get("signal_id"):
         question = show_text(told["signal_id"])
         return format_html(_("{question} through channel {channel}"), question=question, channel=channel)
