@@ -272,15 +272,21 @@ def _invoke(claim: Claim, definition: Definition, ctx: Context, outcome: Invoke,
     def write() -> None:
         with store.atomic(db):
             store.wait_for_locks(db)
+            if outcome.adrift is not None:
+                store.lock_with_child(db, claim, outcome.adrift[0])
             if not store.lock_claim(db, claim):
                 raise ClaimLost(claim.id, claim.fence)
-            store.insert_instances(
-                db,
-                [outcome.child],
-                workspace=claim.workspace,
-                source=Source(claim.id, is_family=True, spawn_no=claim.spawns + 1),
-                actor=f"instance:{claim.id}",
-            )
+            if outcome.adrift is not None:
+                alive = store.join_child(db, claim, *outcome.adrift)
+                commit.children, commit.delay = int(alive), outcome.timeout if alive else None
+            else:
+                store.insert_instances(
+                    db,
+                    [outcome.child],
+                    workspace=claim.workspace,
+                    source=Source(claim.id, is_family=True, spawn_no=claim.spawns + 1),
+                    actor=f"instance:{claim.id}",
+                )
             store.save_checkpoint(
                 db,
                 claim,
@@ -289,7 +295,7 @@ def _invoke(claim: Claim, definition: Definition, ctx: Context, outcome: Invoke,
                 outcome.call,
                 settled=False,
                 timeout=outcome.timeout,
-                child=outcome.child.id,
+                child=outcome.adrift[0] if outcome.adrift is not None else outcome.child.id,
             )
             store.commit(db, [commit])
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from workflows.durations import parse_delay, parse_timeout
 from workflows.exceptions import InvalidOutcome, show
@@ -135,6 +136,8 @@ class Invoke(Outcome):
     position: int
     call: str
     timeout: float | None
+    #: A child of this call that an earlier run left behind alive: its id, and the place of its checkpoint.
+    adrift: tuple[UUID, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ from workflows.store.ask import find_question as find_question
 from workflows.store.ask import open_question as open_question
 from workflows.store.checkpoints import Rewind as Rewind
 from workflows.store.checkpoints import Saved as Saved
+from workflows.store.checkpoints import join_child as join_child
+from workflows.store.checkpoints import lock_with_child as lock_with_child
 from workflows.store.checkpoints import read_checkpoints as read_checkpoints
 from workflows.store.checkpoints import save_checkpoint as save_checkpoint
 from workflows.store.claim import EVER as EVER

@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows.lifecycle import CALL_CODES, INTERACTION_CODES, STATUS_OF, Call, InteractionStatus, Status
 from workflows.store.ask import CANCELLED, HELD, PENDING
 from workflows.store.claim import Claim
-from workflows.store.sql import CLOCK, compact, fetch
+from workflows.store.sql import CLOCK, LIVE, compact, fetch
 
 _CALL_OF = {code: call for call, code in CALL_CODES.items()}
 _ASKED_OF = {code: status for status, code in INTERACTION_CODES.items()}
@@ -89,8 +89,17 @@ _SAVE = compact(f"""
     RETURNING deadline
 """)
 
+#: An invoked child that still lives is never started twice: its checkpoint is put aside, at a place before all calls,
+#: where the call that is made anew finds it.
+_ADRIFT = f"""c.kind = {CALL_CODES[Call.INVOKE]} AND c.position >= 0 AND EXISTS (
+  SELECT FROM holdpoint_instance h WHERE h.id = c.child_id AND h.{LIVE})"""
+_ASIDE = """position = least((SELECT min(o.position) FROM holdpoint_checkpoint o
+    WHERE o.instance_id = %(instance)s::uuid), 0) - 1 - c.position, settled = false, expired = false, blamed = false"""
+
 #: The call that the instance failed of, and what was called on the failing path after it. A callback that nobody
 #: answered keeps its place, because calls between it and its wait stand; it only asks anew.
+_FAILING = """CASE WHEN b.callback THEN c.position > b.position AND c.saved_at > b.closed_at
+  ELSE c.position >= b.position END"""
 _FORGET = compact(f"""
     WITH b AS (
       SELECT c.position, c.kind = {CALL_CODES[Call.CALLBACK]} AND NOT c.failed AS callback,
@@ -100,17 +109,22 @@ _FORGET = compact(f"""
     ), k AS (
       UPDATE holdpoint_checkpoint c SET unit_id = NULL, blamed = false FROM b
       WHERE c.instance_id = %(instance)s::uuid AND c.position = b.position AND b.callback
+    ), a AS (
+      UPDATE holdpoint_checkpoint c SET {_ASIDE} FROM b
+      WHERE c.instance_id = %(instance)s::uuid AND {_FAILING} AND {_ADRIFT}
     )
-    DELETE FROM holdpoint_checkpoint c USING b WHERE c.instance_id = %(instance)s::uuid
-      AND CASE WHEN b.callback THEN c.position > b.position AND c.saved_at > b.closed_at
-        ELSE c.position >= b.position END
+    DELETE FROM holdpoint_checkpoint c USING b
+    WHERE c.instance_id = %(instance)s::uuid AND {_FAILING} AND NOT ({_ADRIFT})
 """)
 
 #: Both belong to the transaction that has committed the end of the run: the row is locked by it.
 _FORGET_FROM = compact(f"""
     WITH c AS (
       DELETE FROM holdpoint_checkpoint c WHERE c.instance_id = %(instance)s::uuid AND c.position >= %(position)s::int
-      RETURNING c.unit_id
+        AND NOT ({_ADRIFT}) RETURNING c.unit_id
+    ), a AS (
+      UPDATE holdpoint_checkpoint c SET {_ASIDE}
+      WHERE c.instance_id = %(instance)s::uuid AND c.position >= %(position)s::int AND {_ADRIFT}
     ), r AS (
       UPDATE holdpoint_instance i SET runs = %(runs)s WHERE i.id = %(instance)s::uuid
     ), n AS (
@@ -127,8 +141,29 @@ _BLAME = compact("""
 """)
 
 
+#: The child is counted for its parent's next park. Both are locked first, in the order of their ids.
+_LOCK_BOTH = "SELECT id FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
+_JOIN = compact(f"""
+    WITH c AS (
+      DELETE FROM holdpoint_checkpoint WHERE instance_id = %(instance)s::uuid AND position = %(position)s::int
+    )
+    UPDATE holdpoint_instance i SET spawn_no = %(spawn_no)s::int WHERE i.id = %(child)s::uuid AND i.{LIVE} RETURNING 1
+""")
+
+
+def lock_with_child(db: BaseDatabaseWrapper, claim: Claim, child: UUID) -> None:
+    """Lock an instance and one of its children; before anything else in the transaction."""
+    fetch(db, _LOCK_BOTH, {"ids": sorted([UUID(claim.id), child])})
+
+
+def join_child(db: BaseDatabaseWrapper, claim: Claim, child: UUID, position: int) -> bool:
+    """Take a child over that an earlier run put aside; whether it still lives. Both are locked."""
+    params = {"instance": claim.id, "child": child, "position": position, "spawn_no": claim.spawns + 1}
+    return bool(fetch(db, _JOIN, params))
+
+
 def read_checkpoints(db: BaseDatabaseWrapper, claim: Claim) -> list[Saved]:
-    """All of them, in the order of the calls."""
+    """All of them, in the order of the calls; those put aside come first, at places below zero."""
     saved = []
     for row in fetch(db, _READ, {"instance": claim.id}):
         one = Saved(*row)

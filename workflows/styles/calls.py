@@ -73,6 +73,7 @@ class FunctionContext(Context):
     """
 
     __slots__ = (
+        "_adrift",
         "_attempt",
         "_cursor",
         "_names",
@@ -90,6 +91,8 @@ class FunctionContext(Context):
         #: What earlier runs saved, read once, when the first call asks; nothing can be there in the first run.
         self._saved: list[Saved] | None = [] if claim.fence == 1 else None
         self._attempt = max(0, claim.runs - 1)
+        #: Children that live on although their calls are to be made again.
+        self._adrift: list[Saved] = []
         self._cursor = 0
         #: The call whose function is being run just now.
         self._running: str | None = None
@@ -432,7 +435,9 @@ class FunctionContext(Context):
             with self._making(Call.INVOKE, id):
                 child = plan_child(workflow, input)
             seconds = None if timeout is None else parse_timeout(timeout)
-            self._suspend(Invoke(child, self._cursor, id, seconds))
+            left = next((one for one in self._adrift if one.name == id and one.child is not None), None)
+            adrift = None if left is None or left.child is None else (left.child, left.position)
+            self._suspend(Invoke(child, self._cursor, id, seconds, adrift))
         if not saved.expired and saved.child_status is not None and saved.child_status.live:
             if not self._claim.timed_out:
                 self._suspend(Next(self.step_name, delay=1))  # not parked on the child: look again
@@ -520,7 +525,9 @@ class FunctionContext(Context):
 
     def _load(self) -> list[Saved]:
         if self._saved is None:
-            self._saved = self._left.load()
+            loaded = self._left.load()
+            self._adrift = [one for one in loaded if one.position < 0]
+            self._saved = [one for one in loaded if one.position >= 0]
         return self._saved
 
     def _find(self, call: Call, id: str) -> Saved | None:
