@@ -14,6 +14,7 @@ from django.db import OperationalError, connection, transaction
 from psycopg import IsolationLevel, errors
 
 import workflows
+from tests.calls import Api, make_key
 from tests.two_connections import (
     COMMITTED,
     Other,
@@ -182,6 +183,18 @@ def test_a_function_emits_under_a_stricter_default(default: str) -> None:
     drain()
     assert fresh(instance).result == 1
     assert fresh(waiting).status == "done"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_api_emits_once_under_a_stricter_default(default: str) -> None:
+    """The call and the answer that is kept for its key are one transaction, which is the engine's own."""
+    waiting = workflows.start(Listener)
+    drain()
+    call = Api(make_key("signal"))
+    answers = [call.post("/v1/events", {"event": "paid", "data": 1}, {"Idempotency-Key": "evt-1"}) for _ in range(2)]
+    assert [(one.status_code, one.json()["woke"]) for one in answers] == [(202, 1), (202, 1)]
+    work()
+    assert fresh(waiting).result == 1
 
 
 # --- transactions of callers --------------------------------------------------------------------------------
