@@ -27,7 +27,8 @@ class StyledAdmin(ModelAdmin):
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Only what a list offers as a filter: any other column could be asked for what it cannot be compared with."""
-        return lookup.removesuffix("__exact") in self.get_list_filter(request)
+        offered = self.get_list_filter(request)
+        return lookup.removesuffix("__exact") in {getattr(one, "parameter_name", one) for one in offered}
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """The list; without what no column can hold, which the database would answer with an error."""
