@@ -70,9 +70,17 @@ _POSTPONED = re.compile(r"postponed (\d+) times")
 
 
 def make_commit(
-    claim: Claim, definition: Definition, ctx: Context, outcome: Outcome, db: BaseDatabaseWrapper
+    claim: Claim,
+    definition: Definition,
+    ctx: Context,
+    outcome: Outcome,
+    db: BaseDatabaseWrapper,
+    patience: float = EVENT_PATIENCE,
 ) -> Commit | None:
-    """The row an outcome becomes. What writes other rows first is committed here, with them."""
+    """The row an outcome becomes. What writes other rows first is committed here, with them.
+
+    A row that somebody holds is waited for so many seconds; with 0, as long as it takes.
+    """
     match outcome:
         case Await():
             return _park_step(claim, definition, ctx, outcome, db)
@@ -83,11 +91,11 @@ def make_commit(
             park.event, park.position = event, position
             return park
         case Invoke():
-            _invoke(claim, definition, ctx, outcome, db)
+            _invoke(claim, definition, ctx, outcome, db, patience)
             return None
     commit = _plain_commit(claim, definition, ctx, outcome)
     if isinstance(outcome, Spawn) and outcome.children:
-        _spawn(claim, outcome, commit, db)
+        _spawn(claim, outcome, commit, db, patience)
         return None
     return commit
 
@@ -259,7 +267,9 @@ def _ask_about_earlier(db: BaseDatabaseWrapper, claim: Claim, spec: EventSpec, i
     return True
 
 
-def _invoke(claim: Claim, definition: Definition, ctx: Context, outcome: Invoke, db: BaseDatabaseWrapper) -> None:
+def _invoke(
+    claim: Claim, definition: Definition, ctx: Context, outcome: Invoke, db: BaseDatabaseWrapper, patience: float
+) -> None:
     commit = Commit(
         claim,
         Kind.SPAWN,
@@ -271,7 +281,7 @@ def _invoke(claim: Claim, definition: Definition, ctx: Context, outcome: Invoke,
 
     def write() -> None:
         with store.atomic(db):
-            store.wait_for_locks(db)
+            store.wait_for_locks(db, patience)
             if outcome.adrift is not None:
                 store.lock_with_child(db, claim, outcome.adrift[0])
             if not store.lock_claim(db, claim):
@@ -302,12 +312,12 @@ def _invoke(claim: Claim, definition: Definition, ctx: Context, outcome: Invoke,
     store.retrying(db, write)
 
 
-def _spawn(claim: Claim, outcome: Spawn, commit: Commit, db: BaseDatabaseWrapper) -> None:
+def _spawn(claim: Claim, outcome: Spawn, commit: Commit, db: BaseDatabaseWrapper, patience: float) -> None:
     new = [plan_spawned(child) for child in outcome.children]
 
     def write() -> None:
         with store.atomic(db):
-            store.wait_for_locks(db)
+            store.wait_for_locks(db, patience)
             if not store.lock_claim(db, claim):
                 raise ClaimLost(claim.id, claim.fence)
             _insert_children(db, claim, new)

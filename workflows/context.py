@@ -19,6 +19,7 @@ from workflows.outcomes import UNSET
 from workflows.waits import EVENT, UNIT, Asked, Callback, Channel, Question, find_channel, name_projector, read_label
 
 if TYPE_CHECKING:
+    from workflows.host import Host
     from workflows.journal import Journal
     from workflows.schema import Schema
     from workflows.store import Claim, Rewind
@@ -170,6 +171,10 @@ class Context:
     def at_work(self) -> AbstractContextManager[None]:
         """Around statements of the engine. For the styles."""
         return self._left.watched()
+
+    def move(self, host: Host, patience: float) -> None:
+        """Finish an outcome that a held row kept waiting. For the engine."""
+        self._left.move(host, patience)
 
     @property
     def trouble(self) -> Trouble | None:

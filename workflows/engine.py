@@ -21,6 +21,7 @@ from psycopg import errors
 
 from workflows import registry, scope, store
 from workflows.commits import (
+    EVENT_PATIENCE,
     make_commit,
     make_failed_run,
     make_postponed,
@@ -38,6 +39,7 @@ from workflows.exceptions import (
 from workflows.host import Host
 from workflows.journal import Journal, Ousted
 from workflows.outcomes import (
+    Outcome,
     Stop,
 )
 from workflows.registry import Definition
@@ -71,31 +73,48 @@ def run(claim: Claim, host: Host) -> Commit | None:
         return make_stop(claim, tell_spent(claim, definition))
     ctx = _make_context(claim, definition, host)
     with scope.enter_step(claim.workspace, claim.id):
-        try:
-            if claim.timed_out and (refusal := _ask_about_timeout(claim, host)):
-                return make_stop(claim, refusal)
-            if definition.steps[claim.step].atomic:
-                with engine_at_work():  # what it still meets after several tries
-                    return store.retrying(connections[host.alias], lambda: _run_atomically(claim, definition, host))
-            outcome = _call(ctx, lambda: host.call_author(lambda: definition.run(ctx)))
-            with engine_at_work():
-                return make_commit(claim, definition, ctx, outcome, host.db)
-        except Trouble as trouble:
-            return make_postponed(claim, trouble)
-        except registry.NotDeployed as error:
-            return make_put_back(claim, str(error))
-        except Ousted:
-            logger.warning("%s", ClaimLost(claim.id, claim.fence))
-            return None
-        except ClaimLost as error:
-            logger.warning("%s", error)
-            return None
-        except _AtomicStepRaised as raised:
-            return _handle(claim, definition, raised.ctx, raised.error, host)
-        except Exception as error:
-            return _handle(claim, definition, ctx, error, host)
-        except BaseException as error:
-            return _fail_unless_ours(claim, definition, error)
+        return _guard(claim, definition, ctx, host, lambda: _run(claim, definition, ctx, host))
+
+
+def _run(claim: Claim, definition: Definition, ctx: Context, host: Host) -> Commit | None:
+    if claim.timed_out and (refusal := _ask_about_timeout(claim, host)):
+        return make_stop(claim, refusal)
+    if definition.steps[claim.step].atomic:
+        with engine_at_work():  # what it still meets after several tries
+            return store.retrying(connections[host.alias], lambda: _run_atomically(claim, definition, host))
+    outcome = _call(ctx, lambda: host.call_author(lambda: definition.run(ctx)))
+    return _make_or_owe(claim, definition, ctx, outcome, host)
+
+
+def _guard(
+    claim: Claim, definition: Definition, ctx: Context, host: Host, work: Callable[[], Commit | None]
+) -> Commit | None:
+    """What becomes of whatever is raised on the way to an outcome."""
+    try:
+        return work()
+    except Trouble as trouble:
+        return make_postponed(claim, trouble)
+    except registry.NotDeployed as error:
+        return make_put_back(claim, str(error))
+    except Ousted:
+        logger.warning("%s", ClaimLost(claim.id, claim.fence))
+        return None
+    except ClaimLost as error:
+        logger.warning("%s", error)
+        return None
+    except _AtomicStepRaised as raised:
+        return _handle(claim, definition, raised.ctx, raised.error, host)
+    except Exception as error:
+        return _handle(claim, definition, ctx, error, host)
+    except BaseException as error:
+        return _fail_unless_ours(claim, definition, error)
+
+
+def complete(owed: Commit, host: Host, *, patient: bool = False) -> Commit | None:
+    """Try an outcome again that met a held row: what is left of it to commit, which may be all of it."""
+    assert owed.again is not None
+    with scope.enter_step(owed.claim.workspace, owed.claim.id):
+        return owed.again(host, patient)
 
 
 def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Commit] | None = None) -> set[str]:
@@ -105,6 +124,13 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Com
     """
     if not commits:
         return set()
+    if owed := [one for one in commits if one.again is not None]:
+        rest = [one for one in commits if one.again is None]
+        if blocked is not None:
+            blocked.extend(owed)
+            return settle(db, rest, blocked)
+        host = Host(db, db.alias, savepoints=db.in_atomic_block)
+        return settle(db, rest + [one for it in owed if (one := complete(it, host, patient=True)) is not None])
     if postponed := [one for one in commits if one.kind is Kind.POSTPONE]:
         rest = [one for one in commits if one.kind is not Kind.POSTPONE]
         return settle(db, rest, blocked) | _settle_postponed(db, postponed, blocked)
@@ -178,6 +204,35 @@ def _ask_about_timeout(claim: Claim, host: Host) -> str | None:
     return host.call_author(lambda: Journal(claim, host).ask_about_timeout(name))
 
 
+def _make_or_owe(
+    claim: Claim,
+    definition: Definition,
+    ctx: Context,
+    outcome: Outcome,
+    host: Host,
+    patience: float = EVENT_PATIENCE,
+) -> Commit | None:
+    """The row an outcome becomes. What writes other rows too and meets one that somebody holds is owed as a whole.
+
+    The step is over and is not run again for it, and nobody else waits.
+    """
+    try:
+        with engine_at_work():
+            return make_commit(claim, definition, ctx, outcome, host.db, patience)
+    except Trouble as trouble:
+        if not trouble.held or not patience:
+            raise
+
+    def again(host: Host, patient: bool) -> Commit | None:
+        patience = 0.0 if patient else EVENT_PATIENCE
+        ctx.move(host, patience)
+        return _guard(
+            claim, definition, ctx, host, lambda: _make_or_owe(claim, definition, ctx, outcome, host, patience)
+        )
+
+    return Commit(claim, Kind.POSTPONE, again=again)
+
+
 def _call(ctx: Context, code: Callable[[], T]) -> T:
     """The author's code; whatever he made of the engine's trouble, the run has met it and is over."""
     try:
@@ -248,8 +303,7 @@ def _handle(claim: Claim, definition: Definition, ctx: Context, error: Exception
             # Without the state: what the failed run did to it is undone.
             commit = make_stop(claim, outcome.reason, awaited=read_awaited(claim, definition))
         else:
-            with engine_at_work():
-                commit = make_commit(claim, definition, ctx, outcome, host.db)
+            commit = _make_or_owe(claim, definition, ctx, outcome, host)
         _log_raised(claim, error, commit)
         if commit is not None:
             commit.rewind = ctx.rewind

@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 #: Seconds that a question asked inside the author's own transaction waits for a row that somebody holds.
 PATIENCE = 5.0
+#: Seconds that the question of an outcome waits for such a row on the author's connection, which has no limit itself.
+YIELD_AFTER = 0.5
 
 
 class Ousted(BaseException):
@@ -48,7 +50,7 @@ class Ousted(BaseException):
 class Journal:
     """One claim's way to the store."""
 
-    __slots__ = ("_claim", "_host", "_joined", "_progress", "rewind", "trouble")
+    __slots__ = ("_claim", "_host", "_joined", "_progress", "_yields", "patience", "rewind", "trouble")
 
     def __init__(self, claim: Claim, host: Host) -> None:
         self._claim, self._host = claim, host
@@ -58,6 +60,10 @@ class Journal:
         self._joined = False
         #: The engine's trouble that this run has met: whatever the author made of it, the run is over.
         self.trouble: Trouble | None = None
+        #: Whether a row that somebody holds is given up after a moment: nothing is lost when this is asked again.
+        self._yields = False
+        #: Seconds of that moment, where it is not the connection's own; 0 is as long as it takes.
+        self.patience: float | None = None
         #: What the end of this run changes of what was saved.
         self.rewind: store.Rewind | None = None
 
@@ -69,6 +75,18 @@ class Journal:
         """
         with self.watched(), self._host.as_engine():
             yield
+
+    @contextmanager
+    def _yielding(self) -> Iterator[None]:
+        was, self._yields = self._yields, True
+        try:
+            yield
+        finally:
+            self._yields = was
+
+    def move(self, host: Host, patience: float) -> None:
+        """What this run could not write because of a held row is written now, from this worker's present place."""
+        self._host, self.patience, self.trouble = host, patience, None
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -106,7 +124,7 @@ class Journal:
         """The same, with a deadline that begins now; part of the outcome, and of its transaction if it has one."""
         self._joined = connections[self._host.alias].in_atomic_block
         try:
-            with self._at_work():
+            with self._at_work(), self._yielding():
                 latest = self._find(question)
                 if latest is not None and self._is_under_way(latest):
                     return self.arm(latest.unit, timeout, question)
@@ -116,12 +134,12 @@ class Journal:
 
     def ask_at(self, question: Question, timeout: float | None, call: Call, position: int) -> Asked:
         """For a function: a question and its checkpoint, in one statement."""
-        with self._at_work():
+        with self._at_work(), self._yielding():
             return self._open(question, timeout, self._find(question), call=call, position=position)
 
     def arm(self, unit: UUID, timeout: float | None, question: Question | None = None) -> Asked:
         """Give an open question its deadline; how it stands."""
-        with self._at_work():
+        with self._at_work(), self._yielding():
             request = None if question is None else _dump_request(question)
             found = self._commit(lambda db: store.arm_question(db, self._claim, unit, timeout, request))
             if found is None:
@@ -342,24 +360,24 @@ class Journal:
         """On the engine's connection; a channel that writes rows of its own needs the author's, where models write."""
         author = connections[self._host.alias]
         db = author if hooked or self._joined else self._host.db
+        if db is author and self._yields and not author.in_atomic_block:
+            moment = YIELD_AFTER if self.patience is None else self.patience
+            return store.in_transaction(db, lambda: store.limit_lock_wait(db, moment) or work(db))
         if db is author:
             return store.in_transaction(db, lambda: work(db))
+        if self._yields and self.patience is not None:
+            return self._commit_within(db, work, self.patience)
         try:
             return store.retrying(db, lambda: work(db))  # one statement, which is a transaction of its own
         except OperationalError as error:
-            if not isinstance(error.__cause__, errors.LockNotAvailable):
+            if self._yields or not isinstance(error.__cause__, errors.LockNotAvailable):
                 raise
         # Somebody holds the row for longer than a pump waits for a batch. Nobody can take the claim meanwhile, and the
         # keeper renews it: so wait as long as it takes, unless it may be the author's own transaction that holds it.
         patience = PATIENCE if author.in_atomic_block else 0.0
 
-        def write() -> T:
-            with store.atomic(db):
-                store.wait_for_locks(db, patience)
-                return work(db)
-
         try:
-            return store.retrying(db, write)
+            return self._commit_within(db, work, patience)
         except OperationalError as error:
             if not isinstance(error.__cause__, errors.LockNotAvailable):
                 raise
@@ -367,6 +385,14 @@ class Journal:
                 f"the instance's row has been locked for {PATIENCE:.0f} s while this step is inside a transaction: "
                 "leave your transaction before you ask, or do not signal or lock the instance in it"
             ) from error
+
+    def _commit_within(self, db: BaseDatabaseWrapper, work: Callable[[BaseDatabaseWrapper], T], patience: float) -> T:
+        def write() -> T:
+            with store.atomic(db):
+                store.wait_for_locks(db, patience)
+                return work(db)
+
+        return store.retrying(db, write)
 
     def _tell(self, found: FoundQuestion) -> Asked:
         return Asked(

@@ -61,7 +61,6 @@ LOCK_TIMEOUT_MS = 500
 _OWN_SETTINGS = {
     "enable_seqscan": "off",
     "jit": "off",
-    "lock_timeout": f"{LOCK_TIMEOUT_MS}ms",
     "statement_timeout": "0",
     "transaction_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
@@ -333,7 +332,12 @@ class Pump:
 
     def _settle_owed(self, db: BaseDatabaseWrapper) -> None:
         owed, self._owed = self._owed, []
+        assert self._host is not None
         try:
+            for one in [one for one in owed if one.again is not None]:
+                found = engine.complete(one, self._host)
+                owed.remove(one)
+                owed += [] if found is None else [found]
             engine.settle(db, owed, self._owed)
         except BaseException:
             self._owed = owed
@@ -487,4 +491,5 @@ def connect(alias: str, lookout: Lookout | None = None) -> BaseDatabaseWrapper:
 def _prepare(db: BaseDatabaseWrapper) -> None:
     with db.wrap_database_errors:
         limit_silence(db.connection, db.settings_dict["OPTIONS"])  # whatever engine of Django's the project uses
-    store.fetch(db, _SET, {"names": list(_OWN_SETTINGS), "values": list(_OWN_SETTINGS.values())})
+    settings = {**_OWN_SETTINGS, "lock_timeout": f"{LOCK_TIMEOUT_MS}ms"}
+    store.fetch(db, _SET, {"names": list(settings), "values": list(settings.values())})

@@ -82,6 +82,7 @@ from workflows.store.sql import CHANNEL as CHANNEL
 from workflows.store.sql import atomic as atomic
 from workflows.store.sql import fetch as fetch
 from workflows.store.sql import in_transaction as in_transaction
+from workflows.store.sql import limit_lock_wait as limit_lock_wait
 from workflows.store.sql import read_clock as read_clock
 from workflows.store.sql import read_committed as read_committed
 from workflows.store.sql import retrying as retrying

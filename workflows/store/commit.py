@@ -104,7 +104,7 @@ class Commit:
     spent: bool = False
     #: An outcome that writes other rows first, and met a row that somebody holds: what to do again, on the pump's
     #: thread only, because it may come to call the author's `handle`.
-    again: Callable[[Any], Commit | None] | None = None
+    again: Callable[[Any, bool], Commit | None] | None = None
     #: Of an ending: the names whose signals, come since the claim, make the step run again instead.
     awaited: tuple[str, ...] = ()
     #: The inbox counter under the lock, where it was read.

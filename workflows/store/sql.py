@@ -114,6 +114,12 @@ def retrying(db: BaseDatabaseWrapper, work: Callable[[], T], tries: int = 5) -> 
     raise AssertionError("unreachable")  # pragma: no cover
 
 
+def limit_lock_wait(db: BaseDatabaseWrapper, seconds: float) -> None:
+    """In a transaction of our own on the author's connection: wait for rows so many seconds, or as it would (0)."""
+    if seconds:
+        fetch(db, f"SET LOCAL lock_timeout = {seconds * 1000:.0f}", {}, rows=False)
+
+
 def wait_for_locks(db: BaseDatabaseWrapper, seconds: float = 0.0) -> None:
     """In a transaction on the pump's connection: wait for rows as long as it takes, or so many seconds."""
     if connections[db.alias] is not db:
