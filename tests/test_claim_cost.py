@@ -22,7 +22,7 @@ from tests.pumps import pumping
 from tests.two_connections import COMMITTED, _provided_again, committed, play, settle, take  # noqa: F401
 from workflows import Done, Workflow, step, store
 from workflows.lifecycle import Status
-from workflows.models import Instance
+from workflows.models import Instance, LedgerEvent
 from workflows.pump import connect
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
@@ -179,3 +179,16 @@ def test_what_may_run_in_company_comes_between_those_that_run_alone() -> None:
     with pumping():
         wait_until(lambda: len(ran), "all", is_it=lambda count: count == 51)
     assert ran.index("company") < 5
+
+
+def test_what_this_process_knows_comes_between_what_it_does_not_know() -> None:
+    workflows.start_many(Cheap, [{}] * 1_500)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE holdpoint_instance SET workflow = 'cost.removed'")
+    known = workflows.start(Cheap)
+    put_back = Instance.objects.filter(workflow="cost.removed", status=Status.SLEEPING)
+    with pumping():
+        wait_until(put_back.count, "the others to be put back", is_it=lambda count: count == 1_500)
+        wait_until(lambda: done(known), "the known one", seconds=SECONDS)
+    before = LedgerEvent.objects.filter(kind="put_back", at__lt=known.events.get(kind="done").at).count()
+    assert before <= 500

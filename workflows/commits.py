@@ -59,7 +59,7 @@ logger = logging.getLogger("workflows")
 LONGEST_BACK_OFF = 300.0
 #: An instance whose workflow this process does not know waits for a process that does.
 FIRST_PUT_BACK = 10.0
-LONGEST_PUT_BACK = 120.0
+LONGEST_PUT_BACK = 600.0
 #: Seconds that a park waits for the lock of its event, before the pump goes on with other work.
 EVENT_PATIENCE = 0.05
 _PUT_BACK = re.compile(r"put back (\d+) times")

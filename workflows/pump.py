@@ -23,7 +23,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import errors
 from psycopg.pq import TransactionStatus
 
-from workflows import engine, store
+from workflows import engine, registry, store
 from workflows.backend.vanished import limit_silence
 from workflows.batch import Batch
 from workflows.conf import conf
@@ -130,7 +130,7 @@ class Pump:
         self._oldest = 0.0
         self._looked_back_at = float("-inf")
         self._fair_at = 0.0
-        self._notified = self._after_solo = False
+        self._notified = self._after_solo = self._after_unknown = False
         self._batch = Batch(())
         #: Batches before it of which the keeper still has something in its hands.
         self._left: list[Batch] = []
@@ -224,21 +224,24 @@ class Pump:
 
     def _claim(self, db: BaseDatabaseWrapper) -> list[store.Claim]:
         began = time.monotonic()
-        claims = self._claim_since(db, self._oldest) if began - self._looked_back_at < LOOK_BACK_EVERY else []
+        claims = self._claim_recent(db) if began - self._looked_back_at < LOOK_BACK_EVERY else []
         rest = NOTIFIED_EVERY if self._notified else LOOK_BACK_EVERY
         if not claims and began - self._looked_back_at >= rest:
-            claims = self._claim_since(db, None)
+            claims = store.claim(db, self._limit)
             waited = max((one.waited for one in claims), default=0.0)
             self._looked_back_at, self._oldest = began, began - waited - COMMIT_MARGIN
         self._notified = False
         self._after_solo = bool(claims) and claims[0].solo
         return claims
 
-    def _claim_since(self, db: BaseDatabaseWrapper, oldest: float | None) -> list[store.Claim]:
-        back = store.EVER if oldest is None else time.monotonic() - oldest
-        # One that runs alone takes a whole turn, and a dead machine leaves thousands: others come in between.
-        if self._after_solo and time.monotonic() >= self._fair_at:
-            if claims := store.claim(db, self._limit, back=back, solos=False):
+    def _claim_recent(self, db: BaseDatabaseWrapper) -> list[store.Claim]:
+        back = time.monotonic() - self._oldest
+        # One that runs alone takes a whole turn, and a dead machine leaves thousands. A workflow that was removed may
+        # leave as many that can only be put back. In both cases others come in between.
+        if (self._after_solo or self._after_unknown) and time.monotonic() >= self._fair_at:
+            known = list({one.name for one in registry.list_definitions()}) if self._after_unknown else None
+            self._after_unknown = False
+            if claims := store.claim(db, self._limit, back=back, solos=not self._after_solo, known=known):
                 return claims
             self._fair_at = time.monotonic() + FAIR_EVERY
         return store.claim(db, self._limit, back=back)
@@ -250,7 +253,7 @@ class Pump:
         self._batch = batch = Batch(claims, self._list_kept())
         self._keeper.watch(batch)
         begun = committed = time.monotonic()
-        ran = 0
+        ran = unknown = 0
         try:
             while (claim := batch.begin_next()) is not None:
                 commit = self._run_step(claim)
@@ -259,6 +262,7 @@ class Pump:
                     store.fetch(db, "SELECT 1", {})  # a dead connection of ours must not meet the rest of the batch
                 self.steps += 1
                 ran += 1
+                unknown += commit is not None and commit.kind is store.Kind.PUT_BACK
                 if self._stopped:
                     self._release(db, batch)
                 elif batch.since - committed > COMMIT_EVERY:
@@ -270,6 +274,7 @@ class Pump:
                     self._sweep(db)
                     self._stopped = self._ending()
             self._settle(db, batch)
+            self._after_unknown = 2 * unknown > ran
             self._limit = _size_next(ran, time.monotonic() - begun)
         except BaseException:
             batch.finish(None)  # what was running is nobody's now: its lease ends

@@ -78,7 +78,8 @@ EVER = 1e10
 #: Entries of rows that are runnable no more stay in the index as long as somebody's snapshot is older, and a scan from
 #: its low end reads them all. So whoever knows how far back something can be due looks no further.
 _QUEUE = f"""FROM holdpoint_instance i WHERE i.status = {RUNNABLE}
-        AND i.due_at <= {NOW} AND i.due_at >= {NOW} - %(back)s * interval '1 s'"""
+        AND i.due_at <= {NOW} AND i.due_at >= {NOW} - %(back)s * interval '1 s'
+        AND (%(known)s::text[] IS NULL OR i.workflow = ANY(%(known)s::text[]))"""
 
 _ROW = "json_build_array(s.n, s.name, s.payload, s.received_at, s.source)"
 
@@ -196,12 +197,13 @@ def claim(
     *,
     back: float = EVER,
     solos: bool = True,
+    known: Sequence[str] | None = None,
 ) -> list[Claim]:
     """Take up to `limit` due instances, each with its unconsumed signals, in one statement.
 
-    Of those due in the last `back` seconds; without `solos`, none that has to run alone.
+    Of those due in the last `back` seconds; without `solos`, none that has to run alone; of the `known` workflows.
     """
-    params = {"limit": limit, "lease": lease, "back": back, "solos": solos}
+    params = {"limit": limit, "lease": lease, "back": back, "solos": solos, "known": known}
     try:
         rows = fetch(db, _CLAIM, params)
     except OperationalError as error:
