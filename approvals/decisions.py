@@ -272,6 +272,8 @@ def _read_data(case: Case, outcome: str, attempt: _Attempt) -> Any:
     """
     assert case.held is not None
     data, table = attempt.data, case.table
+    if data is not None:
+        data = json.loads(dump_value(data, "the data"))  # judged as it is kept: a date is a text
     says_yes = not any(one.name == outcome and says_no(one, case.outcomes) for one in case.outcomes)
     if says_yes and table.vote is not None:
         if attempt.door.via_bulk and not is_same(data, table.data, case.schema):
@@ -282,7 +284,7 @@ def _read_data(case: Case, outcome: str, attempt: _Attempt) -> Any:
     if data is None and len(case.outcomes) > 1 and outcome == case.outcomes[-1].name:
         return None
     answering.check_data(case.held, data)
-    return json.loads(dump_value(data, "the data"))
+    return data
 
 
 def _take_back(case: Case, vote: Vote, attempt: _Attempt) -> None:
