@@ -19,7 +19,7 @@ from approvals.edits import carries, load_before
 from approvals.form_values import compare_data, list_settings
 from approvals.models import Vote
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
-from workflows.joining import join_list
+from workflows.joining import join_and
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def find_edit(case: Case, user: Any = None) -> Edit | None:
         at=vote.at,
         reason=show_text(vote.reason, MAX_BLOCK, lines=True) if vote.reason else "",
         changes=changes,
-        fallen=join_list(dict.fromkeys(show_text(case.name(one.user_id), MAX_NAME) for one in fallen)),
+        fallen=join_and(list(dict.fromkeys(show_text(case.name(one.user_id), MAX_NAME) for one in fallen))),
         fallen_count=len(fallen),
     )
 
@@ -69,7 +69,7 @@ def list_changes(case: Case, vote: Vote) -> tuple[FieldDiff, ...]:
 
 
 def list_form(case: Case) -> tuple[FieldDiff, ...]:
-    """What the form sets by what is on the table; `before` is what it was asked with, where that is something else."""
+    """What the form sets by what is on the table; `before` is what it was asked with."""
     if case.schema is None:
         return ()
     return list_settings(case.schema.describe(), case.asked, case.table.data)

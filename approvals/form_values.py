@@ -43,8 +43,7 @@ def compare_data(schema: Any, before: Any, after: Any) -> tuple[FieldDiff, ...]:
 
 
 def list_settings(schema: Any, asked: Any, data: Any) -> tuple[FieldDiff, ...]:
-    """What a form sets: each field that holds something or has to; `before` is what it was asked with, where that is
-    something else.
+    """What a form sets: each field that holds something or has to; `before` is what it was asked with.
 
     >>> schema = {"type": "object", "properties": {"value": {"type": "number", "title": "Value"}}}
     >>> [one.after.text for one in list_settings(schema, {"value": 9600}, {"value": 9000})]
@@ -52,12 +51,14 @@ def list_settings(schema: Any, asked: Any, data: Any) -> tuple[FieldDiff, ...]:
     """
     shown = []
     for field, differs, row in _walk(schema, asked, data):
-        if row.after.empty and row.before.empty and not field.required:
+        is_blank = row.after.empty and row.before.empty
+        if is_blank and not field.required:
             continue
-        after = Shown(gettext("as you fill it in")) if row.after.empty and row.before.empty else row.after
-        before = row.before if differs else EMPTY
-        parts = row.parts if differs else ()
-        shown.append(FieldDiff(row.name, row.label, before, after, row.kind, parts))
+        if is_blank:
+            shown.append(FieldDiff(row.name, row.label, EMPTY, Shown(gettext("as you fill it in")), row.kind))
+            continue
+        before = row.before if differs else row.after
+        shown.append(FieldDiff(row.name, row.label, before, row.after, row.kind, row.parts if differs else ()))
     return _bound(shown)
 
 

@@ -460,7 +460,7 @@ def test_card_and_history_show_the_edit_to_everybody(maya: User, lena: User, tom
     assert (card.edit.by, card.edit.fallen, card.edit.reason) == ("Maya", "Lena", "Agreed on the phone")
     assert list_shifts(card.edit.changes) == [("Value", "9,600", "9,000")]
     assert card.filled == EDITED
-    assert list_shifts(card.settings) == [("Value", "9,600", "9,000"), ("Months", "—", "12")]
+    assert list_shifts(card.settings) == [("Value", "9,600", "9,000"), ("Months", "12", "12")]
     edit, fallen, _ = card.timeline
     assert (edit.who, edit.what, list_shifts(edit.changes)) == (
         "Maya",

@@ -106,7 +106,7 @@ def write_chat(delivery: Delivery, card: Card, *, thread: str = "", outcome: str
         {"type": "section", "text": _plain("\n".join(told), _FIELD)},
     ]
     if not is_over:
-        if changes := (*card.diff, *card.settings):
+        if changes := (*card.diff, *(one for one in card.settings if one.before != one.after)):
             fields = [_plain(_tell_change(one), _FIELD) for one in changes[:_FIELDS]]
             blocks.append({"type": "section", "fields": fields})
         blocks.append({"type": "actions", "elements": _list_buttons(card)})

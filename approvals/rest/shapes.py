@@ -230,10 +230,7 @@ class ApprovalDetail(ApprovalOut):
     ]
     settings: Annotated[
         list[ChangeOut],
-        Field(
-            description="What an answer sets by its form; `before` is what it was asked with, where that "
-            "is another value."
-        ),
+        Field(description="What an answer sets by its form; `before` is what it was asked with."),
     ]
     data: Annotated[
         Any,
