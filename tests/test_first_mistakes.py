@@ -4,9 +4,28 @@ import datetime as dt
 import uuid
 
 import pytest
+from django.core.checks import run_checks
+from django.core.management import call_command
+from django.db import connection
 
 import workflows
-from workflows import Await, Done, InvalidDuration, NoTarget, UnknownInteraction, UnknownWorkflow, Workflow, step
+from workflows import (
+    Await,
+    Done,
+    InvalidDefinition,
+    InvalidDuration,
+    Next,
+    NoTarget,
+    NotFinished,
+    Spawn,
+    UnknownInteraction,
+    UnknownWorkflow,
+    Workflow,
+    checks_steps,
+    registry,
+    step,
+    store,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -64,3 +83,76 @@ def test_a_class_without_a_step_is_told_so():
         workflows.start(Forgotten)
     with pytest.raises(UnknownWorkflow, match=r"Found|found in the workflows.py"):
         workflows.start(dt.date)
+
+
+def test_a_step_without_ctx_is_refused_where_it_is_written():
+    with pytest.raises(InvalidDefinition, match=r"step 'ship' takes self and ctx: write def ship\(self, ctx\)"):
+
+        class Short(Workflow):
+            @step
+            def ship(self):
+                return Done()
+
+    with pytest.raises(InvalidDefinition, match="step 'ship' takes self and ctx"):
+
+        class Long(Workflow):
+            @step(atomic=True)
+            def ship(self, ctx, order):
+                return Done()
+
+
+def test_a_step_may_have_more_parameters_with_defaults():
+    class Fine(Workflow):
+        @step
+        def ship(self, ctx, *, carrier="post", **more):
+            return Done(carrier)
+
+    assert Fine.definition.initial == "ship"
+
+
+def test_the_check_finds_a_misspelt_step_where_it_is_written_as_a_literal(monkeypatch):
+    class Misspelt(Workflow):
+        name = "mistakes.misspelt"
+
+        @step
+        def ask(self, ctx):
+            if ctx.input:
+                return Await("paid", then="setle")
+            return Spawn([], then="ask") if ctx.state else workflows.Next(step="shp")
+
+        @step
+        def settle(self, ctx):
+            target = "computed"
+            return Next(target) if ctx.awaited else Next("ask")
+
+        def handle(self, error, ctx):
+            return Next("mend")
+
+    known = Misspelt.definition
+    registry._definitions.pop((known.name, known.version))  # other tests expect no warning
+    monkeypatch.setattr(registry, "_definitions", {(known.name, known.version): known})
+    told = list(checks_steps.check_targets())
+    assert [one.id for one in told] == ["holdpoint.W060"] * 3
+    assert [one.msg.rpartition("leads to ")[2].partition(",")[0] for one in told] == ["'setle'", "'shp'", "'mend'"]
+    assert {one.hint for one in told} == {"It has ask, settle."}
+    assert [one for one in run_checks(tags=["holdpoint"]) if one.id == "holdpoint.W060" and "Misspelt" in one.msg]
+
+
+def test_a_result_that_nobody_works_on_is_told_that_no_worker_lives():
+    instance = workflows.start(Waits)
+    with pytest.raises(NotFinished, match=r"step 'ask', not finished\. No worker shows a sign of life: start"):
+        workflows.result(instance)
+    store.beat(connection, "here", "workflow_worker", "me")
+    with pytest.raises(NotFinished, match=r"not finished$"):
+        workflows.result(instance)
+
+
+@pytest.mark.parametrize("task", ["list", "show"])
+def test_the_command_says_that_no_worker_lives_while_something_waits_for_one(task, capsys):
+    instance = workflows.start(Waits)
+    target = [str(instance.pk)] if task == "show" else []
+    call_command("workflows", task, *target)
+    assert "No worker shows a sign of life: start manage.py qcluster" in capsys.readouterr().err
+    workflows.cancel(instance)
+    call_command("workflows", task, *target)
+    assert "No worker" not in capsys.readouterr().err

@@ -13,7 +13,7 @@ from django.db import connection, connections
 
 import workflows
 from tests.test_deploys import define_parcel, deploy, forget  # noqa: F401 (a fixture)
-from workflows import Await, Child, Done, Spawn, Stop, Workflow, step
+from workflows import Await, Child, Done, Spawn, Stop, Workflow, step, store
 from workflows.lifecycle import Status
 from workflows.management.paper import clean, clip, lay_facts, lay_table
 from workflows.models import Instance
@@ -23,6 +23,12 @@ from workflows.testing import advance, drain
 pytestmark = pytest.mark.django_db
 
 BELONGINGS = ["signal", "unit", "interaction", "checkpoint", "event_wait", "ledger"]
+
+
+@pytest.fixture(autouse=True)
+def worker(db: None) -> None:
+    """One that lives; what is said where none does is tested with the first mistakes."""
+    store.beat(connection, "somewhere", "workflow_worker", "somebody", silence=0.0)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from workflows.bulk import BATCH, Delivery, deliver_lines, group_by_workspace, t
 from workflows.conf import conf
 from workflows.durations import parse_delay
 from workflows.exceptions import (
+    NO_WORKER,
     DuplicateKey,
     InstanceCancelled,
     InstanceFailed,
@@ -212,7 +213,8 @@ def result(instance: Instance | UUID | str, timeout: object = 0, *, workspace: s
             break
         left = until - time.monotonic()
         if left <= 0:
-            raise NotFinished(current)
+            idle = current.status == Status.RUNNABLE and not store.list_alive(db)
+            raise NotFinished(current, NO_WORKER if idle else "")
         time.sleep(min(0.05, left))
     if current.status == Status.FAILED:
         raise InstanceFailed(current)

@@ -24,6 +24,7 @@ from django.db import ProgrammingError, connections, router, transaction
 from workflows import clash, deploys, registry
 from workflows.backend.vanished import read_patience
 from workflows.checks_links import check_links, check_routes, check_token_keys
+from workflows.checks_steps import check_targets
 from workflows.conf import Problem, conf, find_problems
 from workflows.exceptions import InvalidDuration
 from workflows.models import Instance
@@ -48,6 +49,7 @@ def register_checks() -> None:
     for check in (check_apps, check_names, check_database, check_queue, check_settings):
         register(_as_list(check), TAG)
     register(_as_list(check_routes), TAG)
+    register(_as_list(check_targets), TAG)
     register(_as_list(check_speed), TAG, deploy=True)
     register(check_deploy, TAG, Tags.database)
     register(check_isolation, TAG, Tags.database)

@@ -301,7 +301,7 @@ def _handle(claim: Claim, definition: Definition, ctx: Context, error: Exception
         outcome = _call(ctx, lambda: host.call_author(lambda: definition.handle(error, ctx)))
         if isinstance(outcome, Stop):
             # Without the state: what the failed run did to it is undone.
-            commit = make_stop(claim, outcome.reason, awaited=read_awaited(claim, definition))
+            commit: Commit | None = make_stop(claim, outcome.reason, awaited=read_awaited(claim, definition))
         else:
             commit = _make_or_owe(claim, definition, ctx, outcome, host)
         _log_raised(claim, error, commit)

@@ -205,7 +205,7 @@ class UnknownWorkflow(WorkflowError, LookupError):
     def __init__(self, workflow: object, known: list[str]) -> None:
         self.workflow = workflow
         names = ", ".join(known) or "none"
-        if isinstance(workflow, type) and hasattr(workflow, "late_signals"):  # the base of the step style
+        if isinstance(workflow, type) and any(one.__name__ == "Workflow" for one in workflow.__bases__):
             super().__init__(f"{workflow.__qualname__} has no steps: write @step above each method that is one")
             return
         super().__init__(
@@ -305,13 +305,20 @@ class NotCancellable(WorkflowError):
         super().__init__(f"instance {instance_id} cannot be cancelled: it is {status} already")
 
 
+#: Where work waits and nobody does it.
+NO_WORKER = "No worker shows a sign of life: start manage.py qcluster or workflow_worker."
+
+
 class NotFinished(WorkflowError):
     """The instance has not ended yet."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, hint: str = "") -> None:
         self.instance = instance
         why = f" ({instance.error})" if instance.error else ""
-        super().__init__(f"instance {instance.id} is {instance.status} in step {instance.step!r}, not finished{why}")
+        super().__init__(
+            f"instance {instance.id} is {instance.status} in step {instance.step!r}, not finished{why}"
+            f"{'. ' if hint else ''}{hint}"
+        )
 
 
 class InstanceFailed(WorkflowError):

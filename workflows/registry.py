@@ -59,6 +59,8 @@ class Definition:
     fingerprint: int = 0
     #: What becomes of a signal that comes while the last step runs: `CLOSE` or `RERUN`.
     late_signals: str = CLOSE
+    #: The class of a workflow in step style, for checks that read its text.
+    workflow: type | None = None
     #: Whether it can read a signal that is sent by name.
     reads_signals: bool = False
     #: The style's own kind of ctx.

@@ -60,6 +60,7 @@ def step(method: Any = None, *, atomic: bool = False, step_timeout: Duration | N
         if not callable(function):
             raise InvalidDefinition(f"@step marks methods, not {show(function)}")
         _check_method(function, function.__name__)
+        _check_signature(function)
         setattr(function, _MARK, options)
         return function
 
@@ -119,6 +120,17 @@ def _check_method(method: object, name: str) -> None:
             f"{name!r} is async: steps run in worker processes, one at a time. Write it as an ordinary method "
             "and call async code through asgiref.sync.async_to_sync."
         )
+
+
+def _check_signature(method: Any) -> None:
+    """A step is called with ctx alone, which is easily forgotten."""
+    try:
+        inspect.signature(method).bind("self", "ctx")
+    except TypeError as error:
+        name = method.__name__
+        raise InvalidDefinition(f"step {name!r} takes self and ctx: write def {name}(self, ctx) ({error})") from error
+    except ValueError:
+        pass  # something callable that does not tell its arguments
 
 
 def _collect_steps(cls: type[Workflow]) -> dict[str, StepOptions]:
@@ -186,5 +198,6 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
         on_event=cls.on_event,
         late_signals=cls.late_signals,
         reads_signals=True,
+        workflow=cls,
         fingerprint=fingerprint_steps(steps),
     )

@@ -16,10 +16,10 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, router
 from django.db.models import Count, Min
 
-from workflows import api, deploys
+from workflows import api, deploys, store
 from workflows.conf import conf
 from workflows.durations import parse_timeout
-from workflows.exceptions import InvalidDuration, WorkflowError
+from workflows.exceptions import NO_WORKER, InvalidDuration, WorkflowError
 from workflows.lifecycle import Status
 from workflows.management.paper import clean, find_width, lay_table, show_count, show_moment
 from workflows.management.story import tell_instance, tell_record
@@ -105,6 +105,12 @@ class Command(BaseCommand):
             self.stdout.write("")
             head = ["id", "workflow", "status", "step", "key", *(["due"] if width >= 104 else [])]
             self._print(lay_table(head, (_list_cells(one)[: len(head)] for one in newest), width))
+        self._tell_of_workers(any(Status(one["status"]).live for one in counts))
+
+    def _tell_of_workers(self, live: bool) -> None:
+        """What is live goes no further while no worker shows a sign of life."""
+        if live and not store.list_alive(connections[router.db_for_write(Instance)]):
+            self.stderr.write(NO_WORKER)
 
     def show_instance(self, options: dict[str, Any]) -> None:
         check_workspace(options["workspace"])
@@ -114,6 +120,7 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(record, indent=2, cls=DjangoJSONEncoder))
             return
         self._print(tell_instance(instance, width=find_width(), rows=options["rows"], whole=options["full"]))
+        self._tell_of_workers(not instance.ended)
 
     def retry_instances(self, options: dict[str, Any]) -> None:
         def work(instance: Instance) -> str:
