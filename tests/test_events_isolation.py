@@ -60,7 +60,7 @@ class Atomic(Listener):
 
 class Begins(Workflow):
     name = "event_isolation.begins"
-    on_event = "paid"
+    on_event = "event_isolation.begun"
 
     @step
     def end(self, ctx):
@@ -161,7 +161,7 @@ def test_an_emit_leaves_the_connection_as_it_was(default: str) -> None:
 
 
 def test_what_begins_with_an_event_begins_once_under_a_stricter_default(default: str) -> None:
-    first, second = race_emits(lambda: emit_event("paid", 1, dedup_key="evt"))
+    first, second = race_emits(lambda: emit_event("event_isolation.begun", 1, dedup_key="evt"))
     assert (first.started, second.duplicate) == (1, True)
     assert Instance.objects.filter(workflow=Begins.name).count() == 1
 
