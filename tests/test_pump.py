@@ -144,6 +144,27 @@ def test_outcomes_of_a_lost_connection_are_committed_by_the_next_one() -> None:
     assert_each_ran_once(instances)
 
 
+def test_an_error_on_a_connection_that_lives_costs_no_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def read_sessions() -> set[int]:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
+            return {pid for (pid,) in cursor.fetchall()}
+
+    with pumping():
+        wait_for_all(start(1), "the pump")
+        before = read_sessions()
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE holdpoint_instance IN ACCESS EXCLUSIVE MODE")
+            wait_until(
+                lambda: caplog.text.count("is tried again"), "two failures", seconds=SECONDS, is_it=lambda n: n >= 2
+            )
+        wait_for_all(start(1), "the pump to go on")
+        assert before <= read_sessions()
+    assert "lost the database" not in caplog.text
+
+
 def test_the_pumps_connection_is_set_up_for_it_whatever_the_database_prefers() -> None:
     name = connection.settings_dict["NAME"]
     wanted = {

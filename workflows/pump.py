@@ -182,8 +182,8 @@ class Pump:
                     str(error).partition("\n")[0],
                 )
             self._unmigrated = True
-        elif self._is_whole() and not self._failed:
-            # Of a connection that lives no other is needed, unless that fails as well.
+        elif self._is_whole() and (not self._failed or isinstance(error.__cause__, errors.LockNotAvailable)):
+            # Of a connection that lives no other is needed, unless it fails again for another reason than a lock.
             self._failed = True
             logger.warning("a statement of the pump failed, and is tried again: %s", error)
             time.sleep(RECONNECT_EVERY)
