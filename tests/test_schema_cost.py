@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import sys
 from typing import Any
 
 import jsonschema
@@ -193,6 +195,35 @@ def test_no_keyword_makes_the_work_grow_faster_than_the_data(schema: Any, data: 
     except OverflowError:  # told as too large to be checked
         work = 0
     assert work <= 40 * len(json.dumps(data)) + 50_000
+
+
+MANY = [f"name{n}" for n in range(1_000)]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {name: {"type": "integer"} for name in MANY}},
+        {"dependentRequired": {name: ["x"] for name in MANY}},
+        {"dependentSchemas": {name: {"required": ["x"]} for name in MANY}},
+        {"not": {"required": MANY}},
+    ],
+    ids=lambda schema: next(iter(schema)),
+)
+def test_a_schema_with_a_thousand_names_against_very_many_empty_objects_has_an_end(schema: Any) -> None:
+    with pytest.raises(TooComplex):
+        count({"items": {**schema, "type": "object"}}, [{} for _ in range(170_000)])
+
+
+def test_the_deepest_data_is_checked_well_within_pythons_stack() -> None:
+    wrong = {"size": "big", "name": 7}
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 700)
+    try:
+        assert count(RECURSIVE, nest(31, {"size": 1}))[1] == 0
+        assert count(RECURSIVE, nest(31, wrong))[1] == 1
+    finally:
+        sys.setrecursionlimit(before)
 
 
 # --- patterns -----------------------------------------------------------------------------------------

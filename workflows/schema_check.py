@@ -34,6 +34,9 @@ MOST_TRIES = 500_000
 ERROR = 10
 #: Characters that cost as much as a keyword.
 TEXT = 256
+#: The same of a value that is written down to be compared, and of names and items.
+WRITTEN = 16
+WORDS = 16
 #: Errors of one branch of a choice, by how many choices it stands below; what is deeper has the last.
 FEW = (20, 3, 1)
 #: Choices within choices of which the errors are kept to be told.
@@ -106,13 +109,14 @@ class Node:
         self.tree, self.schema, self.dialect = tree, schema, dialect
         self.format_checker = tree.formats
         self.resolver = resolver
-        self.rules: list[tuple[Any, str, Any]] = []
+        #: What each keyword does, its name, what it says, and what it costs to look at it once.
+        self.rules: list[tuple[Any, str, Any, int]] = []
         if isinstance(schema, dict):
             alone = dialect in _REF_ALONE and "$ref" in schema
             words = [("$ref", schema["$ref"])] if alone else sorted(schema.items(), key=_comes_late)
             table = _list_keywords(dialect)
-            self.rules = [(table[name], name, value) for name, value in words if name in table]
-        self.deep = any(name in _DEEP for _rule, name, _value in self.rules)
+            self.rules = [(table[name], name, value, _weigh(value)) for name, value in words if name in table]
+        self.deep = any(name in _DEEP for _rule, name, _value, _cost in self.rules)
 
     def is_type(self, value: Any, kind: str) -> bool:
         """Whether a value is of a type of JSON."""
@@ -145,8 +149,8 @@ class Node:
             work.known[id(self), id(value)] = []
 
     def _find(self, value: Any, work: Work) -> Iterator[ValidationError]:
-        for rule, name, told in self.rules:
-            work.do(1)
+        for rule, name, told, cost in self.rules:
+            work.do(cost)
             wrong = False
             for error in rule(self, told, value, self.schema) or ():
                 wrong = True
@@ -210,6 +214,11 @@ def _specify(dialect: Any) -> Any:
 def _comes_late(word: tuple[str, Any]) -> int:
     """The type first: the rest is nothing to say of another one."""
     return 0 if word[0] == "type" else 1
+
+
+def _weigh(value: Any) -> int:
+    """A keyword that names a thousand things looks for each, also in an object that is empty."""
+    return 1 + (len(value) // WORDS if isinstance(value, list | dict) else 0)
 
 
 def _make(rule: str | None, told: Any, value: Any, schema: Any) -> ValidationError:
@@ -353,7 +362,7 @@ def _check_const(node: Node, wanted: Any, value: Any, schema: Any) -> Iterator[V
 def _write(value: Any) -> str:
     """What is the same for JSON Schema has the same text: 1 is 1.0 and not true. Numbers could share one hash."""
     text = json.dumps(_make_comparable(value), sort_keys=True)
-    _work.get().do(len(text) // TEXT)
+    _work.get().do(len(text) // WRITTEN)
     return text
 
 
@@ -438,9 +447,9 @@ def _check_more_items(node: Node, more: Any, value: Any, schema: Any) -> Iterato
 
 def _check_properties(node: Node, properties: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if isinstance(value, dict):
-        for name, inner in properties.items():
+        for name in properties if len(properties) <= len(value) else [name for name in value if name in properties]:
             if name in value:
-                yield from node.descend(value[name], inner, path=name, schema_path=name)
+                yield from node.descend(value[name], properties[name], path=name, schema_path=name)
 
 
 def _check_named(node: Node, patterns: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
@@ -650,7 +659,7 @@ def _find_names(node: Node, value: dict[str, Any]) -> set[str]:
 def _list_applied(node: Node, value: Any) -> Iterator[Node]:
     """The schemas that look at the very same value and that it fits."""
     schema = node.schema
-    _work.get().do(1)
+    _work.get().do(1 + len(value) // WORDS)
     for keyword in ("$ref", "$dynamicRef"):
         if keyword in schema and keyword in node.dialect.VALIDATORS:
             resolved = node.resolver.lookup(schema[keyword])
