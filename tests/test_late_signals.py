@@ -20,7 +20,20 @@ from tests.two_connections import (
     take_one,
     work,
 )
-from workflows import Await, Delivery, Done, InvalidDefinition, Next, NoTarget, Stop, Workflow, engine, step
+from workflows import (
+    Await,
+    Delivery,
+    Done,
+    InvalidDefinition,
+    Machine,
+    Next,
+    NoTarget,
+    Stop,
+    Workflow,
+    engine,
+    sleep,
+    step,
+)
 from workflows.host import Host
 from workflows.models import LedgerEvent, Signal
 from workflows.store.tally import read_tallies, tally_ledger
@@ -212,6 +225,13 @@ class TestRunsAgain:
     def test_another_word_is_refused_where_it_is_written(self, wrong):
         with pytest.raises(InvalidDefinition, match='late_signals is "close" or "rerun", not'):
             define(lambda ctx: Done(), late=wrong)
+
+    def test_a_machine_which_reads_no_signals_refuses_the_option(self):
+        with pytest.raises(InvalidDefinition, match=r"late_signals= is of the step style; a machine reads no signals"):
+
+            class LateMachine(Machine):
+                late_signals = "rerun"
+                pause = sleep("1h")
 
 
 @COMMITTED

@@ -90,6 +90,8 @@ def _define(cls: type[Machine], source: str) -> Definition | None:
         raise InvalidDefinition(f"machine {source}: {at}: {error}") from error
     for option in ("version", "max_attempts"):
         registry.check_count(source, option, getattr(cls, option))
+    if hasattr(cls, "late_signals"):
+        raise InvalidDefinition(f"machine {source}: late_signals= is of the step style; a machine reads no signals")
     plan = Plan(source, plan.initial, plan.nodes, plan.flows, accepts, responds)
 
     def run(ctx: Context) -> Outcome:
