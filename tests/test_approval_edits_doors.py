@@ -120,6 +120,8 @@ def test_in_the_admin_as_well(maya: User, client: Any) -> None:
     sent = fill(client, review, outcome="approve", **{"data/value": "9000", "data/months": "12"})
     assert client.post(url, sent).status_code == 302
     assert again(review).outcome == "approve"
+    page = client.get(f"/admin/holdpoint_approvals/review/{review.pk}/change/")
+    assert "Value: 9,600 → 9,000" in page.text
 
 
 def test_many_at_once_leave_out_what_somebody_has_filled_in(maya: User, lena: User) -> None:

@@ -17,6 +17,7 @@ from approvals.admin.deeds import DEEDS, RELEASE, Deed
 from approvals.admin.showing import locate_page
 from approvals.cards import build_card
 from approvals.cases import Case
+from approvals.edited import list_changes, tell_change
 from approvals.models import Comment, Delivery, Review, Vote
 from approvals.show_values import show_text as reveal
 from workflows.admin.history import read_page
@@ -102,6 +103,7 @@ def show_vote(vote: Vote, case: Case, undone: dict[Any, Vote]) -> dict[str, Any]
         )
         if given
     ]
+    marks += map(tell_change, list_changes(case, vote))
     if vote.reverses_id is not None:
         state = show_badge(_("takes a vote back"), "quiet")
     elif vote.standing:
