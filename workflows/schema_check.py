@@ -115,7 +115,7 @@ class Node:
             alone = dialect in _REF_ALONE and "$ref" in schema
             words = [("$ref", schema["$ref"])] if alone else sorted(schema.items(), key=_comes_late)
             table = _list_keywords(dialect)
-            self.rules = [(table[name], name, value, _weigh(value)) for name, value in words if name in table]
+            self.rules = [(table[name], name, value, _weigh(name, value)) for name, value in words if name in table]
         self.deep = any(name in _DEEP for _rule, name, _value, _cost in self.rules)
 
     def is_type(self, value: Any, kind: str) -> bool:
@@ -216,9 +216,9 @@ def _comes_late(word: tuple[str, Any]) -> int:
     return 0 if word[0] == "type" else 1
 
 
-def _weigh(value: Any) -> int:
-    """A keyword that names a thousand things looks for each, also in an object that is empty."""
-    return 1 + (len(value) // WORDS if isinstance(value, list | dict) else 0)
+def _weigh(name: str, value: Any) -> int:
+    """A keyword that names a thousand things looks for each, also in an object that is empty; choices are a set."""
+    return 1 + (len(value) // WORDS if isinstance(value, list | dict) and name != "enum" else 0)
 
 
 def _make(rule: str | None, told: Any, value: Any, schema: Any) -> ValidationError:
