@@ -320,9 +320,9 @@ def _handle(claim: Claim, definition: Definition, ctx: Context, error: Exception
         reason = describe_error(second)
         if second is not error:
             reason = f"{describe_error(error)}; then handle() failed: {reason}"
-        commit = make_stop(claim, reason)
-        _log_raised(claim, second, commit)
-        return commit
+        stop = make_stop(claim, reason)
+        _log_raised(claim, second, stop)
+        return stop
     except BaseException as second:
         return _fail_unless_ours(claim, definition, second)
 

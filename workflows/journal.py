@@ -362,7 +362,12 @@ class Journal:
         db = author if hooked or self._joined else self._host.db
         if db is author and self._yields and not author.in_atomic_block:
             moment = YIELD_AFTER if self.patience is None else self.patience
-            return store.in_transaction(db, lambda: store.limit_lock_wait(db, moment) or work(db))
+
+            def hurry() -> T:
+                store.limit_lock_wait(db, moment)
+                return work(db)
+
+            return store.in_transaction(db, hurry)
         if db is author:
             return store.in_transaction(db, lambda: work(db))
         if self._yields and self.patience is not None:

@@ -1,0 +1,1 @@
+"""Workflows that choose at random what they do, for the stress."""
