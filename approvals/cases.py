@@ -394,6 +394,16 @@ class Case:
         """Whether anybody of these may decide: not where all of them have left, say, or asked for it themselves."""
         return any(not self.is_barred(user) for user in self.keep_members(list_users([principal])))
 
+    def has_some_decider(self, principals: Iterable[str]) -> bool:
+        """Whether any of these may decide, before anybody has; in one statement."""
+        users = self.keep_members(list_users(principals))
+        if self.review.four_eyes:
+            place, step = self.review.stage
+            votes = Vote.objects.filter(family=self.review.root, standing=True, user__isnull=False)
+            earlier = votes.exclude(step=step, place=place)
+            users = users.exclude(pk=self.review.requester_id).exclude(pk__in=earlier.values("user_id"))
+        return users.exists()
+
     def _grows(self) -> bool:
         """Whether a rung is to come that asks more people."""
         left = (self.review.rungs or [])[self.review.rung :]

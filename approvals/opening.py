@@ -15,6 +15,7 @@ from django.contrib.auth.models import Permission
 from django.db import router
 
 from approvals import records
+from approvals.cases import Case
 from approvals.changes import read_change
 from approvals.exceptions import InvalidApproval
 from approvals.ladder import Action, dump_rungs, next_moment, place_due, place_rungs
@@ -30,6 +31,7 @@ from approvals.principals import (
     PERMISSION,
     RULE,
     USER,
+    describe_principals,
     find_rule,
     has_permissions,
     is_key,
@@ -50,6 +52,10 @@ if TYPE_CHECKING:
 #: Users that one query may name; more belong in a group or a rule.
 MAX_USERS = 1_000
 
+_STRANDED = (
+    "nobody of these can decide it: under four eyes not who asked for it or decided another stage, and nobody who is "
+    "inactive or no member of the workspace. Name somebody else, add a group or an escalation, or write four_eyes=False"
+)
 _UNKNOWN = (
     "who asked for this cannot be known any more, because what started this instance was pruned before instances "
     "carried it, so four eyes would exclude nobody: name requester=…, or write four_eyes=False"
@@ -63,35 +69,48 @@ def open_review(approval: Approval, interaction: Interaction) -> Review:
     principals = _list_asked(approval, groups)
     rungs = place_rungs(approval.ladder, interaction.created_at)
     requester = _find_requester(approval, instance)
-    review = records.insert(
-        Review(
-            interaction=interaction,
-            instance_id=interaction.instance_id,
-            workspace_id=interaction.workspace_id,
-            family=instance.family,
-            place=_find_place(instance),
-            created_at=interaction.created_at,
-            due_at=place_due(approval.ladder, interaction.created_at),
-            next_at=next_moment(rungs, 0),
-            requester_id=None if requester is None else requester.pk,
-            four_eyes=approval.four_eyes,
-            risk=approval.risk,
-            title=approval.title,
-            why=approval.why,
-            workflow=instance.workflow,
-            step=interaction.unit.step,
-            on_decision=approval.on_decision,
-            calendar=approval.ladder.calendar,
-            outcomes=[_leave_out_blanks(one) for one in dump_outcomes(approval.outcomes)],
-            quorum={"rule": dump_quorum(approval.quorum), "groups": _pick_groups(approval, groups)},
-            rungs=_name_rungs(dump_rungs(rungs), groups) or None,
-            evidence=approval.evidence or None,
-            **_freeze_subject(approval),
-        )
+    review = Review(
+        interaction=interaction,
+        instance_id=interaction.instance_id,
+        workspace_id=interaction.workspace_id,
+        family=instance.family,
+        place=_find_place(instance),
+        created_at=interaction.created_at,
+        due_at=place_due(approval.ladder, interaction.created_at),
+        next_at=next_moment(rungs, 0),
+        requester_id=None if requester is None else requester.pk,
+        four_eyes=approval.four_eyes,
+        risk=approval.risk,
+        title=approval.title,
+        why=approval.why,
+        workflow=instance.workflow,
+        step=interaction.unit.step,
+        on_decision=approval.on_decision,
+        calendar=approval.ladder.calendar,
+        outcomes=[_leave_out_blanks(one) for one in dump_outcomes(approval.outcomes)],
+        quorum={"rule": dump_quorum(approval.quorum), "groups": _pick_groups(approval, groups)},
+        rungs=_name_rungs(dump_rungs(rungs), groups) or None,
+        evidence=approval.evidence or None,
+        **_freeze_subject(approval),
     )
+    _check_deciders(approval, review, principals)
+    records.insert(review)
     records.insert_candidates(review, principals)
     records.insert_notice(review, "new", at=interaction.created_at)
     return review
+
+
+def _check_deciders(approval: Approval, review: Review, principals: list[str]) -> None:
+    """People asked by name do not become more by themselves: where none of them could decide, nobody ever would.
+
+    Somebody may still join a group, be given a permission, be named by a rule, or be asked by the ladder; and an
+    outcome at its end answers.
+    """
+    helps = any(step.action.do != "remind" for step in approval.ladder.steps)
+    if helps or not all(one.startswith(f"{USER}:") for one in principals):
+        return
+    if not Case(review).has_some_decider(principals):
+        raise InvalidApproval("assignees", describe_principals(principals), _STRANDED)
 
 
 def list_asked(approval: Approval) -> list[str]:

@@ -711,7 +711,7 @@ def test_who_asked_takes_it_back_and_its_instance_is_cancelled() -> None:
 def test_where_the_author_named_an_outcome_for_it_the_workflow_goes_on_with_that(name: str) -> None:
     make_person("ann")
     boss = grant(make_person("boss"), "withdraw_review")
-    review = ask(assignees=["ann"], requester="ann", outcomes=["approve", name, "reject"])
+    review = ask(assignees=["ann", "boss"], requester="ann", outcomes=["approve", name, "reject"])
     withdraw(review, actor=boss, reason="Paid by card")
     assert (again(review).open, again(review).outcome, again(review).decided_by_id) == (False, name, boss.pk)
     drain()

@@ -6,14 +6,15 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.db import connection
 
 import workflows
 from approvals import Approval, decide
 from approvals.exceptions import NotAllowed
 from approvals.models import Review
-from tests.approving import make_person
+from tests.approving import ask as make_review
+from tests.approving import find_review, make_person, start
 from workflows import Await, Child, Done, Spawn, Workflow, durable, step
 from workflows.models import Instance
 from workflows.store.prune import prune
@@ -294,3 +295,48 @@ def test_what_an_older_worker_started_is_looked_for_while_it_is_there(ann: User,
     _forget(Instance.objects.get(status="sleeping"))
     advance("61d")
     refuse(open_review(), ann, rule="requester")
+
+
+# --- nobody ---------------------------------------------------------------------------------------------
+
+
+def test_what_only_its_requester_could_decide_is_refused_when_it_is_opened(ann: User, ben: User) -> None:
+    error = Instance.objects.get(pk=start({"assignees": ["ann"]}, actor=ann).pk).error
+    assert error is not None
+    assert "Ann" in error
+    assert "four_eyes=False" in error
+    assert not Review.objects.exists()
+
+
+@pytest.mark.parametrize("how", ["inactive", "no member", "decided another stage"])
+def test_what_nobody_of_those_named_could_decide_is_refused(how: str, ann: User, ben: User) -> None:
+    stages: list[dict[str, Any]] = [{"assignees": ["ann"]}]
+    if how == "inactive":
+        User.objects.filter(pk=ann.pk).update(is_active=False)
+    elif how == "no member":
+        workflows.workspace.create("acme")
+    else:
+        stages.insert(0, {"assignees": ["ann", "ben"]})
+    instance = start(*stages)
+    if how == "decided another stage":
+        decide(find_review(instance), "approve", actor=ann)
+        drain()
+    instance.refresh_from_db()
+    assert instance.status == "failed"
+    assert "nobody of these can decide it" in str(instance.error)
+    assert not Review.objects.filter(open=True).exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"assignees": ["ann"], "four_eyes": False},
+        {"assignees": ["ann", "ben"]},
+        {"assignees": ["ann"], "groups": ["empty"]},
+        {"assignees": ["ann"], "escalate": [("1d", ("add", "user", "ben"))]},
+        {"assignees": ["ann"], "escalate": [("1d", ("outcome", "reject"))]},
+    ],
+)
+def test_what_somebody_may_yet_decide_or_time_answers_is_opened(options: dict[str, Any], ann: User, ben: User) -> None:
+    Group.objects.create(name="empty")
+    assert make_review(actor=ann, **options).open

@@ -115,7 +115,7 @@ def test_what_has_to_be_filled_in_stands_apart(ann: User) -> None:
 
 def test_what_is_not_theirs_to_decide_cannot_be_ticked(ann: User) -> None:
     ben = make_person("ben")
-    own, claimed, fine = ask(assignees=["ann"], requester="ann"), *ask_many(2, assignees=["ann", "ben"])
+    own, claimed, fine = ask(assignees=["ann", "ben"], requester="ann"), *ask_many(2, assignees=["ann", "ben"])
     actions.claim(claimed, actor=ben)
     browser = Browser(ann)
     browser.open_picked(own, claimed, fine)

@@ -95,7 +95,7 @@ def _write_text(field: Text | Number, value: Any) -> str:
     return _drop_zone(value) if field.control == "datetime-local" else value
 
 
-def write_number(value: float) -> str:
+def write_number(value: Any) -> str:
     """A number as somebody would type it: a whole one without the point that its type gives it.
 
     >>> write_number(7000.0), write_number(0.5), write_number(12)
