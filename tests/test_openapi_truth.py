@@ -19,7 +19,7 @@ from tests.openapi_world import ANSWER, Population, populate
 from tests.pumps import pumping
 from tests.two_connections import _provided_again, committed  # noqa: F401 (fixtures)
 from workflows.keys import SCOPES
-from workflows.models import Workspace
+from workflows.models import Instance, Workspace
 
 #: What no caller can bring about.
 OURS = {"500", "503"}
@@ -38,7 +38,8 @@ def population(committed: None, settings: Any) -> Iterator[Population]:  # noqa:
 
 def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
     """Of each operation a call that succeeds: address, body, status."""
-    live, pending, open_reviews = there.instances["awaiting"][0], there.questions["pending"], there.reviews["open"]
+    live = Instance.objects.get(key=there.keys[0]).pk  # one that reads signals
+    pending, open_reviews = there.questions["pending"], there.reviews["open"]
     return {
         "listInstances": ("/v1/instances", None, 200),
         "startInstance": ("/v1/instances", {"workflow": "openapi-order", "key": "openapi-new"}, 201),
@@ -171,6 +172,8 @@ def provoke_the_rest(api: Api, there: Population, settings: Any) -> None:
         send(api, "GET", f"/v1/instances/{there.instances[status][1]}?wait=0", None, code)
     send(api, "POST", "/v1/instances", {"workflow": "openapi-none"}, 422)
     send(api, "POST", "/v1/instances", {"workflow": "openapi-order", "key": "openapi/0"}, 409)
+    deaf = there.owned[0].instance_id  # of a function
+    assert send(api, "POST", f"/v1/instances/{deaf}/signals", {"name": "n"}, 409).json()["type"].endswith("no-reader")
     for by in ("signal_id", "id"):
         for status, body, code in (
             ("completed", {"data": ANSWER}, 410),

@@ -47,6 +47,7 @@ ADVICE: Mapping[str, str] = {
     "answered-elsewhere": "Answer where `detail` says; this door is not open for this question.",
     "idempotency-conflict": "Take a new `Idempotency-Key`: this one was sent with another body before.",
     "duplicate-key": "Go on with the instance in `existing`, or start with another `key`.",
+    "no-reader": "Answer what the instance asks (`complete`), or emit the event that it waits for.",
     "not-possible": "Read the instance: its status allows this no longer, or not yet.",
     "resolved": "Nothing is left to do: it was answered, or its deadline has passed.",
     "too-large": "Send less, or a reference to it.",
