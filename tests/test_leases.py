@@ -13,7 +13,7 @@ import workflows
 from tests.processes import wait_until
 from tests.pumps import pumping
 from tests.two_connections import COMMITTED, Other, _provided_again, committed, forget, take_one  # noqa: F401
-from workflows import Done, Workflow, step, store
+from workflows import Done, Workflow, pump, step, store
 from workflows.keeper import RENEW_EVERY
 from workflows.lifecycle import Status
 from workflows.models import Instance, Renewal
@@ -152,6 +152,28 @@ def test_an_outcome_that_the_keeper_gives_back_late_is_committed_and_not_run_aga
             Other(wait_for_the_next_batch).join()
         wait_until(lambda: is_done(quick) and is_done(long), "all", seconds=SECONDS)
     assert ran == {str(one.pk): 1 for one in (quick, long, *after)}
+    assert [event.kind for event in quick.events.all()] == ["started", "done"]
+
+
+def test_an_outcome_whose_row_was_held_is_committed_while_the_next_step_of_the_batch_takes_long(monkeypatch) -> None:
+    monkeypatch.setattr(pump, "COMMIT_EVERY", -1.0)  # after each step, and not after a fifth of a second of them
+    held, go_on = threading.Event(), threading.Event()
+    during.update(quick=lambda: held.wait(SECONDS) and None, long=lambda: go_on.wait(3 * SECONDS) and None)
+    quick, long = workflows.start_many(Busy, [{"role": "quick"}, {"role": "long"}])
+    try:
+        with pumping():
+            wait_until(lambda: ran[str(quick.pk)], "the quick step", seconds=SECONDS)
+            with transaction.atomic():
+                Instance.objects.select_for_update(no_key=True).get(pk=quick.pk)
+                held.set()
+                Other(lambda: wait_until(lambda: ran[str(long.pk)], "the long step", seconds=SECONDS)).join()
+            wait_until(lambda: is_done(quick), "the outcome of the quick one", seconds=SECONDS)
+            assert not is_done(long)
+            go_on.set()
+            wait_until(lambda: is_done(long), "the end", seconds=SECONDS)
+    finally:
+        go_on.set()
+    assert ran == {str(quick.pk): 1, str(long.pk): 1}
     assert [event.kind for event in quick.events.all()] == ["started", "done"]
 
 

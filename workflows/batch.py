@@ -22,6 +22,8 @@ class Batch:
         self._lock = threading.Lock()
         self._waiting = deque(claims)
         self._finished: list[Commit] = []
+        #: Finished, and kept out by a row that somebody holds: tried again when the batch is over or a step takes long.
+        self._owed: list[Commit] = []
         #: Taken by one of the two threads and not yet answered for: their leases are kept until that has worked.
         self._releasing: list[Claim] = []
         self._settling: list[Commit] = []
@@ -51,6 +53,18 @@ class Batch:
             self._settling.extend(taken)
             return taken
 
+    def owe(self, blocked: Sequence[Commit]) -> None:
+        """Outcomes that could not be committed just now; their leases are kept meanwhile."""
+        with self._lock:
+            self._owed.extend(blocked)
+
+    def take_owed(self) -> list[Commit]:
+        """Those, to be tried again; whoever takes them answers for them with `put_back`."""
+        with self._lock:
+            taken, self._owed = self._owed, []
+            self._settling.extend(taken)
+            return taken
+
     def take_waiting(self) -> list[Claim]:
         """Claims nobody has begun, to be released; whoever takes them answers for them with `put_back`."""
         with self._lock:
@@ -74,11 +88,12 @@ class Batch:
     def is_over(self) -> bool:
         """Whether all of it has been answered for, so that nothing can come back to it."""
         with self._lock:
-            return self.running is None and not (self._waiting or self._finished or self._releasing or self._settling)
+            held = self._waiting or self._finished or self._owed or self._releasing or self._settling
+            return self.running is None and not held
 
     def list_held(self) -> list[Claim]:
         """Everything whose lease must be kept."""
         with self._lock:
             running = [self.running] if self.running is not None else []
-            outcomes = [one.claim for one in (*self._finished, *self._settling)]
+            outcomes = [one.claim for one in (*self._finished, *self._owed, *self._settling)]
             return [*running, *self._waiting, *self._releasing, *outcomes, *self._kept]

@@ -138,7 +138,7 @@ class Keeper:
             released = store.release(db, waiting)
         finally:
             batch.put_back(waiting, [one for one in waiting if one.id not in released])
-        finished = batch.take_finished()
+        finished = batch.take_finished() + batch.take_owed()
         unsettled = finished
         try:
             blocked: list[Any] = []

@@ -285,12 +285,14 @@ class Pump:
 
     def _settle(self, db: BaseDatabaseWrapper, batch: Batch) -> None:
         finished = batch.take_finished()
+        blocked: list[store.Commit] = []
         try:
-            engine.settle(db, finished, self._owed)
+            engine.settle(db, finished, blocked)
         except BaseException:
-            self._owed += finished
+            blocked = finished
             raise
         finally:
+            batch.owe(blocked)  # first: at no moment is its lease nobody's
             batch.put_back(finished, ())
 
     def _release(self, db: BaseDatabaseWrapper, batch: Batch) -> None:
@@ -314,7 +316,7 @@ class Pump:
         return [one.claim for one in self._owed] + [one for batch in self._left for one in batch.list_held()]
 
     def _owe(self, batch: Batch) -> None:
-        finished = batch.take_finished()
+        finished = batch.take_finished() + batch.take_owed()
         self._owed += finished
         batch.put_back(finished, ())
 
@@ -330,8 +332,14 @@ class Pump:
         """Before the end: a stop is no crash, so what was run should not have to run again."""
         until = time.monotonic() + PAY_UP_SECONDS
         try:
-            while self._owed and time.monotonic() < until:
-                self._settle_owed(self._reach())  # waits for a held row itself, for LOCK_TIMEOUT_MS
+            while time.monotonic() < until:
+                if not self._owed and all(one.is_over() for one in (*self._left, self._batch)):
+                    return
+                self._collect(self._reach())
+                if self._owed:
+                    self._settle_owed(self._reach())  # waits for a held row itself, for LOCK_TIMEOUT_MS
+                else:
+                    time.sleep(POLL)  # the keeper has something in its hands
         except (DatabaseError, InterfaceError) as error:
             logger.warning("the pump ends without having committed %d outcomes: %s", len(self._owed), error)
 
