@@ -162,8 +162,10 @@ _RELEASE = compact(f"""
     FROM k WHERE i.id = k.id AND i.id = ANY(%(ids)s::uuid[]) RETURNING i.id::text
 """)
 
-#: Runnable rows are stamped with the moment, so one this far ahead was stamped by a clock that has been put back.
+#: Runnable rows are stamped with the moment, so one this far ahead was stamped by a clock that has been put back. What
+#: was postponed is due in a while (see `LONGEST_POSTPONED` in `commits`), and runs alone.
 AHEAD = "interval '2 s'"
+AHEAD_ALONE = "interval '60 s'"
 #: Whether its runs are used up is decided by the next claimer, who knows the definition.
 _RECLAIM = compact(f"""
     WITH c AS MATERIALIZED (
@@ -177,6 +179,7 @@ _RECLAIM = compact(f"""
       FROM c WHERE i.id = c.id RETURNING i.id, i.seq, i.workspace_id, i.status, i.step, i.runs
     ), a AS MATERIALIZED (
       SELECT i.id FROM holdpoint_instance i WHERE i.status = {RUNNABLE} AND i.due_at > {NOW} + {AHEAD}
+        AND (NOT i.solo OR i.due_at > {NOW} + {AHEAD_ALONE})
       ORDER BY i.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
     ), b AS (
       UPDATE holdpoint_instance i SET due_at = {CLOCK} FROM a WHERE i.id = a.id
