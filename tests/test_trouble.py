@@ -5,12 +5,13 @@ Pumps are real, and connections are ended by the server, as a failover or an ope
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection, transaction
 
 import workflows
 from tests.processes import wait_until
@@ -20,6 +21,7 @@ from tests.two_connections import (  # noqa: F401  (fixtures)
     _provided_again,
     committed,
     run_threads,
+    take_one,
 )
 from workflows import (
     Await,
@@ -34,9 +36,11 @@ from workflows import (
     durable,
     event,
     step,
+    store,
 )
 from workflows.models import Instance, LedgerEvent, Workspace
 from workflows.testing import assert_done, assert_failed
+from workflows.trouble import Trouble
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
@@ -352,6 +356,54 @@ def test_what_the_authors_own_query_meets_he_may_catch_and_the_next_step_finds_a
         wait_for_ends([first, second])
     assert_done(first, "OperationalError")
     assert_done(second, "OperationalError")
+
+
+@durable(name="trouble.launches")
+def launches(ctx):
+    ran["runs"] += 1
+    if ran["runs"] == 1:
+        with contextlib.suppress(DatabaseError):
+            end_own()
+    return str(ctx.launch("small", Small, {}))
+
+
+class Emits(Workflow):
+    name = "trouble.emits"
+
+    @step
+    def only(self, ctx):
+        ran["runs"] += 1
+        if ran["runs"] == 1:
+            with contextlib.suppress(DatabaseError):
+                end_own()
+        return Done(workflows.emit("trouble.emitted"))
+
+    def handle(self, error, ctx):
+        seen.append(repr(error))
+        return Stop(str(error))
+
+
+@pytest.mark.parametrize("workflow", [launches, Emits])
+def test_what_the_engine_meets_on_a_connection_whose_loss_was_caught_is_its_own_trouble(workflow):
+    instance = workflows.start(workflow)
+    with pumping():
+        wait_for_ends([instance])
+    assert_done(instance)
+    assert not seen
+    assert list_events(instance) == ["started", "done"]
+
+
+def test_what_is_postponed_is_not_called_back_by_workers_that_look_for_clocks_put_back():
+    instance = workflows.start(Small)
+    for _ in range(12):  # until it is as long as it gets
+        claim = take_one()
+        trouble = Trouble(OperationalError("the server is starting"))
+        store.postpone(connection, [commits.make_postponed(claim, trouble)])
+        due = Instance.objects.get(pk=instance.pk).due_at
+        assert store.reclaim(connection) == 0
+        assert Instance.objects.get(pk=instance.pk).due_at == due
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE holdpoint_instance SET due_at = now()")
 
 
 class Crashes(Workflow):

@@ -163,7 +163,9 @@ def read_committed(db: BaseDatabaseWrapper) -> Iterator[None]:
         yield
         return
     raw: Any = db.connection
-    before, raw.isolation_level = raw.isolation_level, IsolationLevel.READ_COMMITTED
+    before = raw.isolation_level
+    with db.wrap_database_errors:  # psycopg's own call raises psycopg's own errors
+        raw.isolation_level = IsolationLevel.READ_COMMITTED
     try:
         yield
     finally:
