@@ -28,6 +28,7 @@ from approvals.endings import Ending as Ending
 from approvals.endings import list_endings, tell_endings
 from approvals.facts import Fact as Fact
 from approvals.facts import list_evidence, list_facts
+from approvals.form_secrets import find_tree, hide_secrets
 from approvals.models import Review, Vote
 from approvals.plain_values import redact_json
 from approvals.policies import describe_four_eyes, describe_quorum, find_obstacle, says_no
@@ -42,6 +43,7 @@ from approvals.subjects import Subject, digest, load_subject, snapshot_again
 from approvals.timelines import Entry as Entry
 from approvals.timelines import list_entries, read_history
 from workflows.completion import MISSING
+from workflows.pages.form_tree import Field
 
 #: Characters of raw data.
 MAX_RAW = 20_000
@@ -202,6 +204,7 @@ def build_card(review: Review, user: Any | None, *, case: Case | None = None) ->
     status = find_status(case)
     shown = _look_at_subject(case, user, status)
     endings = list_endings(case) if status == "open" else ()
+    tree = find_tree(interaction.schema)
     return Card(
         id=review.pk,
         title=show_text(review.title, MAX_BLOCK),
@@ -244,10 +247,10 @@ def build_card(review: Review, user: Any | None, *, case: Case | None = None) ->
         timeline=list_entries(case, user, history=history, names=names),
         version=review.version,
         seen=shown.digest,
-        answer=_find_answer(case, status),
+        answer=_find_answer(case, status, tree),
         closed_at=find_closed_at(case) if status == "closed" else None,
         raw={"request": redact_json(interaction.request), "change": review.change},
-        decisions=tuple(_tell_vote(case, vote) for vote in case.votes),
+        decisions=tuple(_tell_vote(case, vote, tree) for vote in case.votes),
     )
 
 
@@ -321,7 +324,7 @@ def _find_lateness(case: Case, status: Status) -> str:
     return ""
 
 
-def _find_answer(case: Case, status: Status) -> Answered | None:
+def _find_answer(case: Case, status: Status, tree: Field | None) -> Answered | None:
     review = case.review
     if not review.outcome or status == "open":
         return None
@@ -333,16 +336,16 @@ def _find_answer(case: Case, status: Status) -> Answered | None:
         tone=outcome.tone if outcome else "neutral",
         reason="" if said is None else show_text(said.reason, MAX_BLOCK, lines=True),
         by=show_text(case.decided.by, MAX_NAME),
-        data=redact_json(find_agreed(case.votes, review.outcome, case.outcomes)),
+        data=hide_secrets(tree, find_agreed(case.votes, review.outcome, case.outcomes)),
     )
 
 
-def _tell_vote(case: Case, vote: Vote) -> Voted:
+def _tell_vote(case: Case, vote: Vote, tree: Field | None) -> Voted:
     return Voted(
         by=show_text(case.name(vote.user_id), MAX_NAME),
         outcome=vote.outcome,
         reason=show_text(vote.reason, MAX_BLOCK, lines=True),
         at=vote.at,
         door=vote.door,
-        data=redact_json(vote.data),
+        data=hide_secrets(tree, vote.data),
     )

@@ -7,7 +7,8 @@
     shown = form.show(filled, reason_error=…)             # the same page again, with all that was typed
 
 Lives here: between what was posted and what `decide` takes. Must not live here: whether it may be. Invariants owned:
-nothing typed is lost on the way round; a form that was left alone sends no data with the outcome that says no.
+nothing typed is lost on the way round; a form that was left alone sends no data with the outcome that says no, and what
+is on the table with any other; a secret that somebody has filled in is not on the page of the next.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from django.utils.translation import gettext
 
 from approvals.cards import Card, Choice
 from approvals.diff_parts import ABSENT
+from approvals.form_secrets import keep_untouched, leave_out_secrets, open_secrets
 from approvals.show_values import show_text
 from workflows.completion import MISSING
 from workflows.exceptions import InvalidData
@@ -130,17 +132,19 @@ class DecisionForm:
     def __init__(self, card: Card, *, prefix: str = "data", asks_password: bool = False) -> None:
         self.card, self.prefix, self.asks_password = card, prefix, asks_password
         self.fields = None if card.schema is None else SchemaForm(card.schema, prefix=prefix)
+        if self.fields is not None and card.filled is not MISSING:
+            self.fields.tree = open_secrets(self.fields.tree, card.filled)
 
     def begin(self) -> dict[str, list[str]]:
-        """What stands in the fields at first: what is on the table, or the form's defaults."""
-        return {} if self.fields is None else self.fields.begin(self.card.filled)
+        """What stands in the fields at first: what is on the table but its secrets, or the form's defaults."""
+        return self._begin(self.card.filled)
 
     def take_over(self, filled: Filled, shown: Any) -> Filled:
         """What was typed, with what others have filled in since: where a field was left as it was shown (`shown` is
         what was on the table then), what is there now stands in it."""
         if self.fields is None:
             return filled
-        old, new = self.fields.begin(MISSING if shown is ABSENT or shown is None else shown), self.begin()
+        old, new = self._begin(MISSING if shown is ABSENT or shown is None else shown), self.begin()
         typed = {
             name: new[name] if texts == old.get(name) and name in new else texts for name, texts in filled.typed.items()
         }
@@ -211,7 +215,21 @@ class DecisionForm:
         if self._says_no(filled.outcome) and (filled.typed == self.begin() or not _is_whole(reading, schema)):
             return  # saying no must never be harder than it is
         filled.reading, filled.errors = reading, reading.errors
-        filled.data = None if reading.errors or reading.value is MISSING else reading.value
+        filled.data = None if reading.errors else self._join_held(fields, reading.value)
+
+    def _begin(self, data: Any) -> dict[str, list[str]]:
+        if self.fields is None:
+            return {}
+        return self.fields.begin(data if data is MISSING else leave_out_secrets(self.fields.tree, data))
+
+    def _join_held(self, fields: SchemaForm, value: Any) -> Any:
+        """What was sent, with what is on the table where it was left as it stood."""
+        held = self.card.filled
+        if held is not MISSING:
+            shown = fields.read(self.begin()).value
+            shown, value = (ABSENT if side is MISSING else side for side in (shown, value))
+            value = keep_untouched(held, shown, value)
+        return None if value is MISSING or value is ABSENT else value
 
     def _says_no(self, outcome: str) -> bool:
         """Whether this is the answer that does without data: the last one, unless it says yes in its own way."""

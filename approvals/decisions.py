@@ -27,6 +27,7 @@ from approvals.doors import Door as Door
 from approvals.drifts import Now
 from approvals.edits import find_shown, is_same
 from approvals.exceptions import AlreadyDecided, DecisionRefused, NotAllowed, ReasonRequired
+from approvals.form_secrets import find_tree, hide_secrets, keep_untouched
 from approvals.form_values import compare_data
 from approvals.grace import carry_out as carry_out
 from approvals.grace import find_end
@@ -276,6 +277,9 @@ def _read_data(case: Case, outcome: str, attempt: _Attempt) -> Any:
         data = json.loads(dump_value(data, "the data"))  # judged as it is kept: a date is a text
     says_yes = not any(one.name == outcome and says_no(one, case.outcomes) for one in case.outcomes)
     if says_yes and table.vote is not None:
+        if data is not None and case.schema is not None:
+            # What programs are shown has a sign in the place of a secret: who sends that back means what stands there.
+            data = keep_untouched(table.data, hide_secrets(find_tree(case.schema.describe()), table.data), data)
         if attempt.door.via_bulk and not is_same(data, table.data, case.schema):
             # What others have filled in has to be looked at.
             raise InvalidData({"": ["others have filled it in: look at this one on its own"]})

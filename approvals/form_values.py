@@ -17,7 +17,7 @@ from django.utils.translation import gettext
 from approvals.diff_parts import ABSENT, same_json
 from approvals.diffs import FieldDiff, tell_text
 from approvals.facts import find_units, list_facts
-from approvals.plain_values import is_secret_name
+from approvals.form_secrets import is_hidden
 from approvals.show_fields import MAX_ITEMS, count_more, keep_apart, show_loose
 from approvals.show_money import show_money
 from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, Shown, show_moment, show_number, show_text
@@ -104,7 +104,7 @@ def _tell(
     name = show_text(".".join(place), MAX_BLOCK)
     label = show_text(" \u203a ".join(labels) or _label(field), MAX_BLOCK)
     make = partial(FieldDiff, name, label)
-    if any(map(is_secret_name, place)) or (isinstance(field, Text) and field.control == "password"):
+    if is_hidden(field, *place):
         hidden = [EMPTY if _is_empty(side) else Shown(HIDDEN) for side in sides]
         yield field, differs, make(hidden[0], hidden[1], "secret")
     elif differs and not any(units) and _is_text(field, sides):

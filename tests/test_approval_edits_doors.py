@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -231,3 +232,71 @@ def test_secrets_of_a_form_are_shown_nowhere(maya: User, lena: User) -> None:
     sent = login(lena).post(f"/v1/approvals/{review.pk}/decide", {"outcome": "approve", "version": 2})
     assert sent.json()["status"] == "decided"
     assert "hunter2" not in login(lena).get(f"/v1/approvals/{review.pk}").text
+
+
+# --- what a form does not show ------------------------------------------------------------------------------
+
+KEYED = {
+    "type": "object",
+    "properties": {
+        "host": {"type": "string"},
+        "api_key": {"type": "string"},
+        "phrase": {"type": "string", "format": "password"},
+        "note": {"type": ["string", "null"]},
+    },
+    "required": ["host", "api_key", "phrase"],
+}
+FILLED = {"host": "a", "api_key": "hunter2", "phrase": "xyzzy", "note": None, "extra": [1]}
+SHOWN = {"data/host": "a", "data/api_key": "", "data/phrase": "", "data/note": ""}
+
+
+def test_a_page_never_shows_the_secrets_of_another_and_they_need_not_be_filled_in_again(maya: User, lena: User) -> None:
+    review = ask(groups=["Legal"], schema=KEYED, quorum=2)
+    decide(review, "approve", actor=maya, data=FILLED)
+    page = Desk(lena).open(review).text
+    assert "hunter2" not in page
+    assert "xyzzy" not in page
+    assert page.count("It is filled in. Left empty it stays as it is.") == 2
+    for name in ("api_key", "phrase"):
+        [control] = re.findall(rf'<[^>]*name="data/{name}"[^>]*>', page)
+        assert " required" not in control
+    told = login(lena).get(f"/v1/approvals/{review.pk}").text
+    assert "hunter2" not in told
+    assert "xyzzy" not in told
+
+
+def test_a_page_on_which_nothing_was_changed_agrees_also_to_what_its_form_cannot_hold(maya: User, lena: User) -> None:
+    review = ask(groups=["Legal"], schema=KEYED, quorum=2)
+    decide(review, "approve", actor=maya, data=FILLED)
+    Desk(lena).send(review, outcome="approve", **SHOWN)
+    assert again(review).outcome == "approve"
+    assert [vote.data for vote in Vote.objects.filter(standing=True)] == [FILLED, FILLED]
+
+
+def test_who_changes_one_field_on_a_page_keeps_the_rest(maya: User, lena: User) -> None:
+    review = ask(groups=["Legal"], schema=KEYED, quorum=2)
+    decide(review, "approve", actor=maya, data=FILLED)
+    Desk(lena).send(review, outcome="approve", **SHOWN | {"data/host": "b", "data/phrase": "plugh"})
+    [vote] = Vote.objects.filter(standing=True)
+    assert vote.data == {**FILLED, "host": "b", "phrase": "plugh"}
+
+
+def test_programs_that_send_back_what_they_were_shown_mean_what_stands_there(maya: User, lena: User) -> None:
+    review = ask(groups=["Legal"], schema=KEYED, quorum=2)
+    decide(review, "approve", actor=maya, data=FILLED)
+    shown = login(lena).get(f"/v1/approvals/{review.pk}").json()
+    sent = {"outcome": "approve", "version": shown["version"], "data": shown["data"]}
+    assert login(lena).post(f"/v1/approvals/{review.pk}/decide", sent).json()["status"] == "decided"
+    assert [vote.data for vote in Vote.objects.filter(standing=True)] == [FILLED, FILLED]
+
+
+def test_the_admin_shows_what_a_vote_filled_in_without_its_secrets(maya: User, lena: User, client: Any) -> None:
+    client.force_login(User.objects.create_superuser("root", "root@shop.example", "x"))
+    review = ask(groups=["Legal"], schema=KEYED, quorum=2)
+    decide(review, "approve", actor=maya, data=FILLED)
+    decide(review, "approve", actor=lena, data={**FILLED, "host": "b"})
+    for vote in Vote.objects.all():
+        page = client.get(f"/admin/holdpoint_approvals/vote/{vote.pk}/change/")
+        assert page.status_code == 200
+        assert "⟨redacted⟩" in page.text
+        assert not any(secret in page.text for secret in ("hunter2", "xyzzy"))

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy
 
 from approvals.admin.listing import RuledFilter
 from approvals.admin.related_rows import OfReviewAdmin
+from approvals.form_secrets import find_tree, hide_secrets
 from approvals.models import Comment, Vote
 from approvals.models.votes import COMMENTS
 from approvals.policies import load_outcomes
@@ -138,12 +139,11 @@ class VoteAdmin(OfReviewAdmin):
 
     @admin.display(description=gettext_lazy("data"))
     def data_json(self, vote: Vote) -> SafeString:
-        return NOTHING if vote.data is None else show_block_of(dump_json(vote.data))
+        return _show_data(vote, vote.data)
 
     @admin.display(description=gettext_lazy("filled in before"))
     def before_json(self, vote: Vote) -> SafeString:
-        before = (vote.changed_from or {}).get("data")
-        return NOTHING if before is None else show_block_of(dump_json(before))
+        return _show_data(vote, (vote.changed_from or {}).get("data"))
 
     @admin.display(description=gettext_lazy("out of force since"))
     def put_aside_by(self, vote: Vote) -> SafeString:
@@ -217,3 +217,10 @@ def show_block_of(text: str) -> SafeString:
     if not text:
         return NOTHING
     return format_html('<pre class="hp-value" tabindex="0">{}</pre>', reveal(text, VALUE, lines=True))
+
+
+def _show_data(vote: Vote, data: Any) -> SafeString:
+    """What was filled in, without its secrets."""
+    if data is None:
+        return NOTHING
+    return show_block_of(dump_json(hide_secrets(find_tree(vote.review.interaction.schema), data)))

@@ -15,8 +15,8 @@ from django.utils.translation import gettext
 
 from approvals.cards import Card, Edit
 from approvals.cases import Case
+from approvals.form_secrets import find_tree, hide_secrets
 from approvals.models import Comment, Review
-from approvals.plain_values import redact_json
 from approvals.policies import load_outcomes
 from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
@@ -161,7 +161,7 @@ def show_card(card: Card, review: Review, case: Case, *, for_program: str = "") 
         ],
         "actions": {name: told or None for name, told in card.actions.items()},
         "settings": [_show_diff(one) for one in card.settings],
-        "data": None if card.filled is MISSING else redact_json(card.filled),
+        "data": None if card.filled is MISSING else hide_secrets(find_tree(card.schema), card.filled),
         "edit": None if card.edit is None else _show_edit(card.edit),
         "answer": None if card.answer is None else _show_answer(card),
         "timeline": [
