@@ -321,12 +321,12 @@ def test_a_spawn_waits_for_a_caller_who_has_the_childs_key_and_may_not_keep_it()
         with pumping():
             with transaction.atomic():
                 workflows.start(Listener, key="taken")
-                transaction.set_rollback(True)
                 parent = store.in_transaction(other, lambda: _start_on(other, Parent))
                 wait_until(lambda: ran["spawning"], "the step", seconds=SECONDS)
                 unrelated = store.in_transaction(other, lambda: _start_on(other, Listener))
                 parked = Instance.objects.filter(pk=unrelated, status=Status.AWAITING)
                 wait_until(parked.exists, "one that waits for nobody's key", seconds=SECONDS)
+                transaction.set_rollback(True)
             parent = Instance.objects.get(pk=parent)
             wait_until(lambda: count_done([parent]), "the parent", seconds=SECONDS)
     finally:
