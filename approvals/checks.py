@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -93,7 +94,7 @@ def check_base_template() -> Iterator[CheckMessage]:
         lacking = f"it extends {error}, which is" if str(error) != name else "it is"
         yield Error(
             f"The reviewers' pages extend the template {name!r}, and {lacking} not found.",
-            hint='Set "APP_DIRS": True for the DjangoTemplates in TEMPLATES.'
+            hint=_tell_where_ours_are()
             if is_ours
             else 'Put it into a folder of TEMPLATES, or leave out APPROVALS["BASE_TEMPLATE"].',
             id="holdpoint_approvals.E003",
@@ -104,6 +105,17 @@ def check_base_template() -> Iterator[CheckMessage]:
             hint="Put the template right, or list a DjangoTemplates backend in TEMPLATES.",
             id="holdpoint_approvals.E003",
         )
+
+
+def _tell_where_ours_are() -> str:
+    """A wheel has the templates beside the apps. A clone, and so an editable install, has them in a folder apart."""
+    folder = Path(__file__).resolve().parent.parent / "templates"
+    if not (folder / DEFAULTS["BASE_TEMPLATE"]).is_file() or not any(one.get("APP_DIRS") for one in settings.TEMPLATES):
+        return 'Set "APP_DIRS": True for the DjangoTemplates in TEMPLATES.'
+    return (
+        "Holdpoint is installed from a clone in editable mode, which leaves the templates in the clone: add "
+        f'{str(folder)!r} to "DIRS" of the DjangoTemplates in TEMPLATES, or install it without -e.'
+    )
 
 
 # --- approvals that are declared ----------------------------------------------------------------------------
@@ -190,15 +202,15 @@ def check_login() -> Iterator[CheckMessage]:
         reverse("approvals:inbox")
     except (NoReverseMatch, ImproperlyConfigured):
         return  # no pages, no login
-    path = urlsplit(resolve_url(settings.LOGIN_URL))
-    if path.netloc:
-        return
     try:
-        resolve(path.path)
-    except Resolver404:
+        path = urlsplit(resolve_url(settings.LOGIN_URL))
+        if not path.netloc:
+            resolve(path.path)
+    except (NoReverseMatch, Resolver404) as error:
+        page = "404" if isinstance(error, Resolver404) else "an error 500, because no route has this name"
         yield Warning(
-            f"LOGIN_URL is {str(settings.LOGIN_URL)!r}, which leads nowhere: a reviewer who is not logged in is told "
-            "404.",
+            f"LOGIN_URL is {str(settings.LOGIN_URL)!r}, which leads nowhere: a reviewer who is not logged in gets "
+            f"{page}.",
             hint="Set LOGIN_URL to the address or the name of your login page; without one, add "
             'path("accounts/login/", LoginView.as_view(template_name="admin/login.html")), with LoginView from '
             "django.contrib.auth.views. "

@@ -156,6 +156,14 @@ def test_without_the_apps_own_templates_the_hint_says_app_dirs(settings: Any) ->
     assert "APP_DIRS" in str(look()["E003"].hint)
 
 
+def test_an_editable_install_is_told_which_folder_of_the_clone_has_the_templates(settings: Any) -> None:
+    settings.TEMPLATES = [{"BACKEND": settings.TEMPLATES[0]["BACKEND"], "DIRS": [], "APP_DIRS": True}]
+    hint = str(look()["E003"].hint)
+    assert "without -e" in hint
+    assert repr(str(ROOT / "templates")) in hint
+    assert "APP_DIRS" not in hint
+
+
 def test_a_login_page_that_is_not_there_is_named(settings: Any) -> None:
     settings.LOGIN_URL = "/accounts/login/"
     assert list(look()) == ["W020"]
@@ -164,6 +172,15 @@ def test_a_login_page_that_is_not_there_is_named(settings: Any) -> None:
     for url in ("admin:login", "/admin/login/", "https://login.example/"):
         settings.LOGIN_URL = url
         assert look(deploy=True) == {}
+
+
+def test_a_login_page_whose_name_no_route_has_is_named_and_not_raised(settings: Any) -> None:
+    settings.LOGIN_URL = "no-such-login"
+    found = look()
+    assert list(found) == ["W020"]
+    assert "'no-such-login'" in found["W020"].msg
+    assert "no route has this name" in found["W020"].msg
+    assert "LoginView" in str(found["W020"].hint)
 
 
 def test_a_site_without_the_pages_is_told_which_include_is_missing_and_needs_no_login(settings: Any) -> None:
