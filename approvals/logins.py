@@ -1,7 +1,8 @@
 """Logins that cannot be guessed: Django's own, with every try counted in the database.
 
-Put `"approvals.logins.CountedModelBackend"` into `AUTHENTICATION_BACKENDS`, or `CountedLogins` before a backend of your
-own. Invariant owned: a try is counted before the password is looked at, whichever page, form or header it came by.
+Put `"approvals.logins.CountedModelBackend"` into `AUTHENTICATION_BACKENDS`, or a class made of `CountedLogins` and a
+backend of your own. Invariant owned: a try is counted before the password is looked at, whichever page, form or header
+it came by.
 """
 
 from __future__ import annotations
