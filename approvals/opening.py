@@ -53,8 +53,9 @@ if TYPE_CHECKING:
 MAX_USERS = 1_000
 
 _STRANDED = (
-    "nobody of these can decide it: under four eyes not who asked for it or decided another stage, and nobody who is "
-    "inactive or no member of the workspace. Name somebody else, add a group or an escalation, or write four_eyes=False"
+    "nobody of these can decide it. Four eyes keep out who asked for it and who decided another stage; whoever is "
+    "inactive or no member of the workspace is out, too. Name somebody else, add a group or an escalation, or write "
+    "four_eyes=False"
 )
 _UNKNOWN = (
     "who asked for this cannot be known any more, because what started this instance was pruned before instances "

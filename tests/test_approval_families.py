@@ -304,6 +304,7 @@ def test_what_only_its_requester_could_decide_is_refused_when_it_is_opened(ann: 
     error = Instance.objects.get(pk=start({"assignees": ["ann"]}, actor=ann).pk).error
     assert error is not None
     assert "Ann" in error
+    assert "Four eyes keep out who asked for it" in error
     assert "four_eyes=False" in error
     assert not Review.objects.exists()
 

@@ -18,14 +18,17 @@ from workflows import (
     NoTarget,
     NotFinished,
     Spawn,
+    Stop,
     UnknownInteraction,
     UnknownWorkflow,
     Workflow,
     checks_steps,
+    durable,
     registry,
     step,
     store,
 )
+from workflows.testing import assert_failed, drain
 
 pytestmark = pytest.mark.django_db
 
@@ -72,6 +75,26 @@ def test_another_target_that_is_not_there_is_told_without_that_hint(target):
 def test_an_answer_before_its_question_is_told_what_may_come_first():
     with pytest.raises(UnknownInteraction, match=r"its wait has not begun.*emit an event, or hand out a callback"):
         workflows.complete("not-asked-yet", {"approved": True})
+
+
+def test_the_id_of_an_instance_answers_nothing_and_the_error_says_which_id_is_meant():
+    with pytest.raises(
+        UnknownInteraction, match=r"signal id of the question, .*id or the key of an instance is neither"
+    ):
+        workflows.complete(workflows.start(Waits).pk, {"approved": True})
+
+
+@pytest.mark.parametrize("outcome", [Await("paid", then="end"), Done({"paid": True}), Stop("never paid")], ids=repr)
+def test_a_function_that_returns_what_only_steps_return_is_told_what_functions_do(outcome):
+    @durable(name="mistakes.returns-outcome")
+    def returns(ctx):
+        return outcome
+
+    instance = workflows.start(returns)
+    drain()
+    error = assert_failed(instance).error
+    assert f"returned {type(outcome).__name__}(…), which only steps return" in error
+    assert "A function returns its result itself, waits by a call such as ctx.wait_for_signal" in error
 
 
 def test_a_class_without_a_step_is_told_so():

@@ -423,8 +423,10 @@ class UnknownInteraction(InteractionRefused, LookupError):
 
     def __init__(self) -> None:
         super().__init__(
-            "there is no such interaction here: check the id and the workspace. Perhaps its wait has not begun, and it "
-            "was not asked yet. Where an answer may come before its wait, emit an event, or hand out a callback first"
+            "there is no such interaction here: check the id and the workspace. The id is the signal id of the "
+            "question, or that of its Interaction; the id or the key of an instance is neither. Perhaps its wait has "
+            "not begun, and it was not asked yet. Where an answer may come before its wait, emit an event, or hand out "
+            "a callback first"
         )
 
 

@@ -212,6 +212,12 @@ def _define(
         if ctx.interrupted is not None:
             raise ctx.interrupted
         ctx.refuse_unmade_calls()
+        if isinstance(result, Outcome):
+            raise InvalidCall(
+                f"workflow {source} returned {type(result).__name__}(…), which only steps return. A function returns "
+                "its result itself, waits by a call such as ctx.wait_for_signal(…) or ctx.wait_for(…), and fails by "
+                "raising"
+            )
         return Done(result)
 
     return Definition(
