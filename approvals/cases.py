@@ -20,7 +20,7 @@ from approvals.answered import find_answerer, is_divided
 from approvals.conf import conf
 from approvals.diff_parts import ABSENT
 from approvals.drifts import Now, read_subject_now
-from approvals.edits import Table, find_table, read_asked
+from approvals.edits import Table, find_shown, find_table, read_asked
 from approvals.models import Candidate, Comment, Review, Vote
 from approvals.policies import (
     Ballot,
@@ -52,6 +52,7 @@ from workflows import answering
 from workflows.clock import read_now
 from workflows.conf import conf as engine_conf
 from workflows.joining import join_or
+from workflows.lifecycle import Event
 from workflows.members import list_workspaces
 from workflows.models import LedgerEvent, Workspace
 from workflows.schema import Schema, load_schema
@@ -132,6 +133,13 @@ class Case:
     def table(self) -> Table:
         """What is on the table, of what has to be filled in."""
         return find_table(self.votes, self.outcomes, self.asked) if self.schema is not None else Table(ABSENT)
+
+    def find_shown(self, version: int) -> Any:
+        """What was on the table in an earlier version."""
+        told = LedgerEvent.objects.using(answering.reach().alias).filter(instance=self.review.instance_id)
+        anew = told.filter(kind=Event.HANDLED, data__interaction=str(self.review.pk), data__what="shown anew")
+        cleared = [one["version"] for one in anew.values_list("data", flat=True) if isinstance(one.get("version"), int)]
+        return find_shown(self.all_votes, version, self.asked, cleared)
 
     @cached_property
     def candidates(self) -> list[Candidate]:

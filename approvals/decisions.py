@@ -25,7 +25,7 @@ from approvals.cases import Case
 from approvals.doors import PYTHON as PYTHON
 from approvals.doors import Door as Door
 from approvals.drifts import Now
-from approvals.edits import find_shown, is_same
+from approvals.edits import is_same
 from approvals.exceptions import AlreadyDecided, DecisionRefused, NotAllowed, ReasonRequired
 from approvals.form_secrets import find_tree, hide_secrets, keep_untouched
 from approvals.form_values import compare_data
@@ -260,7 +260,7 @@ def _find_difference(case: Case, attempt: _Attempt, now: Now | None) -> Mapping[
     found = {} if now is None else now.difference
     if attempt.version in (None, case.review.version) or case.schema is None or not case.review.open:
         return found
-    shown = find_shown(case.all_votes, attempt.version, case.asked)
+    shown = case.find_shown(attempt.version)
     edits = compare_data(case.schema.describe(), shown, case.table.data)
     return {**found, **{one.label: (one.before.text, one.after.text) for one in edits}}
 

@@ -15,7 +15,7 @@ from django.utils.translation import gettext
 from approvals.cases import Case
 from approvals.diff_parts import ABSENT
 from approvals.diffs import FieldDiff
-from approvals.edits import carries, load_before
+from approvals.edits import carries, is_same, load_before
 from approvals.form_values import compare_data, list_settings
 from approvals.models import Vote
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
@@ -44,9 +44,14 @@ def find_edit(case: Case, user: Any = None) -> Edit | None:
     >>> edit.by, [(one.before.text, one.after.text) for one in edit.changes]
     ('Maya Lindqvist', [('€9,600.00', '€9,000.00')])
     """
-    edits = (one for one in reversed(case.votes) if one.changed_from is not None and carries(one, case.outcomes))
-    vote = next(edits, None)
-    if vote is None or not (changes := list_changes(case, vote)):
+    agreeing = [one for one in case.votes if carries(one, case.outcomes)]
+    vote = next((one for one in reversed(agreeing) if one.changed_from is not None), None)
+    changes = () if vote is None else list_changes(case, vote)
+    data = ABSENT if case.table.data is None else case.table.data
+    if vote is None and agreeing and case.schema is not None and not is_same(case.asked, data, case.schema):
+        # Whoever put it there has left it to those who agreed since.
+        vote, changes = agreeing[0], compare_data(case.schema.describe(), case.asked, data)
+    if vote is None or not changes:
         return None
     fallen = [one for one in case.all_votes if one.superseded_by_id == vote.pk]
     return Edit(

@@ -10,7 +10,7 @@ alike; votes that say no put nothing on the table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,13 +90,15 @@ def find_agreed(votes: Sequence[Vote], outcome: str, outcomes: Sequence[Outcome]
     return None
 
 
-def find_shown(votes: Sequence[Vote], version: int, asked: Any) -> Any:
-    """What was on the table in an earlier version; `votes` are all there ever were."""
+def find_shown(votes: Sequence[Vote], version: int, asked: Any, cleared: Iterable[int] = ()) -> Any:
+    """What was on the table in an earlier version; `votes` are all there ever were, and with each version in `cleared`
+    none of the votes before it counted any more."""
     changes = [vote for vote in votes if vote.version is not None and vote.changed_from is not None]
     for vote in changes:
         if vote.version == version + 1:
             return load_before(vote)
-    earlier = [vote for vote in changes if vote.version is not None and vote.version <= version]
+    since = max((one for one in cleared if one <= version), default=0)
+    earlier = [vote for vote in changes if vote.version is not None and since <= vote.version <= version]
     return earlier[-1].data if earlier else asked
 
 

@@ -252,6 +252,32 @@ def test_the_difference_is_that_to_what_was_on_this_persons_page(maya: User, len
     assert decide(review, "approve", actor=tom, data={"value": 8000, "months": 12}, version=3).state == "open"
 
 
+def test_when_the_subject_changes_the_edit_falls_and_every_difference_told_is_true(
+    maya: User, lena: User, tom: User, shop: Any
+) -> None:
+    order = shop.Order.objects.create(code="A-1", amount="40.00")
+    review = ask_all(subject=order, quorum=3)
+    decide(review, "approve", actor=lena, data=ASKED)
+    decide(review, "approve", actor=maya, data=EDITED)
+
+    def vote(version: int) -> list[str]:
+        with pytest.raises(Stale) as refused:
+            decide(review, "approve", actor=tom, data=EDITED, version=version)
+        return [*refused.value.difference]
+
+    shop.Order.objects.update(amount="400.00")
+    assert vote(2) == ["Amount"]
+    card = build_card(again(review), tom)
+    assert (card.edit, card.version, list_standing(review)) == (None, 3, [])
+    assert vote(2) == ["Value"]  # of what stood on that page, the edit is gone
+    shop.Order.objects.update(amount="401.00")
+    assert vote(3) == ["Amount"]
+    assert vote(3) == []  # that page showed no edit
+    assert vote(1) == []
+    decide(review, "approve", actor=maya, data=EDITED, version=4)
+    assert vote(4) == vote(3) == ["Value"]
+
+
 def test_without_a_version_the_data_are_the_vote(maya: User, lena: User) -> None:
     review = ask_all()
     decide(review, "approve", actor=maya, data=EDITED)
@@ -516,6 +542,25 @@ def test_an_amount_is_told_with_its_currency(maya: User, lena: User) -> None:
     card = build_card(again(review), lena)
     assert card.edit is not None
     assert list_shifts(card.edit.changes) == [("Value", "€9,600.00", "€9,000.00")]
+
+
+def test_an_edit_whose_author_left_it_is_shown_as_that_of_who_agreed(maya: User, lena: User, tom: User) -> None:
+    review = ask_all(quorum=3)
+    decide(review, "approve", actor=lena, data=ASKED)
+    decide(review, "approve", actor=maya, data=EDITED)
+    decide(review, "approve", actor=tom, data=EDITED)
+    undo(review, actor=maya)
+    card = build_card(again(review), lena)
+    assert card.edit is not None
+    assert (card.edit.by, list_shifts(card.edit.changes)) == ("Tom", [("Value", "9,600", "9,000")])
+    assert card.told.endswith("changed by Tom")
+
+
+def test_who_agrees_to_what_was_asked_has_changed_nothing(maya: User, lena: User) -> None:
+    review = ask_all()
+    decide(review, "approve", actor=maya, data={"months": 12.0, "value": 9600})
+    card = build_card(again(review), lena)
+    assert (card.edit, card.timeline[0].changes) == (None, ())
 
 
 # --- whatever is done in whatever order ---------------------------------------------------------------------

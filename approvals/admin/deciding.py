@@ -26,7 +26,6 @@ from approvals.conf import conf
 from approvals.decision_form import DecisionForm, Filled
 from approvals.decisions import decide
 from approvals.doors import Door
-from approvals.edits import find_shown
 from approvals.exceptions import ApprovalError, NotAllowed, ReasonRequired, Stale
 from approvals.models import Review
 from approvals.passwords import TooManyTries, check_password
@@ -101,8 +100,7 @@ class DecidingAdmin(ReviewActions):
         card = make_card(review, request.user, deed)
         form = DecisionForm(card, asks_password=asks)
         if isinstance(refused, Stale):
-            case = Case(review)
-            filled = form.take_over(filled, find_shown(case.all_votes, filled.version, case.asked))
+            filled = form.take_over(filled, Case(review).find_shown(filled.version))
         told = tell_refusal(refused, review)
         places: dict[str, str] = {}
         saw_error = ""

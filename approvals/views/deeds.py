@@ -23,7 +23,6 @@ from approvals.action_rules import CHECKS
 from approvals.decision_form import Filled
 from approvals.decisions import decide
 from approvals.doors import Door
-from approvals.edits import find_shown
 from approvals.exceptions import (
     AlreadyDecided,
     ApprovalError,
@@ -195,7 +194,7 @@ def _show_stale(visit: Visit, refused: Stale, typed: Typed) -> HttpResponse:
     # Whoever confirmed to have seen it saw something else.
     seen = replace(typed, saw=False)
     if typed.filled is not None:
-        shown = find_shown(again.case.all_votes, typed.filled.version, again.case.asked)
+        shown = again.case.find_shown(typed.filled.version)
         seen = replace(seen, filled=again.form.take_over(typed.filled, shown))
     return again.show(
         status=409, banner=Banner("warn", gettext("Changed since you opened it"), told, items), typed=seen
