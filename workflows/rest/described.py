@@ -53,6 +53,8 @@ PATHS: dict[str, Any] = {
             "tags": ["Interactions"],
             "summary": "Answer a callback by its link",
             "description": "Whoever holds the link of a callback answers it: no key is needed. "
+            "The body is what `callback(…, body=…)` says; unless it says something else, the answer itself, as JSON or "
+            'as a form, or `{"data": …}`. '
             "A browser that opens the link gets a page with a form; nothing but POST decides.",
             "security": [],
             "parameters": [
@@ -75,10 +77,32 @@ PATHS: dict[str, Any] = {
                 "content": {
                     "application/json": {
                         "schema": {
-                            "type": "object",
-                            "properties": {"data": {"description": "The answer. null is one."}},
-                            "required": ["data"],
-                            "examples": [{"data": {"payment_id": "pay_1"}}],
+                            "description": "The answer: wrapped, or whatever a partner posts by itself.",
+                            "anyOf": [
+                                {
+                                    "title": "Wrapped",
+                                    "type": "object",
+                                    "properties": {
+                                        "data": {"description": "The answer. null is one."},
+                                        "version": {
+                                            "type": ["integer", "null"],
+                                            "description": "The version that was shown: another one is 409.",
+                                        },
+                                    },
+                                    "required": ["data"],
+                                    "additionalProperties": False,
+                                },
+                                {
+                                    "title": "A partner's own object",
+                                    "type": "object",
+                                    "not": {"required": ["data"], "propertyNames": {"enum": ["data", "version"]}},
+                                },
+                                {
+                                    "title": "A partner's own value",
+                                    "type": ["array", "string", "number", "boolean", "null"],
+                                },
+                            ],
+                            "examples": [{"data": {"payment_id": "pay_1"}}, {"payment_id": "pay_1"}],
                         }
                     }
                 },
@@ -102,7 +126,7 @@ PATHS: dict[str, Any] = {
                 s409="Answered through another channel, or the idempotency key came with other data.",
                 s410="Answered already, or past its deadline.",
                 s413="The body is too large.",
-                s415="The body is not `application/json`.",
+                s415="The body is neither `application/json` nor a form.",
                 s422="The data does not fit what was asked; `errors` says where.",
                 s500="Something failed here.",
                 s503="The database cannot be used at the moment.",
