@@ -138,6 +138,11 @@ def test_a_check_ends_when_it_has_done_the_most_that_one_may_cost() -> None:
     assert caught.value.errors == {"": ["takes too much work to be checked: send less at once, or a simpler form"]}
 
 
+def test_a_schema_that_takes_anything_is_looked_at_for_a_price_too() -> None:
+    with pytest.raises(TooComplex):
+        count({"allOf": [{"items": True}] * 20}, [1] * 250_000)
+
+
 def test_the_largest_answer_of_plain_items_is_checked() -> None:
     work, errors = count({"items": {"type": "integer"}}, [1] * 262_000)
     assert errors == 0
@@ -242,7 +247,15 @@ def test_a_pattern_with_quantifiers_in_quantifiers_is_read_in_one_go(pattern: st
 
 
 @pytest.mark.parametrize(
-    "pattern", [r"^(a+)+\1$", "^(?=x)(a+)+$", "^(?!x)(a|a)*$", r"(?<!x)(\w+\s?)*$", "(?=a)(a?){60}a{60}"]
+    "pattern",
+    [
+        r"^(a+)+\1$",
+        "^(?=x)(a+)+$",
+        "^(?!x)(a|a)*$",
+        "(?i)^(?!x)(ab|AB)*$",
+        r"(?<!x)(\w+\s?)*$",
+        "(?=a)(a?){60}a{60}",
+    ],
 )
 def test_one_that_would_be_tried_without_end_is_refused_where_it_is_written(pattern: str) -> None:
     with pytest.raises(InvalidSchema, match="a quantifier within a quantifier"):
@@ -256,6 +269,30 @@ def test_one_that_a_row_still_has_is_tried_on_nothing_long() -> None:
     assert schema is not None
     with pytest.raises(InvalidData, match="must have at most 0 characters"):
         schema.check("a" * 40 + "!")
+
+
+@pytest.mark.parametrize("pattern", ["[^,]{1,5000},[^,]{1,5000}x", "(?:a|b|ab|ba){1,3000}x"])
+def test_a_long_text_and_a_pattern_with_very_many_places_are_too_much(pattern: str) -> None:
+    assert read_pattern(pattern).longest == UNBOUNDED
+    with pytest.raises(TooComplex):
+        read({"pattern": pattern}).check("a" * 500_000)
+    with pytest.raises(TooComplex):
+        read({"items": {"pattern": pattern}}).check(["a" * 5_000] * 100)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "times"),
+    [
+        ("^.{1,2000}$", "a" * 1_999, 260),
+        (r"^[\w.+-]+@[\w-]+[.][\w.-]+$", "somebody@example.org", 22_000),
+        ("^[A-Z]{2}-[0-9]{4,10}$", "AB-123456", 40_000),
+        (r"\w{1,100}@\w{1,100}[.]", "a" * 100 + "@example.org", 1_000),
+    ],
+)
+def test_many_texts_and_a_pattern_as_people_write_them_are_checked(pattern: str, text: str, times: int) -> None:
+    work, errors = count({"items": {"pattern": pattern}}, [text] * times)
+    assert errors == 0
+    assert work < MOST_WORK / 3
 
 
 def test_look_ahead_is_tried_on_texts_of_a_length_that_is_counted() -> None:

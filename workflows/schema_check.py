@@ -34,6 +34,8 @@ MOST_TRIES = 500_000
 ERROR = 10
 #: Characters that cost as much as a keyword.
 TEXT = 256
+#: The same of steps in which a pattern is tried.
+STEPS = 100
 #: The same of a value that is written down to be compared, and of names and items.
 WRITTEN = 16
 WORDS = 16
@@ -125,10 +127,10 @@ class Node:
 
     def find(self, value: Any) -> Iterable[ValidationError]:
         """What is wrong with a value."""
-        if self.schema is True:
-            return ()
         work = _work.get()
         work.do(1)
+        if self.schema is True:
+            return ()
         if self.schema is False:
             return (_make(None, None, value, False),)
         if not self.deep or self.tree.dynamic or not isinstance(value, list | dict):
@@ -375,8 +377,9 @@ def _make_comparable(value: Any) -> Any:
 
 
 def _fits_pattern(pattern: str, text: str) -> bool:
-    _work.get().do(len(text) // TEXT)
-    return read_pattern(pattern).fits(text)
+    found = read_pattern(pattern)
+    _work.get().do(len(text) // TEXT + int(min(found.count_steps(len(text)) // STEPS, MOST_WORK)))
+    return found.fits(text)
 
 
 def _check_pattern(node: Node, pattern: Any, value: Any, schema: Any) -> Iterator[ValidationError]:

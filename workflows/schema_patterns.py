@@ -22,6 +22,9 @@ SHORTEST = 32
 #: Longer than any body that is read.
 UNBOUNDED = 1 << 30
 
+#: What reading the parts of a pattern may raise, where this Python keeps them in another way.
+_UNKNOWN = (ImportError, AttributeError, RecursionError, TypeError, ValueError)
+
 #: A pattern piece by piece: an escape, a class of characters, anything else.
 _PIECES = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*+\]|.", re.DOTALL)
 #: In a class these mean more to the linear engine than to Python's.
@@ -36,6 +39,10 @@ class Pattern:
     longest: int
     _linear: Any
     _backtracking: Any
+
+    def count_steps(self, length: int) -> float:
+        """What it may cost to try it on a text of this length, in steps of its engine."""
+        return _count_steps(self.source, length.bit_length(), self._linear is not None)
 
     def fits(self, text: str) -> bool:
         """Whether the pattern stands somewhere in the text, which is not longer than `longest`."""
@@ -63,20 +70,42 @@ def find_longest(source: str, flags: int = 0) -> int:
     True
     """
     try:
-        from re import _parser  # type: ignore[attr-defined]
-
-        tree = _parser.parse(source, flags & ~re.DEBUG)
-        anchored = bool(tree) and str(tree[0]) in ("(AT, AT_BEGINNING)", "(AT, AT_BEGINNING_STRING)")
-        anchored = anchored and not flags & re.MULTILINE
+        tree, anchored = _parse(source, flags)
         longest, length = 0, 8
         while length < UNBOUNDED:
-            _ways, tries = _count(tree, float(length))
-            if tries * (1 if anchored else length) > MOST_TRIES:
+            if _count_tries(tree, length, anchored=anchored) > MOST_TRIES:
                 break
             longest, length = length, length * 2
         return longest
-    except (ImportError, AttributeError, RecursionError, TypeError, ValueError):
+    except _UNKNOWN:
         return 0  # a Python whose patterns are kept in another way: none is tried that the linear engine does not read
+
+
+@lru_cache(maxsize=4096)
+def _count_steps(source: str, bits: int, linear: bool) -> float:
+    length = 1 << bits
+    try:
+        tree, anchored = _parse(source, re.compile(source).flags)
+        tries = _count_tries(tree, length, anchored=anchored)
+        # The linear engine may have to look at each character from each place in the pattern, and never more often.
+        return min(tries, length * _count_places(tree)) if linear else tries
+    except _UNKNOWN:
+        return length
+
+
+@lru_cache(maxsize=512)
+def _parse(source: str, flags: int) -> tuple[Any, bool]:
+    """The parts of a pattern, and whether it is tried at the beginning of a text alone."""
+    from re import _parser  # type: ignore[attr-defined]
+
+    tree = _parser.parse(source, flags & ~re.DEBUG)
+    anchored = bool(tree) and str(tree[0]) in ("(AT, AT_BEGINNING)", "(AT, AT_BEGINNING_STRING)")
+    return tree, anchored and not flags & re.MULTILINE
+
+
+def _count_tries(tree: Any, length: int, *, anchored: bool) -> float:
+    _ways, tries = _count(tree, float(length))
+    return tries * (1 if anchored else length)
 
 
 def explain_pattern(source: str) -> str:
@@ -159,7 +188,24 @@ def _count_one(kind: str, value: Any, length: float) -> _Cost:
 
 
 def _differ_at_once(branches: Any) -> bool:
-    """Whether the first character tells which branch it is."""
+    """Whether the first character tells which branch it is, also where capitals are the same."""
     first = [branch[0] if len(branch) else None for branch in branches]
-    literal = [one[1] for one in first if one is not None and str(one[0]) == "LITERAL"]
+    literal = [chr(one[1]).casefold() for one in first if one is not None and str(one[0]) == "LITERAL"]
     return len(literal) == len(first) == len(set(literal))
+
+
+def _count_places(items: Any) -> float:
+    """The places in a pattern once its repetitions are written out."""
+    return sum((_count_places_of(str(item[0]), item[1]) for item in items), 1.0)
+
+
+def _count_places_of(kind: str, value: Any) -> float:
+    match kind:
+        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+            most = value[0] + 1 if str(value[1]) == "MAXREPEAT" else value[1]
+            return int(most) * _count_places(value[2])
+        case "SUBPATTERN":
+            return _count_places(value[-1])
+        case "BRANCH":
+            return sum(map(_count_places, value[1]))
+    return 1.0
