@@ -283,6 +283,8 @@ def test_a_form_with_data_alone_is_unwrapped_and_may_name_a_version():
         (b"a=1", "application/x-www-form-urlencoded; charset=latin-1", 415),
         (b"nonsense", MULTIPART_CONTENT, 400),
         (b"a=1", "multipart/form-data", 400),
+        (encode_multipart(BOUNDARY, {"a": "PAY-1200000"})[:-26], MULTIPART_CONTENT, 400),
+        (b"data=1&version=" + b"9" * 5_000, "application/x-www-form-urlencoded", 400),
         (encode_multipart(BOUNDARY, {"f": ContentFile(b"x", "f.txt")}), MULTIPART_CONTENT, 415),
         (b"a=" + b"x" * 600_000, "application/x-www-form-urlencoded", 413),
     ],

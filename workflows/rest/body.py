@@ -84,6 +84,7 @@ def parse_form(request: HttpRequest, raw: bytes) -> dict[str, Any]:
             pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=most)
         else:
             posted, _files = MultiPartParser(request.META, BytesIO(raw), [_NoFiles()], "utf-8").parse()
+            _check_end(request, raw)
             pairs = [(name, value) for name, values in posted.lists() for value in values]
     except (ValueError, SuspiciousOperation, MultiPartParserError) as error:
         _refuse(f"at its fields: this is no form in UTF-8 of at most {most} fields ({type(error).__name__})")
@@ -94,6 +95,13 @@ def parse_form(request: HttpRequest, raw: bytes) -> dict[str, Any]:
         fields.setdefault(name, []).append(value)
     kept: dict[str, Any] = _check_kept({name: one[0] if len(one) == 1 else one for name, one in fields.items()})
     return kept
+
+
+def _check_end(request: HttpRequest, raw: bytes) -> None:
+    """The last part ends with a mark; without it a body that came without a length may have been cut off."""
+    boundary = (request.content_params or {}).get("boundary", "")
+    if f"--{boundary}--".encode() not in raw:
+        _refuse(_BROKEN)
 
 
 class _NoFiles(FileUploadHandler):

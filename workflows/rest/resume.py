@@ -9,6 +9,7 @@ reads the log could answer with it.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +45,9 @@ logger = logging.getLogger("workflows")
 #: but to read one takes as long as its sender likes; beyond these it is refused by its token alone.
 STRANGERS = 4
 _strangers = threading.BoundedSemaphore(STRANGERS)
+
+#: A version in a form. Python reads no integer of more than some thousand digits.
+_DIGITS = re.compile("[0-9]{1,100}")
 
 #: The door, as the engine's refusals call it.
 DOOR = "resume"
@@ -153,7 +157,7 @@ def _unwrap(holds: str, sent: Any, *, form: bool) -> CompleteBody | None:
         return CompleteBody.model_construct(data=sent, version=None)
     if not wrapped:
         return None
-    if form and str(sent.get("version", "")).isdecimal():  # a form has nothing but texts
+    if form and _DIGITS.fullmatch(str(sent.get("version", ""))):  # a form has nothing but texts
         sent = {**sent, "version": int(sent["version"])}
     return read_as(CompleteBody, sent)
 
