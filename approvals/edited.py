@@ -16,10 +16,12 @@ from approvals.cases import Case
 from approvals.diff_parts import ABSENT
 from approvals.diffs import FieldDiff
 from approvals.edits import carries, is_same, load_before
-from approvals.form_values import compare_data, list_settings
+from approvals.form_values import add_defaults, compare_data, list_settings
 from approvals.models import Vote
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from workflows.joining import join_and
+from workflows.pages.schema_form import SchemaForm
+from workflows.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def find_edit(case: Case, user: Any = None) -> Edit | None:
     data = ABSENT if case.table.data is None else case.table.data
     if vote is None and agreeing and case.schema is not None and not is_same(case.asked, data, case.schema):
         # Whoever put it there has left it to those who agreed since.
-        vote, changes = agreeing[0], compare_data(case.schema.describe(), case.asked, data)
+        vote, changes = agreeing[0], _compare(case.schema, case.asked, data)
     if vote is None or not changes:
         return None
     fallen = [one for one in case.all_votes if one.superseded_by_id == vote.pk]
@@ -70,14 +72,24 @@ def list_changes(case: Case, vote: Vote) -> tuple[FieldDiff, ...]:
     if case.schema is None or vote.changed_from is None:
         return ()
     after = ABSENT if vote.data is None else vote.data
-    return compare_data(case.schema.describe(), load_before(vote), after)
+    return _compare(case.schema, load_before(vote), after)
 
 
 def list_form(case: Case) -> tuple[FieldDiff, ...]:
     """What the form sets by what is on the table; `before` is what it was asked with."""
     if case.schema is None:
         return ()
-    return list_settings(case.schema.describe(), case.asked, case.table.data)
+    return list_settings(case.schema.describe(), case.asked, _complete(case.schema, case.table.data))
+
+
+def _compare(schema: Schema, before: Any, after: Any) -> tuple[FieldDiff, ...]:
+    return compare_data(schema.describe(), _complete(schema, before), _complete(schema, after))
+
+
+def _complete(schema: Schema, data: Any) -> Any:
+    """With the defaults that the schema's class gives to what was left out; a JSON Schema gives none."""
+    made = add_defaults(SchemaForm(schema.describe()).tree, data) if schema.type_path is not None else data
+    return made if is_same(made, data, schema) else data
 
 
 def tell_change(one: FieldDiff) -> str:

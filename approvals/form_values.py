@@ -21,6 +21,7 @@ from approvals.form_secrets import is_hidden
 from approvals.show_fields import MAX_ITEMS, count_more, keep_apart, show_loose
 from approvals.show_money import show_money
 from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, Shown, show_moment, show_number, show_text
+from workflows.completion import MISSING
 from workflows.joining import join_clauses, join_label, join_list
 from workflows.pages.form_tree import Checks, Choice, Field, Group, Number, Option, Text
 from workflows.pages.schema_form import SchemaForm
@@ -30,6 +31,21 @@ MAX_FIELDS = 60
 MAX_DEPTH = 6
 
 _READ = {"date": parse_date, "time": parse_time, "datetime-local": parse_datetime}
+
+
+def add_defaults(field: Field, data: Any) -> Any:
+    """The same data with the defaults of what was left out.
+
+    >>> add_defaults(SchemaForm({"type": "object", "properties": {"months": {"default": 12}}}).tree, {})
+    {'months': 12}
+    """
+    if not isinstance(field, Group) or not isinstance(data, Mapping):
+        return data
+    made = {**data}
+    for one in field.fields:
+        if one.key in made or one.default is not MISSING:
+            made[one.key] = add_defaults(one, made.get(one.key, one.default))
+    return made
 
 
 def compare_data(schema: Any, before: Any, after: Any) -> tuple[FieldDiff, ...]:

@@ -563,6 +563,27 @@ def test_who_agrees_to_what_was_asked_has_changed_nothing(maya: User, lena: User
     assert (card.edit, card.timeline[0].changes) == (None, ())
 
 
+@dataclass
+class Terms:
+    value: int
+    months: int = 12
+
+
+@pytest.mark.parametrize(("schema", "months"), [(Terms, "12"), (None, "—")])
+def test_what_is_left_out_is_told_as_the_answer_will_have_it(maya: User, lena: User, schema: Any, months: str) -> None:
+    plain = {
+        "type": "object",
+        "properties": {"value": {"type": "integer"}, "months": {"type": "integer", "default": 12}},
+        "required": ["value"],
+    }
+    review = ask_all(schema=schema or plain)
+    decide(review, "approve", actor=maya, data={"value": 5})
+    card = build_card(again(review), lena)
+    assert [(one.label, one.after.text) for one in card.settings] == [("Value", "5"), ("Months", months)]
+    assert card.edit is not None
+    assert [one.label for one in card.edit.changes] == (["Value"] if schema else ["Value", "Months"])
+
+
 # --- whatever is done in whatever order ---------------------------------------------------------------------
 
 

@@ -184,6 +184,23 @@ def test_who_has_decided_again_meanwhile_gets_no_mail(maya: User, lena: User, ma
     assert mailoutbox == []
 
 
+def test_who_agreed_to_other_data_is_told_of_the_decision_made_without_them(
+    maya: User, lena: User, mailoutbox: Any
+) -> None:
+    tom = make_person("tom", "Legal", email="tom@shop.example")
+    review = ask(groups=["Legal"], schema=FORM, quorum=2)
+    decide(review, "approve", actor=lena, data=ASKED)
+    decide(review, "approve", actor=maya, data=EDITED)
+    decide(review, "approve", actor=tom, data=EDITED)
+    expand_notices(100)
+    send_messages(100, Postman())
+    [mail] = mailoutbox
+    assert mail.to == ["lena@shop.example"]
+    assert mail.subject == "Approved: Pay the invoice"
+    assert "What was filled in" in mail.body
+    assert "Value: 9,000 (asked: 9,600)" in mail.body
+
+
 # --- programs -----------------------------------------------------------------------------------------------
 
 

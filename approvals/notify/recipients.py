@@ -11,7 +11,7 @@ decide: not the requester under four eyes, nobody who has decided already.
 | question | the requester |
 | answer | who asked; those asked, where that is nobody any more |
 | reopened | whose decision was not carried out |
-| decided | the requester, unless they ended it themselves; and whoever voted otherwise. All others see it when they look: their mails lead to the outcome |
+| decided | the requester, unless they ended it themselves; and whoever voted otherwise, or agreed to other data than those of the answer. All others see it when they look: their mails lead to the outcome |
 | closed | the requester: time ran out, or its instance was cancelled |
 """  # noqa: E501 - a table
 
@@ -106,9 +106,13 @@ def _find_author(notice: Notice) -> Any:
 
 
 def _list_overruled(case: Case) -> list[Any]:
-    """Whose vote was another one than the answer: the others will not be surprised."""
+    """Whose vote was another one than the answer, or about other data: the others will not be surprised."""
     outcome = case.review.outcome
-    return [vote.user_id for vote in case.votes if outcome and vote.outcome != outcome]
+    if not outcome:
+        return []
+    counted = {vote.user_id for vote in case.votes}
+    fallen = [vote.user_id for vote in case.all_votes if vote.superseded_by_id and vote.user_id not in counted]
+    return [*fallen, *(vote.user_id for vote in case.votes if vote.outcome != outcome)]
 
 
 def _list_absences(case: Case, asked: Iterable[Any]) -> list[Absence]:
