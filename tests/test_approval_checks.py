@@ -247,6 +247,33 @@ def test_an_app_that_approvals_need_is_named_before_anything_breaks(names: list[
     assert told.startswith(f"django.core.exceptions.ImproperlyConfigured: approvals needs {needed} in INSTALLED_APPS")
 
 
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("forgotten", "line"),
+    [("approvals", "from approvals.models import Review"), ("workflows", "from workflows.models import Instance")],
+)
+def test_an_app_that_is_imported_but_not_installed_is_named(forgotten: str, line: str) -> None:
+    installed = ["django.contrib.contenttypes", "django.contrib.auth"]
+    installed += ["workflows"] if forgotten == "approvals" else []
+    answer = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import django; from django.conf import settings\n"
+            f"settings.configure(INSTALLED_APPS={installed!r}); django.setup()\n{line}",
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    told = answer.stderr.strip().splitlines()[-1]
+    assert "ImproperlyConfigured: Code of yours imports" in told
+    assert told.endswith(f"INSTALLED_APPS lacks it: add {forgotten!r}, then run `python manage.py migrate`.")
+
+
 # --- what machines declare ----------------------------------------------------------------------------------
 
 

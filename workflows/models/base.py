@@ -7,10 +7,25 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NoReturn
 
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 
 from workflows.exceptions import EngineOwned
 from workflows.lifecycle import LIVE, TERMINAL
+
+
+def require_app(module: str) -> None:
+    """Raise where the app of a models module is not installed, before Django fails in words about labels."""
+    if apps.apps_ready and apps.get_containing_app_config(module) is None:
+        package = module.partition(".")[0]
+        raise ImproperlyConfigured(
+            f"Code of yours imports {package!r}, and INSTALLED_APPS lacks it: add {package!r}, then run "
+            "`python manage.py migrate`."
+        )
+
+
+require_app(__name__)
 
 
 class ReadQuerySet(models.QuerySet[Any]):
@@ -46,6 +61,10 @@ class EngineModel(models.Model):
         abstract = True
         base_manager_name = "objects"
         default_permissions: ClassVar[tuple[str, ...]] = ("view",)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        require_app(cls.__module__)
 
     def save(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: rows of the engine change through its calls only."""
