@@ -38,6 +38,11 @@ class Edit:
     fallen: str
     fallen_count: int
 
+    @property
+    def is_change(self) -> bool:
+        """Whether something else stood there: an empty form is filled in, not changed."""
+        return self.fallen_count > 0 or any(not one.before.empty for one in self.changes)
+
 
 def find_edit(case: Case, user: Any = None) -> Edit | None:
     """The latest change of what is on the table that still counts; None where nobody changed anything.

@@ -206,7 +206,10 @@ def _tell_open(case: Case, user: Any) -> str:
         votes = join_clauses(one.text for one in progress)
         told = gettext("%(told)s, %(progress)s") % {"told": told, "progress": votes}
     if (edit := find_edit(case)) is not None:
-        told = gettext("%(told)s, changed by %(who)s") % {"told": told, "who": edit.by}
+        given = {"told": told, "who": edit.by}
+        told = (
+            gettext("%(told)s, changed by %(who)s") if edit.is_change else gettext("%(told)s, filled in by %(who)s")
+        ) % given
     return told
 
 

@@ -563,6 +563,22 @@ def test_who_agrees_to_what_was_asked_has_changed_nothing(maya: User, lena: User
     assert (card.edit, card.timeline[0].changes) == (None, ())
 
 
+def test_who_fills_in_an_empty_form_has_changed_nothing(maya: User, lena: User) -> None:
+    review = ask_all(
+        schema={"type": "object", "properties": {"host": {"type": "string"}}, "required": ["host"]}, quorum=3
+    )
+    decide(review, "approve", actor=maya, data={"host": "a"})
+    card = build_card(again(review), lena)
+    assert card.edit is not None
+    assert not card.edit.is_change
+    assert card.told.endswith("1 of 3 approved, filled in by Maya")
+    decide(review, "approve", actor=lena, data={"host": "b"})
+    card = build_card(again(review), maya)
+    assert card.edit is not None
+    assert card.edit.is_change
+    assert card.told.endswith("changed by Lena")
+
+
 @dataclass
 class Terms:
     value: int

@@ -274,6 +274,8 @@ def test_a_page_never_shows_the_secrets_of_another_and_they_need_not_be_filled_i
     assert "hunter2" not in page
     assert "xyzzy" not in page
     assert page.count("It is filled in. Left empty it stays as it is.") == 2
+    assert "Maya Lindqvist filled this in" in page
+    assert "changes; its value is secret" not in page  # it was given, not changed
     for name in ("api_key", "phrase"):
         [control] = re.findall(rf'<[^>]*name="data/{name}"[^>]*>', page)
         assert " required" not in control
