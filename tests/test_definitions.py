@@ -452,6 +452,7 @@ def test_an_unknown_name_and_version_is_put_back_with_a_delay_and_not_failed() -
     assert drain() == {"put_back": 1}
     instance.refresh_from_db()
     assert (instance.status, instance.attempt, instance.runs) == (Status.SLEEPING, 0, 0)
+    assert "If that is new, restart the workers (qcluster, workflow_worker)" in instance.error
     event = instance.events.last()
     assert event.kind == "put_back"
     assert 1 < (event.due_at - event.at).total_seconds() < 60

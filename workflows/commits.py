@@ -369,7 +369,10 @@ def make_put_back(claim: Claim, unknown: str = "") -> Commit:
     before = _PUT_BACK.match(claim.error or "")
     times = int(before[1]) + 1 if before else 1
     unknown = unknown or f"no workflow {claim.workflow!r} version {claim.version} with step {claim.step!r}"
-    reason = f"put back {times} times: the worker knows {unknown}; was it started before that was deployed?"
+    reason = (
+        f"put back {times} times: the worker knows {unknown}. If that is new, restart the workers (qcluster, "
+        "workflow_worker): each runs the code that it started with. If it is gone, register it again, or cancel"
+    )
     logger.warning("instance %s is %s", claim.id, reason)
     wait = min(FIRST_PUT_BACK * 2.0 ** min(times - 1, 20), LONGEST_PUT_BACK) * random.uniform(0.5, 1.5)
     return Commit(claim, Kind.PUT_BACK, error=reason, delay=wait, solo=claim.solo)
