@@ -57,7 +57,12 @@ def check_data(held: Held, data: Any) -> None:
         if data is not None:
             raise InvalidData({"": ["nothing is asked for here: leave data out"]})
         return
-    schema.check(data)
+    try:
+        schema.check(data)
+    except InvalidData as error:
+        if data is None:  # nothing was sent, and "must be an object" would say so to nobody
+            raise InvalidData({"data": ["is required"]}) from error
+        raise
 
 
 def find_schema(held: Held) -> Schema | None:
