@@ -15,7 +15,7 @@ import workflows
 from tests.processes import wait_until
 from tests.pumps import pumping
 from tests.two_connections import COMMITTED, _provided_again, committed  # noqa: F401 (fixtures)
-from workflows import Await, Child, Done, Spawn, Workflow, durable, step
+from workflows import Await, Child, Done, Spawn, Workflow, durable, event, step
 from workflows.models import Instance
 from workflows.testing import assert_done
 
@@ -33,17 +33,22 @@ def _begin() -> None:
 
 
 @contextmanager
-def caller() -> Iterator[Callable[[], None]]:
-    """Takes the row of whoever asks, in a transaction of another connection, until it is told to end."""
+def caller(what: Callable[[], None] | None = None) -> Iterator[Callable[[], None]]:
+    """Takes the row of whoever asks, in a transaction of another connection, until it is told to end.
+
+    Or, when the first one asks, what it is told to take.
+    """
     ends, threads = threading.Event(), []
 
     def take(id: Any) -> None:
         begun = threading.Event()
+        if what is not None and threads:
+            return
 
         def keep() -> None:
             try:
                 with transaction.atomic():
-                    Instance.objects.select_for_update().get(pk=id)
+                    Instance.objects.select_for_update().get(pk=id) if what is None else what()
                     begun.set()
                     ends.wait(30.0)
             finally:
@@ -87,6 +92,8 @@ class Steps(Workflow):
                 return Spawn([Child(child, {}, key="owed-key")], then="last")
             case "callback":
                 return Await(ctx.callback("pay"), then="last", timeout="1h")
+            case "event":
+                return Await(event("owed.event"), then="last", timeout="1h")
         raise AssertionError(ctx.input)
 
     @step
@@ -157,6 +164,30 @@ def test_deadlines_claims_and_outcomes_of_others_go_on_while_a_caller_holds_the_
         assert_done(instance, "DuplicateKey")
     kinds = [str(one.kind) for one in instance.events.all()]
     assert not {"failed", "reclaimed", "run_failed"} & set(kinds)
+
+
+@pytest.mark.parametrize("kind", ["spawn", "callback", "event"])
+def test_as_many_as_a_caller_holds_at_once_keep_nobody_else_waiting(kind):
+    """Each waited for in vain for a moment, and again each second, would take all of a worker's time."""
+    many = workflows.start_many(Steps, [kind] * 300)
+    rows = Instance.objects.filter(pk__in=[one.pk for one in many])
+
+    def hold_all() -> None:
+        if kind == "event":
+            workflows.emit("owed.event")
+        else:
+            list(rows.select_for_update())
+
+    with caller(hold_all) as let_go, pumping():
+        wait_until(lambda: ran[kind], "the steps to run")
+        for _ in range(3):
+            other = workflows.start(Unrelated)
+            wait_until(lambda: reload(other), "the other one", seconds=10.0, is_it=lambda one: one.ended)  # noqa: B023
+            assert_done(other, True)
+        let_go()
+        left = rows.exclude(status="done" if kind != "callback" else "awaiting")
+        wait_until(lambda: not left.exists(), "the outcomes", seconds=30.0)
+    assert ran[kind] == 300, "no step is run again"
 
 
 def in_an_hour() -> Any:

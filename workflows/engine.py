@@ -93,6 +93,7 @@ def _guard(
     try:
         return work()
     except Trouble as trouble:
+        host.vain += trouble.held
         return make_postponed(claim, trouble)
     except registry.NotDeployed as error:
         return make_put_back(claim, str(error))
@@ -136,7 +137,7 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Com
         return settle(db, rest, blocked) | _settle_postponed(db, postponed, blocked)
     if parks := [one for one in commits if one.event is not None]:
         rest = [one for one in commits if one.event is None]
-        return set().union(settle(db, rest, blocked), *(_settle_park(db, one, blocked) for one in parks))
+        return settle(db, rest, blocked) | _settle_parks(db, parks, blocked)
     if len(commits) > 1 and _weigh(commits) > HEAVIEST_COMMIT:
         half = len(commits) // 2
         return settle(db, commits[:half], blocked) | settle(db, commits[half:], blocked)
@@ -210,18 +211,21 @@ def _make_or_owe(
     ctx: Context,
     outcome: Outcome,
     host: Host,
-    patience: float = EVENT_PATIENCE,
+    patience: float | None = None,
 ) -> Commit | None:
     """The row an outcome becomes. What writes other rows too and meets one that somebody holds is owed as a whole.
 
-    The step is over and is not run again for it, and nobody else waits.
+    The step is over and is not run again for it, and nobody else waits: a caller may hold the rows of a whole batch.
     """
+    if patience is None:
+        patience = EVENT_PATIENCE / float(2 ** min(host.vain, 4))
     try:
         with engine_at_work():
             return make_commit(claim, definition, ctx, outcome, host.db, patience)
     except Trouble as trouble:
         if not trouble.held or not patience:
             raise
+        host.vain += 1
 
     def again(host: Host, patient: bool) -> Commit | None:
         patience = 0.0 if patient else EVENT_PATIENCE
@@ -352,6 +356,30 @@ def _settle_postponed(db: BaseDatabaseWrapper, postponed: Sequence[Commit], bloc
     for one in postponed:
         if one.claim.id not in applied:
             logger.warning("%s", ClaimLost(one.claim.id, one.claim.fence))
+    return applied
+
+
+def _settle_parks(db: BaseDatabaseWrapper, parks: Sequence[Commit], blocked: list[Commit] | None) -> set[str]:
+    """Waits for events, each in its turn; what is known to be held is not waited for once more by each that wants it.
+
+    An emit in a long transaction keeps out all that would wait for its event.
+    """
+    applied: set[str] = set()
+    held: set[tuple[int, str]] = set()
+    free: set[str] | None = None
+    for one in parks:
+        place = (one.claim.workspace, one.event.name)
+        if blocked is not None and (place in held or (free is not None and one.claim.id not in free)):
+            blocked.append(one)
+            continue
+        before = 0 if blocked is None else len(blocked)
+        applied |= _settle_park(db, one, blocked)
+        if blocked is None or len(blocked) == before:
+            continue
+        if not store.is_event_free(db, *place):
+            held.add(place)
+        elif free is None:
+            free = store.list_free(db, [other.claim.id for other in parks])
     return applied
 
 

@@ -33,7 +33,7 @@ CANCEL_SECONDS = 2.0
 class Host:
     """One worker's place to run steps. Belongs to the thread that made it."""
 
-    __slots__ = ("_begun", "_block", "alias", "authors", "db", "in_author", "savepoints")
+    __slots__ = ("_begun", "_block", "alias", "authors", "db", "in_author", "savepoints", "vain")
 
     def __init__(self, db: BaseDatabaseWrapper, alias: str, *, savepoints: bool = False) -> None:
         self.db = db
@@ -41,6 +41,8 @@ class Host:
         #: For tests: each step in a savepoint, so that its database error does not break the test's transaction.
         self.savepoints = savepoints
         self.in_author = False
+        #: How many rows of this batch were waited for in vain: for the next one as long would be too long.
+        self.vain = 0
         #: Connections to look at; one that is in a transaction already is its owner's business (a test's).
         self.authors = [connections[name] for name in connections if not connections[name].in_atomic_block]
         #: The transactions that were open when the author's code began.

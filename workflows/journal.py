@@ -84,6 +84,13 @@ class Journal:
         finally:
             self._yields = was
 
+    @property
+    def _moment(self) -> float | None:
+        """The seconds to wait: fewer after each wait in vain of this batch, as a caller may hold many rows."""
+        if self.patience is None and self._host.vain:
+            return YIELD_AFTER / float(2 ** min(self._host.vain, 7))
+        return self.patience
+
     def move(self, host: Host, patience: float) -> None:
         """What this run could not write because of a held row is written now, from this worker's present place."""
         self._host, self.patience, self.trouble = host, patience, None
@@ -361,7 +368,7 @@ class Journal:
         author = connections[self._host.alias]
         db = author if hooked or self._joined else self._host.db
         if db is author and self._yields and not author.in_atomic_block:
-            moment = YIELD_AFTER if self.patience is None else self.patience
+            moment = YIELD_AFTER if self._moment is None else self._moment
 
             def hurry() -> T:
                 store.limit_lock_wait(db, moment)
@@ -370,8 +377,8 @@ class Journal:
             return store.in_transaction(db, hurry)
         if db is author:
             return store.in_transaction(db, lambda: work(db))
-        if self._yields and self.patience is not None:
-            return self._commit_within(db, work, self.patience)
+        if self._yields and self._moment is not None:
+            return self._commit_within(db, work, self._moment)
         try:
             return store.retrying(db, lambda: work(db))  # one statement, which is a transaction of its own
         except OperationalError as error:

@@ -15,6 +15,7 @@ import logging
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,8 @@ RECONNECT_EVERY = 1.0
 CONNECT_SECONDS = 10
 PAY_EVERY = 1.0
 PAY_UP_SECONDS = 3.0
+#: What is owed may be kept out by more than its row (the key of a child): so many are waited for in vain at a time.
+MOST_IN_VAIN = 5
 #: How long a batch waits for a row that a caller's transaction holds, before the others are committed without it.
 LOCK_TIMEOUT_MS = 500
 #: What every statement of the store is written for; a role, a database or a server may have other defaults.
@@ -252,6 +255,8 @@ class Pump:
             self._left.append(self._batch)
         self._batch = batch = Batch(claims, self._list_kept())
         self._keeper.watch(batch)
+        if self._host is not None:
+            self._host.vain = 0
         begun = committed = time.monotonic()
         ran = unknown = 0
         try:
@@ -344,16 +349,28 @@ class Pump:
             logger.warning("the pump ends without having committed %d outcomes: %s", len(self._owed), error)
 
     def _settle_owed(self, db: BaseDatabaseWrapper) -> None:
-        owed, self._owed = self._owed, []
+        late = deque(one for one in self._owed if one.again is not None)
+        owed, self._owed = [one for one in self._owed if one.again is None], []
         assert self._host is not None
+        vain, kept = 0, list[store.Commit]()
+        free: set[str] | None = None
         try:
-            for one in [one for one in owed if one.again is not None]:
-                found = engine.complete(one, self._host)
-                owed.remove(one)
-                owed += [] if found is None else [found]
+            while late:
+                if vain == MOST_IN_VAIN or (free is not None and late[0].claim.id not in free):
+                    kept.append(late.popleft())
+                    continue
+                found = engine.complete(late[0], self._host)
+                late.popleft()
+                if found is None:
+                    continue
+                owed.append(found)
+                if found.again is not None:
+                    vain += 1
+                    free = store.list_free(db, [one.claim.id for one in late])
+            self._owed += kept  # before those tried just now, so that each has its turn
             engine.settle(db, owed, self._owed)
         except BaseException:
-            self._owed = owed
+            self._owed = [*kept, *late, *owed]
             raise
 
     def _run_step(self, claim: store.Claim) -> store.Commit | None:

@@ -47,6 +47,7 @@ from workflows.store.commit import commit as commit
 from workflows.store.commit import commit_free as commit_free
 from workflows.store.commit import commit_locked as commit_locked
 from workflows.store.commit import ended_here as ended_here
+from workflows.store.commit import list_free as list_free
 from workflows.store.commit import lock_claim as lock_claim
 from workflows.store.complete import Addressed as Addressed
 from workflows.store.complete import complete_interaction as complete_interaction
@@ -68,6 +69,7 @@ from workflows.store.events import accepts_event as accepts_event
 from workflows.store.events import deliver_event as deliver_event
 from workflows.store.events import find_waits as find_waits
 from workflows.store.events import insert_event as insert_event
+from workflows.store.events import is_event_free as is_event_free
 from workflows.store.events import lock_event as lock_event
 from workflows.store.events import lock_waiting as lock_waiting
 from workflows.store.events import park_on_event as park_on_event

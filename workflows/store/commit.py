@@ -335,6 +335,11 @@ def commit_free(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> tuple[set
         return (commit(db, free) if free else set()), [one for one in commits if one not in free]
 
 
+def list_free(db: BaseDatabaseWrapper, ids: Sequence[str]) -> set[str]:
+    """Those of these instances whose rows nobody holds just now, waiting for none."""
+    return {row[0] for row in fetch(db, _FREE, {"ids": sorted(ids)})}
+
+
 def lock_claim(db: BaseDatabaseWrapper, claim: Claim) -> bool:
     """Lock the instance and say whether the claim still holds; for work that ends in `commit`."""
     rows = fetch(db, _LOCK, {"lock": [claim.id]})

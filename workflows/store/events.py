@@ -71,6 +71,8 @@ _LOCK = {
     for shared in (False, True)
 }
 
+_IS_FREE = f"SELECT pg_try_advisory_xact_lock_shared({_KEY}) FROM holdpoint_workspace w WHERE w.id = %(ws)s"
+
 _INSERT = compact(f"""
     INSERT INTO holdpoint_event(id, workspace_id, at, name, dedup_key, actor, door, data)
     VALUES (%(id)s::uuid, %(ws)s, {CLOCK}, %(event)s, %(dedup)s, %(actor)s, %(door)s, %(data)s::jsonb)
@@ -235,6 +237,12 @@ def lock_event(db: BaseDatabaseWrapper, workspace: str | int, event: str, *, sha
     if is_strict(db, rows[0][1]):
         raise StrictIsolation(event, rows[0][1], waits=shared)
     return rows[0][0]  # type: ignore[no-any-return]
+
+
+def is_event_free(db: BaseDatabaseWrapper, workspace: int, event: str) -> bool:
+    """Whether no emit of this event is under way just now; asked without waiting, in a transaction of its own."""
+    rows = fetch(db, _IS_FREE, {"ws": workspace, "event": event})
+    return bool(rows) and bool(rows[0][0])
 
 
 def insert_event(
