@@ -26,6 +26,9 @@ from config.postgres.server import launch
 
 WORKERS = 3
 DRAIN_SECONDS = 90.0
+#: So many faults at the least, and no longer than this whatever the machine.
+FAULTS = 8
+LONGEST_SECONDS = 90.0
 
 
 class Workers:
@@ -57,6 +60,16 @@ class Workers:
         self.log.close()
 
 
+def keep_what_was_told() -> None:
+    """Written, if not synced to the disk, before anybody is told: a server that is restarted forgets nothing."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        name = connection.ops.quote_name(connection.settings_dict["NAME"])
+        cursor.execute(f"ALTER DATABASE {name} SET synchronous_commit = on")
+    connection.close()
+
+
 def restart(server: Server, signum: int) -> None:
     """The server goes down, fast or at once, and comes up again."""
     assert server.process is not None
@@ -80,14 +93,15 @@ def main(seed: int, seconds: float) -> int:
         from django.core.management import call_command
 
         call_command("migrate", verbosity=0)
+        keep_what_was_told()
         log = Path(folder) / "workers.log"
         workers = Workers(log)
         try:
-            stress(seed, seconds, server, workers)
+            clients = stress(seed, seconds, server, workers)
             wrong = drain()
         finally:
             workers.stop()
-        wrong += check()
+        wrong += check() + [one for client in clients for one in client.find_lost()]
         for one in wrong:
             print(f"seed {seed}: {one}")
         if wrong:
@@ -95,7 +109,7 @@ def main(seed: int, seconds: float) -> int:
         return bool(wrong)
 
 
-def stress(seed: int, seconds: float, server: Server, workers: Workers) -> None:
+def stress(seed: int, seconds: float, server: Server, workers: Workers) -> list[Client]:
     ended = threading.Event()
     rng = random.Random(seed)
     errors: list[BaseException] = []
@@ -138,15 +152,37 @@ def stress(seed: int, seconds: float, server: Server, workers: Workers) -> None:
     for one in threads:
         one.start()
     # Here and in no thread: what is started is tied to the thread that starts it.
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and not errors:
+    wait_for_work(errors)
+    began, broken = time.monotonic(), 0
+    # On a slow machine a worker takes longer to start than it would be left alone: each fault shall meet work.
+    while (spent := time.monotonic() - began) < LONGEST_SECONDS and not errors:
+        if spent > seconds and broken >= FAULTS and all(one.answered for one in clients):
+            break
         time.sleep(rng.uniform(0, 2.0))
         break_something(rng)
+        broken += 1
+        wait_for_work(errors)
+    print(f"{broken} faults in {time.monotonic() - began:.0f} s")
     ended.set()
     for one in threads:
         one.join(60)
     if errors:
         raise errors[0]
+    return clients
+
+
+def wait_for_work(errors: list[BaseException]) -> None:
+    """Until workers have claimed something more."""
+
+    def count_claims() -> int:
+        return int(ask("SELECT coalesce(sum(fence), 0) FROM holdpoint_instance")[0][0])
+
+    from django.db import connection
+
+    connection.close()  # its server may be another one by now
+    before, until = count_claims(), time.monotonic() + 20
+    while count_claims() < before + 20 and time.monotonic() < until and not errors:
+        time.sleep(0.1)
 
 
 def end_backends(own: random.Random) -> None:
@@ -165,6 +201,23 @@ class Client:
     def __init__(self, seed: int, at: int) -> None:
         self.seed, self.number = seed, at * 1_000_000
         self.rng = random.Random(f"{seed}:client:{at}")
+        #: What the engine has acknowledged: ids of instances, of signals and of questions; events by their number.
+        self.started: list[Any] = []
+        self.sent: list[str] = []
+        self.answered: list[Any] = []
+        self.emitted: list[int] = []
+
+    def find_lost(self) -> list[str]:
+        """What was acknowledged and is not there."""
+        seen = {
+            "started": (self.started, "SELECT id FROM holdpoint_instance"),
+            "sent": (self.sent, "SELECT instance_id || ':' || n FROM holdpoint_signal"),
+            "answered": (self.answered, "SELECT id FROM holdpoint_interaction WHERE status = 2"),
+            "emitted": (self.emitted, "SELECT (data->>'n')::numeric FROM holdpoint_event WHERE data ? 'n'"),
+        }
+        lost = {what: set(told) - {row[0] for row in ask(query)} for what, (told, query) in seen.items()}
+        print("acknowledged:", {what: len(told) for what, (told, _) in seen.items()})
+        return [f"{len(ids)} x lost though it was acknowledged, {what}: {ids}" for what, ids in lost.items() if ids]
 
     def act(self, rng: random.Random) -> None:
         from django.db import transaction
@@ -187,16 +240,20 @@ class Client:
                 key = f"key-{self.number}" if rng.random() < 0.5 else None
                 for _ in range(rng.randint(1, 5)):
                     workflow = rng.choice([StressSteps, StressSteps, function, StressMachine])
-                    workflows.start(workflow, {} if workflow is StressMachine else input, key=key)
+                    started = workflows.start(workflow, {} if workflow is StressMachine else input, key=key)
+                    self.started.append(started.pk)
                     key = None
             case "signal":
                 if one := pick(live.filter(workflow="stress.steps")):
-                    workflows.signal(one, rng.choice("ab"), {"x": 1}, dedup_key=rng.choice([None, "d1", "d2"]))
+                    told = workflows.signal(one, rng.choice("ab"), {"x": 1}, dedup_key=rng.choice([None, "d1", "d2"]))
+                    self.sent.append(str(told.id))
             case "answer":
                 if one := pick(Interaction.objects.filter(status="pending")):
                     workflows.complete(one, {"ok": True})
+                    self.answered.append(one.pk)
             case "emit":
                 workflows.emit(rng.choice(EVENTS), {"n": self.number})
+                self.emitted.append(self.number)
             case "cancel":
                 if rng.random() < 0.2 and (one := pick(live)):
                     workflows.cancel(one, "stress")
