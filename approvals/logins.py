@@ -41,15 +41,17 @@ class CountedLogins:
             return super().authenticate(request, username, password, **credentials)  # type: ignore[misc]
         address = "" if request is None else request.META.get("REMOTE_ADDR", "")
         # A name in capitals is the same account to some databases; more names than accounts do no harm.
-        here, everywhere = make_key("login", name.casefold(), address), make_key("login", name.casefold())
-        tries = records.count_tries([here, everywhere], LASTS)
-        if tries[here] > TRIES or tries[everywhere] > TRIES_EVERYWHERE:
+        folded = str(name).casefold()
+        here, everywhere = make_key("login", folded, address), make_key("login", folded)
+        # What is refused here is no try: one address alone would else keep somebody out everywhere.
+        if _count(here) > TRIES or _count(everywhere) > TRIES_EVERYWHERE:
             if request is not None:
                 setattr(request, _REFUSED, True)
             raise PermissionDenied(str(TooManyTries()))
         user = super().authenticate(request, username, password, **credentials)  # type: ignore[misc]
         if user is not None:
             records.forget_tries(here)
+            records.take_back_try(everywhere)
         return user
 
     async def aauthenticate(
@@ -57,6 +59,10 @@ class CountedLogins:
     ) -> Any:
         """The same, from async code."""
         return await sync_to_async(self.authenticate)(request, username, password, **credentials)
+
+
+def _count(key: str) -> int:
+    return records.count_tries([key], LASTS)[key]
 
 
 class CountedModelBackend(CountedLogins, ModelBackend):

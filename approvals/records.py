@@ -190,6 +190,11 @@ def forget_tries(key: str) -> None:
     rows(Guess).filter(pk=key).delete()
 
 
+def take_back_try(key: str) -> None:
+    """It was none that failed; those before it still count."""
+    rows(Guess).filter(pk=key, tries__gt=0).update(tries=F("tries") - 1)
+
+
 def lock_review(id: UUID) -> Review | None:
     """The row, locked: after its instance and interaction."""
     return rows(Review).select_for_update(no_key=True).filter(pk=id).first()

@@ -63,6 +63,27 @@ def test_one_address_that_guesses_keeps_nobody_out_elsewhere() -> None:
 
 
 @pytest.mark.usefixtures("ann")
+def test_however_often_one_address_guesses_it_keeps_nobody_out_elsewhere() -> None:
+    for _ in range(TRIES_EVERYWHERE + 1):
+        assert authenticate(RequestFactory(REMOTE_ADDR="192.0.2.1").get("/"), username="ann", password="guess") is None
+    assert log_in("/login/", "ann's own", address="198.51.100.1").status_code == 302
+
+
+def test_whoever_knows_the_password_may_log_in_as_often_as_they_like(ann: User) -> None:
+    for _ in range(TRIES_EVERYWHERE + 1):
+        assert authenticate(RequestFactory().get("/"), username="ann", password="ann's own") == ann
+
+
+def test_a_right_password_makes_no_guess_of_others_undone(ann: User) -> None:
+    for number in range(TRIES_EVERYWHERE):
+        request = RequestFactory(REMOTE_ADDR=f"192.0.2.{number}").get("/")
+        assert authenticate(request, username="ann", password="guess") is None
+        if number == TRIES_EVERYWHERE // 2:
+            assert authenticate(RequestFactory(REMOTE_ADDR="::1").get("/"), username="ann", password="ann's own") == ann
+    assert log_in("/login/", "ann's own", address="198.51.100.1").status_code == 200
+
+
+@pytest.mark.usefixtures("ann")
 def test_many_addresses_that_guess_one_account_are_counted_together() -> None:
     for number in range(TRIES_EVERYWHERE):
         request = RequestFactory(REMOTE_ADDR=f"192.0.2.{number}").get("/")
@@ -85,6 +106,7 @@ def test_what_was_typed_as_a_name_is_not_kept() -> None:
 def test_odd_names_are_no_error() -> None:
     for name in ("", "\x00", "a" * 10_000, "\u202e"):
         assert log_in("/login/", "guess", name=name).status_code == 200
+    assert authenticate(RequestFactory().get("/"), username=7, password="guess") is None  # as JSON may hold it
 
 
 def test_counts_that_are_over_are_forgotten() -> None:
