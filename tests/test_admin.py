@@ -4,6 +4,7 @@ import json
 import re
 from datetime import timedelta
 from typing import Any
+from urllib.parse import unquote
 from uuid import uuid4
 
 import pytest
@@ -683,6 +684,21 @@ def test_no_filter_of_any_list_is_an_error(operator: Client, value: str) -> None
             assert answer.status_code in (200, 302, 400), (path, name, value)
             tried += 1
     assert tried > 100
+
+
+@pytest.mark.parametrize("value", ["%00", "a", "9" * 40])
+def test_no_page_and_no_choice_of_rows_is_an_error(operator: Client, value: str) -> None:
+    """Every page of ours at the address of a row that cannot be; forms with values from the address; chosen rows."""
+    for model in site._registry:
+        if model._meta.app_label not in ("holdpoint", "holdpoint_approvals"):
+            continue
+        path = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+        begun = "&".join(f"{field.name}={value}" for field in model._meta.get_fields())
+        pages = [f"{value}/{page}/" for page in ("change", "history", "delete")]
+        for page in (*pages, f"add/?{begun}", f"add/?_changelist_filters=workspace%3D{value}"):
+            assert operator.get(path + page).status_code in (200, 302, 403, 404), (path, page)
+        chosen = {"action": "delete_selected", "_selected_action": unquote(value), "index": "0"}
+        assert operator.post(path, chosen).status_code in (200, 302, 400, 403), path
 
 
 def test_pages_of_the_admin_say_what_they_may_load(operator: Client) -> None:

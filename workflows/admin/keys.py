@@ -188,7 +188,8 @@ class ApiKeyAdmin(KeyActions):
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """The workspace whose keys were listed, else the default one; unless the address names another."""
         listed = QueryDict(request.GET.get("_changelist_filters", "")).get("workspace", DEFAULT_WORKSPACE)
-        found = keep_own(Workspace.objects.filter(slug=listed), request, "pk").values_list("pk", flat=True)
+        rows = Workspace.objects.filter(slug=listed.replace("\0", ""))
+        found = keep_own(rows, request, "pk").values_list("pk", flat=True)
         return {"workspace": found.first(), **super().get_changeform_initial_data(request)}
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **options: Any) -> Any:
