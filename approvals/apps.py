@@ -31,12 +31,17 @@ class ApprovalsConfig(AppConfig):
     def ready(self) -> None:
         """Make the channel known, let the engine's pump see what time does and what is to be told, extend the API."""
         from approvals import channel as channel  # its answers are read by name
-        from approvals import checks, timers
+        from approvals import checks, stranding, timers
         from approvals.notify import sweep as notices
+        from workflows.gauges import Gauge, register_gauge
         from workflows.rest.parts import register_part
         from workflows.sweeps import Sweep, register_sweep
 
         register_sweep(Sweep("reviews", timers.seconds_to_next, timers.work))
         register_sweep(Sweep("notices", notices.count_seconds_to_next, notices.work))
+        every = stranding.EVERY_SECONDS
+        register_sweep(Sweep("stranded", stranding.seconds_to_next, stranding.work, every=every))
+        told = f"Open reviews that nobody can decide any more; of more than {stranding.MOST_COUNTED} so many."
+        register_gauge(Gauge("holdpoint_stranded_reviews", told, stranding.count_stranded))
         register_part("approvals.rest.part.PART")
         checks.register_checks()

@@ -35,6 +35,7 @@ from approvals.policies import (
     load_outcomes,
     load_quorum,
 )
+from approvals.policies import Count as Exactly
 from approvals.policies.rights import Risk
 from approvals.principals import (
     GROUP,
@@ -46,7 +47,7 @@ from approvals.principals import (
     load_user,
     name_user,
 )
-from approvals.reach import find_gap
+from approvals.reach import find_gap, find_plain
 from approvals.viewers import Viewer, is_within_absence, list_absences, see_as
 from workflows import answering
 from workflows.clock import read_now
@@ -83,6 +84,8 @@ class Case:
         self.held = held
         self._standings: dict[Any, Standing] = {}
         self._names: dict[str, str] = {}
+        #: The accounts of those whose names were asked for, as far as there are any.
+        self._people: dict[str, Any] = {}
         self._principals: dict[Any, list[str]] = {}
         self._members: dict[Any, bool] = {}
         self._absent: dict[Any, list[Any]] = {}
@@ -177,7 +180,7 @@ class Case:
     def read_names(self, principals: Iterable[str]) -> Mapping[str, str]:
         """What these are called, beside all who were asked for before; nobody is asked for twice."""
         if wanted := [one for one in dict.fromkeys(principals) if one not in self._names]:
-            self._names.update(zip(wanted, describe_principals(wanted), strict=True))
+            self._names.update(zip(wanted, describe_principals(wanted, self._people), strict=True))
         return self._names
 
     def name(self, key: Any) -> str:
@@ -364,9 +367,12 @@ class Case:
 
     def count(self, votes: Iterable[Vote]) -> Verdict:
         """What these votes amount to, against who may vote now."""
+        return self._judge(votes, is_final=self._is_final())
+
+    def _judge(self, votes: Iterable[Vote], *, is_final: bool) -> Verdict:
         cast = list(votes)
         ballots = [Ballot(vote.user_id, vote.outcome, frozenset(vote.groups)) for vote in cast]
-        return judge(self.quorum, self.outcomes, ballots, self._count_electorate(cast), final=self._is_final())
+        return judge(self.quorum, self.outcomes, ballots, self._count_electorate(cast), final=is_final)
 
     def _count_electorate(self, votes: list[Vote]) -> Electorate:
         gone = {key for vote in votes for key in (vote.user_id, vote.on_behalf_of_id)}
@@ -411,6 +417,46 @@ class Case:
             earlier = votes.exclude(step=step, place=place)
             users = users.exclude(pk=self.review.requester_id).exclude(pk__in=earlier.values("user_id"))
         return users.exists()
+
+    @cached_property
+    def is_stranded(self) -> bool:
+        """Whether nobody can decide it any more, as far as people asked by name go: they have left, or may not.
+
+        Groups, permissions and rules are live: somebody may join. Where votes were given and no rung is to come, time
+        answers what they amount to.
+        """
+        if not self.candidates or not all(one.principal.startswith(f"{USER}:") for one in self.candidates):
+            return False
+        if self.votes and not self._grows():
+            return False
+        return self._judge(self.votes, is_final=True).state == "lost"
+
+    @property
+    def may_be_stranded(self) -> bool:
+        """The same, as far as one can tell from what has been read anyway: False, where that is enough to know."""
+        review = self.review
+        if not review.open or review.effective_at is not None:
+            return False
+        if review.stranded_at is not None:
+            return True
+        rule = find_plain(self.quorum)
+        needed = rule.votes - len(self.votes) if isinstance(rule, Exactly) else 1
+        asked = self.list_asked()
+        self.read_names(asked)
+        free = [one for one in asked if one.partition(":")[0] != USER or self._is_free(self._people.get(one))]
+        return len(free) < min(needed, len(asked))
+
+    @property
+    def are_all_gone(self) -> bool:
+        """Whether everybody whom a page names of those asked has left."""
+        asked = self.list_asked()
+        self.read_names(asked)
+        return not any((user := self._people.get(one)) is not None and user.is_active for one in asked)
+
+    def _is_free(self, user: Any) -> bool:
+        if user is None or not user.is_active or self._has_voted(user.pk):
+            return False
+        return not (self.review.four_eyes and user.pk == self.review.requester_id)
 
     def _grows(self) -> bool:
         """Whether a rung is to come that asks more people."""

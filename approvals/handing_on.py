@@ -77,6 +77,8 @@ def reassign(
             records.remove_candidates(case.review)
         records.insert_candidates(case.review, asked, added_by=name_user(actor))
         _let_go(case)
+        if case.review.stranded_at is not None:
+            records.update_review(case.review, stranded_at=None)
         record(case, "reassigned", actor, door, {"to": asked, "kept": keep, "reason": reason})
         records.insert_notice(case.review, "new", at=case.now, to=asked, data={"by": name_user(actor)})
         return case.review

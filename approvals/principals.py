@@ -159,14 +159,19 @@ def list_users(principals: Iterable[str]) -> QuerySet[Any]:
     return list_active().filter(wanted)
 
 
-def describe_principals(principals: Iterable[str]) -> list[str]:
+def describe_principals(principals: Iterable[str], people: dict[str, Any] | None = None) -> list[str]:
     """What people call them, in the order given: users in one query, groups and permissions in another.
+
+    The accounts that were read for it are put into `people`, under their names.
 
     >>> describe_principals(["user:1", "group:2"])
     ['Ann Archer', 'Finance']
     """
     split = [principal.partition(":")[::2] for principal in principals]
-    users = {str(one.pk): name_person(one) for one in _fetch_users(split)}
+    found = list(_fetch_users(split))
+    users = {str(one.pk): name_person(one) for one in found}
+    if people is not None:
+        people.update({name_user(one): one for one in found})
     named = _read_names(split)
     told = []
     for kind, value in split:

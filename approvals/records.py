@@ -93,6 +93,12 @@ def remove_candidates(review: Review, principals: Iterable[str] | None = None) -
     return (found if principals is None else found.filter(principal__in=list(principals))).delete()[0]
 
 
+def mark_gone(review: Review, principals: Iterable[str], *, at: datetime | None) -> None:
+    """Note since when the accounts of these have been closed or gone; None: they are there again."""
+    if names := list(principals):
+        rows(Candidate).filter(review=review, principal__in=names).update(gone_at=at)
+
+
 def update_review(review: Review, *, is_changed: bool = False, **values: Any) -> None:
     """Set columns, of the row and of the object at hand; `is_changed` raises the version that deciders are shown."""
     for name, value in values.items():

@@ -193,6 +193,8 @@ def _tell_tally(case: Case, tally: Tally) -> Progress:
 
 def _tell_open(case: Case, user: Any) -> str:
     review = case.review
+    if case.may_be_stranded and case.is_stranded:
+        return _tell_stranded(case)
     since = show_since(review.created_at, case.now)
     principals = [one.principal for one in case.candidates]
     if user is not None and getattr(user, "pk", None) is not None and principals == [name_user(user)]:
@@ -211,6 +213,15 @@ def _tell_open(case: Case, user: Any) -> str:
             gettext("%(told)s, changed by %(who)s") if edit.is_change else gettext("%(told)s, filled in by %(who)s")
         ) % given
     return told
+
+
+def _tell_stranded(case: Case) -> str:
+    """Why, and what to do."""
+    if case.are_all_gone:
+        return gettext("Nobody can decide this any more, because those asked have left: reassign it, or withdraw it")
+    return gettext(
+        "Nobody can decide this any more, because too few of those asked are left who may: reassign it, or withdraw it"
+    )
 
 
 def _tell_grace(case: Case, user: Any) -> str:

@@ -219,6 +219,8 @@ class _Teller:
                 if data.get("state") == "lost":
                     return gettext("Those who may still decide can no longer agree")
                 return gettext("Those who may still decide have agreed")
+            case "stranded":
+                return gettext("Those asked have left or may not decide it")
             case "escalated":
                 return self._tell_rung(data, given["to"])
         return gettext("did something: %(deed)s") % given

@@ -146,15 +146,17 @@ def _take_rung(case: Case) -> bool:
     if rung is None:
         records.update_review(review, next_at=find_next_moment(case))
         return False
-    review.rung = rung.index + 1
-    records.update_review(review, rung=review.rung, next_at=find_next_moment(case))
-    _take(case, rung, (review.rungs or [])[rung.index].get("principal"))
+    climb(case, rung)
     return True
 
 
-def _take(case: Case, rung: Rung, principal: str | None) -> None:
+def climb(case: Case, rung: Rung) -> None:
+    """Take a rung, under the locks of an open case."""
     review, action = case.review, rung.action
     assert case.held is not None
+    review.rung = rung.index + 1
+    records.update_review(review, rung=review.rung, next_at=find_next_moment(case))
+    principal = (review.rungs or [])[rung.index].get("principal")
     told: dict[str, Any] = {"what": "escalated", "rung": rung.index, "do": action.do, "to": principal}
     if principal is not None:
         told |= _check_handing_on(case, action.do, principal)
@@ -173,6 +175,8 @@ def _take(case: Case, rung: Rung, principal: str | None) -> None:
         # Whoever is at it has not decided in time: those who are asked now must be able to.
         records.update_review(review, claimed_by_id=None, claimed_at=None)
     records.insert_candidates(review, [principal], added_by="time")
+    if review.stranded_at is not None and not told.get("problem"):
+        records.update_review(review, stranded_at=None)
     records.insert_notice(review, "escalation", at=case.now, to=[principal])
 
 

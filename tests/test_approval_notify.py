@@ -16,7 +16,7 @@ from approvals import actions, decide, undo
 from approvals.models import Absence, Delivery, Notice, Review
 from approvals.records import insert_notice
 from tests.approving import ask, find_review, grant, start
-from tests.noticing import ask_quietly, list_deliveries, list_told, make_reader, prefer, site  # noqa: F401
+from tests.noticing import ask_quietly, list_deliveries, list_told, make_reader, prefer, site, take_mail  # noqa: F401
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db
@@ -435,3 +435,21 @@ def test_messages_go_with_their_review() -> None:
         cursor.execute("DELETE FROM holdpoint_interaction WHERE id = %s", [review.pk])
     assert not Delivery.objects.exists()
     assert not Notice.objects.exists()
+
+
+# --- nobody is left ---------------------------------------------------------------------------------------
+
+
+def test_who_asked_gets_one_mail_when_nobody_can_decide_it_any_more() -> None:
+    ann = make_reader("ann")
+    make_reader("ben")
+    ask(assignees=["ann"], requester="ben")
+    list_told()
+    ann.is_active = False
+    ann.save()
+    drain()
+    found = take_mail("ben")
+    assert found.subject == f"Nobody can decide this any more: {TITLE}"
+    assert "Ask for somebody else, or withdraw it" in found.body
+    advance("2d")
+    assert list_told() == []

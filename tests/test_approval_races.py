@@ -15,11 +15,23 @@ from django.core.management.sql import emit_post_migrate_signal
 from django.db import connection, connections, transaction
 
 import workflows
-from approvals import AlreadyDecided, NotAllowed, Stale, claim, decide, records, timers, undo, withdraw
+from approvals import (
+    AlreadyDecided,
+    NotAllowed,
+    Stale,
+    claim,
+    decide,
+    reassign,
+    records,
+    stranding,
+    timers,
+    undo,
+    withdraw,
+)
 from approvals.grace import carry_out
-from approvals.models import Review, Vote
+from approvals.models import Notice, Review, Vote
 from tests import approving
-from tests.approving import again, ask, check_truth, find_review, list_events, list_standing, make_person, start
+from tests.approving import again, ask, check_truth, find_review, grant, list_events, list_standing, make_person, start
 from tests.folding import check_all_folds
 from tests.processes import wait_until
 from tests.pumps import pumping
@@ -544,3 +556,26 @@ def test_a_pump_carries_out_climbs_and_goes_on_by_itself(settings: Any) -> None:
     assert (again(decided).outcome, again(silent).outcome) == ("approve", "reject")
     assert tell_story(decided) == {"voted": 1, "answered": 1}
     assert tell_story(silent) == {"answered": 1}
+
+
+# --- nobody is left ---------------------------------------------------------------------------------------
+
+
+@both_ends
+def test_of_two_pumps_that_see_that_nobody_is_left_one_tells(rollback: bool) -> None:
+    review = park(requester=find("ann"))
+    User.objects.update(is_active=False)
+    first, second = race(stranding.work, stranding.work, rollback=rollback)
+    assert (first, second) == (1, 1 if rollback else 0)
+    assert again(review).stranded_at is not None
+    assert [row.data["what"] for row in list_events(review, "handled")] == ["stranded"]
+    assert Notice.objects.filter(review=review, kind="stranded").count() == 1
+
+
+@both_ends
+def test_what_is_handed_on_while_a_pump_looks_waits_for_them(rollback: bool) -> None:
+    review = park()
+    User.objects.update(is_active=False)
+    eve, boss = make_person("eve"), grant(make_person("boss"), "reassign_review")
+    race(lambda: reassign(review.pk, users=[eve], actor=boss), stranding.work, rollback=rollback)
+    assert (again(review).stranded_at is None) is not rollback

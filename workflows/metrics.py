@@ -13,7 +13,7 @@ reading. They lag by what runs: a row is counted once every transaction that is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -30,6 +30,7 @@ from workflows import health, store
 from workflows.conf import conf
 from workflows.dropped import count_dropped as count_dropped
 from workflows.dropped import flush_dropped
+from workflows.gauges import Gauge, list_gauges
 from workflows.keys import find_access
 from workflows.lifecycle import TERMINAL
 from workflows.models import Instance
@@ -77,6 +78,8 @@ class Reading:
     pending: Pending
     state: State
     backlog: float
+    #: Those of other apps, with their values.
+    gauges: Sequence[tuple[Gauge, float]] = ()
 
     def collect(self) -> Iterator[Metric]:
         """The same in Prometheus' terms."""
@@ -112,6 +115,8 @@ class Reading:
             ("uncounted_seconds", "Age of the oldest event that the counters do not have yet.", self.backlog),
         ):
             yield GaugeMetricFamily(f"holdpoint_{name}", told, value=float(value))
+        for gauge, value in self.gauges:
+            yield GaugeMetricFamily(gauge.name, gauge.told, value=value)
 
     def _collect_resumes(self) -> Metric:
         counts = accumulate(self.tallies.get(("time_to_resume", label), 0) for label in BUCKET_LABELS)
@@ -159,7 +164,13 @@ def read_metrics(db: BaseDatabaseWrapper, workspace: int | None) -> Reading:
         logger.warning("the ledger could not be counted for metrics: %s", error)
     with store.atomic(db):
         prepare_reading(db, ANSWER_SECONDS)
-        return Reading(read_tallies(db, workspace), read_pending(db, workspace), read_state(db), read_backlog(db))
+        return Reading(
+            read_tallies(db, workspace),
+            read_pending(db, workspace),
+            read_state(db),
+            read_backlog(db),
+            [(one, one.read(db, workspace)) for one in list_gauges()],
+        )
 
 
 #: A reading that hangs must not hold up the probes, so it does not share their one thread.

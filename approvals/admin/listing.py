@@ -101,14 +101,23 @@ class StatusFilter(StandingFilter):
     parameter_name = "status"
     words = {
         "waiting": _("Waiting"),
+        "stranded": _("Nobody can decide"),
         "deciding": _("Being decided"),
         "decided": _("Decided"),
         "withdrawn": _("Withdrawn"),
         "over": _("Over without a decision"),
     }
-    statuses = {"waiting": "open", "deciding": "grace", "decided": "decided", "withdrawn": "closed", "over": "closed"}
+    statuses = {
+        "waiting": "open",
+        "stranded": "open",
+        "deciding": "grace",
+        "decided": "decided",
+        "withdrawn": "closed",
+        "over": "closed",
+    }
     rules = {
         **dict.fromkeys(words, Q()),
+        "stranded": Q(stranded_at__isnull=False),
         "withdrawn": Q(outcome__in=WITHDRAWN),
         "over": ~Q(outcome__in=WITHDRAWN),
     }

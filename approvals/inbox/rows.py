@@ -46,6 +46,7 @@ _FIELDS = (
     "due_at",
     "effective_at",
     "decided_at",
+    "stranded_at",
     "requester",
     "claimed_by",
     "decided_by",
@@ -193,6 +194,7 @@ def _show(review: Any, lists: Lists, filters: Filters, names: dict[Any, str], as
     requester = show_text(name_person(review.requester), MAX_NAME)
     progress = _measure(review, votes)
     subject = show_text(review.subject_label, MAX_NAME) if review.subject_label else ""
+    stranded = gettext("Nobody can decide this any more") if status == "open" and review.stranded_at else ""
     due, due_tone = _tell_due(review.due_at, lists) if status == "open" else ("", "plain")
     is_anothers = review.claimed_by_id not in (None, lists.user.pk)
     query = filters.write(after=filters.after)  # the way back leads to the page of the list that it was on
@@ -201,7 +203,7 @@ def _show(review: Any, lists: Lists, filters: Filters, names: dict[Any, str], as
         id=review.pk,
         url=f"{url}?{query}" if query else url,
         title=show_text(review.title, MAX_BLOCK),
-        meta=" · ".join(one for one in (requester, progress, subject) if one),
+        meta=" · ".join(one for one in (stranded, requester, progress, subject) if one),
         requester=requester,
         username=review.requester.get_username() if review.requester else "",
         risk=review.risk,

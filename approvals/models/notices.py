@@ -26,7 +26,7 @@ class Notice(EngineModel):
     review = models.ForeignKey(Review, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="notices")
     at = models.DateTimeField(_("at"))
     #: "new", "reminder", "escalation", "question", "answer", "nudge", "edited", "decided", "reopened",
-    #: "closed".
+    #: "stranded", "closed".
     kind = models.TextField(_("kind"))
     #: Whom to tell: principals; left empty: those asked.
     to = models.JSONField(null=True, encoder=DjangoJSONEncoder)

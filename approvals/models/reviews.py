@@ -44,6 +44,8 @@ class Review(EngineModel):  # type: ignore[django-manager-missing, unused-ignore
     decided_at = models.DateTimeField(_("decided at"), null=True)
     claimed_at = models.DateTimeField(_("claimed at"), null=True)
     nudged_at = models.DateTimeField(_("nudged at"), null=True)
+    #: Since when it is known that nobody can decide it any more.
+    stranded_at = models.DateTimeField(_("nobody can decide since"), null=True)
     workspace = models.ForeignKey(
         Workspace, models.DO_NOTHING, db_constraint=False, db_index=False, verbose_name=_("workspace")
     )
@@ -126,6 +128,11 @@ class Review(EngineModel):  # type: ignore[django-manager-missing, unused-ignore
                 name="holdpoint_review_effective",
             ),
             models.Index(
+                fields=["workspace", "interaction"],
+                condition=Q(open=True, stranded_at__isnull=False),
+                name="holdpoint_review_stranded",
+            ),
+            models.Index(
                 fields=["subject_model", "subject_pk", "interaction"],
                 condition=~Q(subject_model=""),
                 name="holdpoint_review_subject",
@@ -183,6 +190,8 @@ class Candidate(EngineModel):
     instead_of = models.TextField(default="", blank=True)
     #: Who added it, where it was not asked from the beginning.
     added_by = models.TextField(_("added by"), default="", blank=True)
+    #: Of a user: since when it is known that the account is closed or gone.
+    gone_at = models.DateTimeField(null=True)
 
     objects: ClassVar[Any] = ReadQuerySet.as_manager()
 
@@ -201,6 +210,17 @@ class Candidate(EngineModel):
             ),
             models.Index(
                 fields=["added_by"], condition=Q(open=True) & ~Q(instead_of=""), name="holdpoint_candidate_handed"
+            ),
+            # Each user who is asked, found by steps from one to the next however many rows there are (`stranding`).
+            models.Index(
+                fields=["principal"],
+                condition=Q(open=True, gone_at__isnull=True, principal__startswith="user:"),
+                name="holdpoint_candidate_here",
+            ),
+            models.Index(
+                fields=["principal"],
+                condition=Q(open=True, gone_at__isnull=False, principal__startswith="user:"),
+                name="holdpoint_candidate_gone",
             ),
         ]
 

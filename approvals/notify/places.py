@@ -39,6 +39,7 @@ TYPES = {
     "decided": "approval.decided",
     "closed": "approval.closed",
     "reopened": "approval.reopened",
+    "stranded": "approval.stranded",
 }
 HANDED_ON = "approval.handed_on"
 #: A chat is told less: who is handed something on, and whose decision was not carried out, hears it themselves.

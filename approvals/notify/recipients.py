@@ -10,6 +10,7 @@ decide: not the requester under four eyes, nobody who has decided already.
 | edited | whose approval no longer counts, because somebody filled in something else; and who stands in for the absent of them |
 | question | the requester |
 | answer | who asked; those asked, where that is nobody any more |
+| stranded | the requester: those asked have left |
 | reopened | whose decision was not carried out |
 | decided | the requester, unless they ended it themselves; and whoever voted otherwise, or agreed to other data than those of the answer. All others see it when they look: their mails lead to the outcome |
 | closed | the requester: time ran out, or its instance was cancelled |

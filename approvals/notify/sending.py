@@ -115,7 +115,9 @@ def _send_mail(delivery: Delivery, review: Review, postman: Postman) -> tuple[st
     case = Case(review)
     if delivery.kind in ASKS:
         _check_ask(delivery, case, reader)
-    elif not case.is_member(reader.user):
+    elif delivery.kind == "stranded":
+        _check_stranded(case)
+    if not case.is_member(reader.user):
         raise Dropped(gettext("They are no member of the workspace."))
     first_id = _find_first(delivery, review)
     with speaking_to(reader):
@@ -152,6 +154,13 @@ def _check_ask(delivery: Delivery, case: Case, reader: Reader) -> None:
         aside = Snooze.objects.using(answering.reach().alias).filter(review_id=review.pk, user_id=reader.user.pk)
         if aside.filter(until__gt=Now()).exists():
             raise Dropped(gettext("They have put it aside."))
+
+
+def _check_stranded(case: Case) -> None:
+    """Who asked need not do anything where somebody is there again."""
+    check_waits(case.review, case.now)
+    if not case.is_stranded:
+        raise Dropped(gettext("Somebody can decide it again."))
 
 
 def check_waits(review: Review, now: datetime) -> None:
@@ -218,7 +227,7 @@ def _send_to_place(delivery: Delivery, review: Review) -> tuple[str, str]:
     url, is_chat = str(place["url"]), place.get("format", "json") == "slack"
     now = read_now()
     is_end = delivery.kind in ("decided", "closed")
-    if delivery.kind in ASKS:
+    if delivery.kind in ASKS or delivery.kind == "stranded":
         check_waits(review, now)
     thread = _find_thread(delivery, review, now, is_end=is_end) if is_chat else ""
     with translation.override(settings.LANGUAGE_CODE), timezone.override(timezone.get_default_timezone()):

@@ -112,6 +112,11 @@ def _choose(occasion: Occasion, card: Card) -> tuple[str, str]:
                 gettext("Not carried out, waits again: %(title)s"),
                 gettext("this could not be carried out, so it waits again:"),
             )
+        case "stranded":
+            return (
+                gettext("Nobody can decide this any more: %(title)s"),
+                gettext("those asked have left or may not decide this. Ask for somebody else, or withdraw it:"),
+            )
         case "edited":
             return (
                 gettext("Changed by %(by)s, please decide again: %(title)s"),

@@ -75,6 +75,10 @@ class ApprovalOut(Shape):
     deadline: Annotated[datetime | None, Field(description="When the wait ends.")]
     effective_at: Annotated[datetime | None, Field(description="Until when it can be undone.")]
     decided_at: Annotated[datetime | None, Field(description="When it was decided.")]
+    stranded_at: Annotated[
+        datetime | None,
+        Field(description="Since when nobody can decide it any more, because those asked have left or may not."),
+    ]
     four_eyes: Annotated[bool, Field(description="Neither the requester nor an earlier decider can decide.")]
     version: Annotated[int, Field(description="Raised by whatever changes the thing to be decided.")]
     subject: Annotated[SubjectOut | None, Field(description="What it is about, where that is a row.")]
