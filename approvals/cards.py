@@ -33,6 +33,8 @@ from approvals.models import Review, Vote
 from approvals.plain_values import redact_json
 from approvals.policies import describe_four_eyes, describe_quorum, find_obstacle, says_no
 from approvals.related import find_link
+from approvals.rivals import Rival as Rival
+from approvals.rivals import list_rivals
 from approvals.show_values import MAX_BLOCK, MAX_NAME, Shown, show_text
 from approvals.similar import Similar as Similar
 from approvals.similar import list_similar
@@ -140,6 +142,8 @@ class Card:
     facts: tuple[Fact, ...]
     evidence: tuple[dict[str, Any], ...]
     similar: tuple[Similar, ...]
+    #: Other changes of the subject that wait.
+    rivals: tuple[Rival, ...]
     schema: Any
     outcomes: tuple[Choice, ...]
     actions: dict[str, str]
@@ -241,6 +245,7 @@ def build_card(review: Review, user: Any | None, *, case: Case | None = None) ->
         facts=list_facts(interaction.request),
         evidence=list_evidence(review.evidence),
         similar=list_similar(case, user),
+        rivals=list_rivals(case, user),
         schema=interaction.schema,
         outcomes=_list_choices(case, user, status),
         actions=_list_actions(case, user, status),

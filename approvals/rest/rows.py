@@ -161,6 +161,7 @@ def show_card(card: Card, review: Review, case: Case, *, for_program: str = "") 
             {"id": str(one.id), "outcome": one.outcome_label, "at": show_moment(one.at), **_show(one, "title reason")}
             for one in card.similar
         ],
+        "rivals": [{"id": str(one.id), "title": one.title} for one in card.rivals],
         "actions": {name: told or None for name, told in card.actions.items()},
         "settings": [_show_diff(one) for one in card.settings],
         "data": None if card.filled is MISSING else hide_secrets(find_tree(card.schema), card.filled),

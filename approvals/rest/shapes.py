@@ -152,6 +152,15 @@ class SimilarOut(Shape):
     at: Annotated[datetime | None, Field(description="When.")]
 
 
+class RivalOut(Shape):
+    """Another change of the same row."""
+
+    model_config = ConfigDict(title="Rival")
+
+    id: Annotated[UUID, Field(description="Its own.")]
+    title: Annotated[str, Field(description="What would happen.")]
+
+
 class VotedOut(Shape):
     """One vote that counted."""
 
@@ -229,6 +238,7 @@ class ApprovalDetail(ApprovalOut):
     request: Annotated[Any, Field(description="The same as it was sent.")]
     evidence: Annotated[list[EvidenceOut], Field(description="What bears on it.")]
     similar: Annotated[list[SimilarOut], Field(description="What was decided before in cases like this.")]
+    rivals: Annotated[list[RivalOut], Field(description="Other changes of its subject that wait.")]
     actions: Annotated[
         dict[str, str | None], Field(description="What else there is to do, and why you cannot; null: you can.")
     ]
