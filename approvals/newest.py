@@ -90,7 +90,11 @@ def find_newest(obj: models.Model, user: Any = None, *, visible: QuerySet[Review
 
 
 _ASKED = ("principal", "instead_of", "added_by")
-_CAST = ("user_id", "on_behalf_of_id", "outcome", "standing", "groups")
+#: The sentence tells who changed what is on the table, too.
+_CAST = (
+    *("id", "at", "user_id", "on_behalf_of_id", "outcome", "standing", "groups", "reason"),
+    *("data", "changed_from", "reverses_id", "superseded_by_id"),
+)
 
 
 def _tell(found: Any, user: Any) -> Newest | None:

@@ -418,12 +418,12 @@ def test_people_read_it_in_their_language() -> None:
 
 
 def test_unknown_foreign_and_not_to_be_seen_are_one_404() -> None:
-    zoe = make_person("zoe")
-    make_person("ann")
-    Workspace.objects.get().members.add(zoe)
+    zoe = make_person("zoe", "board")
+    ann = make_person("ann")
+    Workspace.objects.get().members.add(zoe, ann)
     workflows.workspace.create("acme")
     hidden = ask(assignees=["ann"])
-    foreign = find_review(start({"assignees": ["zoe"]}, workspace="acme"))
+    foreign = find_review(start({"groups": ["board"]}, workspace="acme"))
     places = (hidden.pk, foreign.pk, uuid.uuid4(), "x", f"{{{hidden.pk}}}", str(hidden.pk).replace("-", ""))
     answers = [login(zoe).get(f"/v1/approvals/{one}") for one in places]
     problem(answers[0], 404, "not-found")
