@@ -426,6 +426,11 @@ def read_id(review: Any) -> UUID:
         return id
     if isinstance(review, UUID):
         return review
+    if isinstance(review, Instance):
+        raise InvalidCall(
+            "an Instance is no review, and may have several: pass Review.objects.get(instance=…, open=True), with "
+            "Review from approvals.models; in tests, approvals.testing.decide takes an instance"
+        )
     try:
         return UUID(review)
     except (TypeError, ValueError, AttributeError) as error:

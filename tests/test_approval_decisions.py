@@ -195,6 +195,12 @@ def test_what_is_no_review_is_told(ann: User, target: Any) -> None:
         decide(target, "approve", actor=ann)
 
 
+def test_whoever_decides_on_an_instance_is_told_how_to_find_its_review(ann: User) -> None:
+    instance = ask(assignees=["ann"]).instance
+    with pytest.raises(InvalidCall, match=r"Review\.objects\.get\(instance=…, open=True\).*approvals\.testing\.decide"):
+        decide(instance, "approve", actor=ann)  # type: ignore[arg-type]
+
+
 def test_an_interaction_that_is_no_approval_is_no_review(ann: User) -> None:
     @durable(name="approving.callback")
     def wait(ctx: Any) -> Any:
