@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from typing import Any
 
@@ -293,6 +294,26 @@ def test_many_texts_and_a_pattern_as_people_write_them_are_checked(pattern: str,
     work, errors = count({"items": {"pattern": pattern}}, [text] * times)
     assert errors == 0
     assert work < MOST_WORK / 3
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [(r"^\d+(?:,\d+)*\Z", "1,"), ("^[a-z0-9]+(?:-[a-z0-9]+)*$", "a-"), (r"^\d{1,3}(,\d{3})*(\.\d+)?$", ",111")],
+)
+def test_rounds_that_a_mark_tells_apart_are_tried_on_texts_of_some_length(pattern: str, text: str) -> None:
+    class Marked(forms.Form):
+        name = forms.RegexField(regex=pattern)
+
+    longest = find_longest(pattern)
+    assert read(Marked).describe()["properties"]["name"]["maxLength"] == longest >= 512
+    assert not re.search(pattern, (text * longest)[: longest - 1] + "!")
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"^(,\d+\d+)*$", "^(,.+)*$", "^(,[^;]+)*$", r"^(_\w+)*$", "^(-[!-/]+)*$", "^(-(?:a|ab)+)*$", "^(aa+)+$"]
+)
+def test_rounds_that_begin_with_what_may_stand_within_them_are_not(pattern: str) -> None:
+    assert find_longest(pattern) < SHORTEST
 
 
 def test_look_ahead_is_tried_on_texts_of_a_length_that_is_counted() -> None:

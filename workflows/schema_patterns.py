@@ -164,7 +164,9 @@ def _count_one(kind: str, value: Any, length: float) -> _Cost:
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             least, most, inner = int(value[0]), min(float(value[1]), length), value[2]
             ways, tries = _count(inner, length)
-            if ways <= 1:
+            if _is_separated(inner):
+                own, steps = length, 2 * length  # the text tells where each round begins
+            elif ways <= 1:
                 own, steps = max(1.0, most - least + 1), max(1.0, most) * tries
             else:
                 own = steps = float("inf") if most * ways > 64 else (ways ** max(1.0, most)) * tries * most
@@ -185,6 +187,41 @@ def _count_one(kind: str, value: Any, length: float) -> _Cost:
             costs = [_count(branch, length) for branch in value[1:] if branch is not None]
             return sum(ways for ways, _steps in costs), sum(steps for _ways, steps in costs)
     return 1.0, 1.0
+
+
+def _is_separated(items: Any) -> bool:
+    """Whether each round begins with a mark that stands nowhere else in it, and fits what is between two in one way."""
+    while len(items) == 1 and str(items[0][0]) == "SUBPATTERN":
+        items = items[0][1][-1]
+    if len(items) < 2 or str(items[0][0]) != "LITERAL":
+        return False
+    mark = chr(items[0][1])
+    if mark.isalnum() or not mark.isascii():
+        return False
+    varying = 0
+    for item in items[1:]:
+        kind, value = str(item[0]), item[1]
+        if kind in ("MAX_REPEAT", "MIN_REPEAT"):
+            if len(value[2]) != 1:
+                return False
+            varying += value[0] != value[1]
+            kind, value = str(value[2][0][0]), value[2][0][1]
+        if not (kind == "LITERAL" and chr(value) != mark) and not (kind == "IN" and _leaves_out(value, mark)):
+            return False
+    return varying <= 1
+
+
+def _leaves_out(choices: Any, mark: str) -> bool:
+    """Whether a class of characters has no place for this one, which is no letter and no digit."""
+    negated = str(choices[0][0]) == "NEGATE"
+    for kind, value in ((str(one[0]), one[1]) for one in choices):
+        if kind == "LITERAL" and chr(value) == mark:
+            return negated
+        if kind == "RANGE" and value[0] <= ord(mark) <= value[1]:
+            return negated
+        if kind == "CATEGORY" and (negated or str(value) not in ("CATEGORY_DIGIT", "CATEGORY_WORD") or mark == "_"):
+            return False
+    return not negated
 
 
 def _differ_at_once(branches: Any) -> bool:
