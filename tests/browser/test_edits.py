@@ -88,3 +88,23 @@ def test_the_page_of_a_link_shows_it_too(visit: Visits, site: Site, screen: str)
     check_page(page)
     check_axe(page)
     shoot(page, f"link-edited-{screen}")
+
+
+def test_a_draft_brings_back_what_was_typed_and_not_what_others_have_changed_since(visit: Visits, site: Site) -> None:
+    names = ("maya", "lena", "tom")
+    maya, lena, _ = (make_person(name) for name in names)
+    review = ask(assignees=list(names), quorum=3, schema=TERMS)
+    page = visit(lena)
+    page.goto(f"/approvals/{review.pk}/")
+    page.get_by_label("Reason", exact=True).fill("Asked the lawyer")
+    page.get_by_label("Runs for months").fill("24")
+    decide(review, "approve", actor=maya, data={**ASKED, "amount": "9000.00", "renewal": "it renews for a year"})
+    page.goto(f"/approvals/{review.pk}/")
+    expect(page.get_by_label("Reason", exact=True)).to_have_value("Asked the lawyer")
+    expect(page.get_by_label("Runs for months")).to_have_value("24")
+    expect(page.get_by_label("Value")).to_have_value("9000.00")
+    expect(page.get_by_label("it renews for a year")).to_be_checked()
+    page.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.get_by_role("status").first).to_contain_text("Others still have to")
+    vote = Vote.objects.get(review=review, user=lena)
+    assert vote.data == {**ASKED, "amount": "9000.00", "months": 24, "renewal": "it renews for a year"}

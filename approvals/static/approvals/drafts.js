@@ -11,6 +11,8 @@
   const keyOf = (id) => `holdpoint:draft:${person}:${id}`;
   /** What stood in a form before anybody typed. */
   const begun = new WeakMap();
+  /** What the server showed in it when typing began: a field that is as it was shown was not typed in. */
+  const offered = new WeakMap();
   /** What was typed into rows that a form does not have, or not yet. */
   const homeless = new WeakMap();
   /** What was typed when a form was sent, and what has been typed since. */
@@ -58,6 +60,13 @@
   const write = (one) => (isTick(one) ? [one.name, one.value, one.checked] : [one.name, one.value]);
   const read = (form) => JSON.stringify([...listFields(form).map(write), ...(homeless.get(form) ?? [])]);
 
+  const offer = (one) => (isTick(one) ? [one.name, one.value, one.defaultChecked] : [one.name, offerText(one)]);
+
+  function offerText(one) {
+    if (!one.matches("select")) return one.defaultValue;
+    return ([...one.options].find((option) => option.defaultSelected) ?? one.options[0])?.value ?? "";
+  }
+
   /** What somebody was quick enough to type before this file came. */
   function listEarly(form) {
     const typed = listFields(form).filter((one) => (isTick(one) ? one.checked !== one.defaultChecked : one.value !== one.defaultValue));
@@ -72,7 +81,7 @@
     const typed = read(form);
     const isTyped = typed !== begun.get(form);
     card.toggleAttribute("data-typed", isTyped);
-    if (isTyped) keep(keyOf(card.dataset.id), { typed, at: describe(card) });
+    if (isTyped) keep(keyOf(card.dataset.id), { typed, offered: offered.get(form), at: describe(card) });
     else forget(keyOf(card.dataset.id));
     card.dispatchEvent(new CustomEvent("holdpoint:typed", { bubbles: true }));
   }
@@ -133,7 +142,10 @@
     const form = formOf(card);
     begun.set(form, read(form));
     const draft = look(keyOf(card.dataset.id));
-    if (card.hasAttribute("data-answered")) {
+    // A form that came back holds what was typed: what it was begun with stands in the draft.
+    const isBack = card.hasAttribute("data-answered");
+    offered.set(form, isBack ? draft?.offered : JSON.stringify(listFields(form).map(offer)));
+    if (isBack) {
       // The server gave back what was posted: that is what is typed now.
       const hasWords = [...form.querySelectorAll("textarea")].some((one) => one.value.trim());
       if (draft || hasWords || card.querySelector("[aria-invalid]")) begun.set(form, "");
@@ -143,7 +155,7 @@
     const early = listEarly(form);
     const isOld = draft?.sent && draft.at !== describe(card);
     if (isOld) forget(keyOf(card.dataset.id));
-    if (draft && !isOld) homeless.set(form, fill(form, draft.typed));
+    if (draft && !isOld) homeless.set(form, fill(form, listTyped(draft)));
     if (early.length) {
       begun.set(form, "");
       fill(form, JSON.stringify(early));
@@ -151,6 +163,15 @@
     }
     card.toggleAttribute("data-typed", read(form) !== begun.get(form));
     if (homeless.get(form)?.length) fetchRows(card);
+  }
+
+  /** What was typed: the rest is as it is now, somebody else may have filled it in. */
+  function listTyped({ typed, offered: shown }) {
+    const after = JSON.parse(typed);
+    const before = JSON.parse(shown ?? "[]");
+    const tell = (fields, name) => JSON.stringify(fields.filter((one) => one[0] === name));
+    const names = [...new Set(after.map(([name]) => name))].filter((name) => tell(after, name) !== tell(before, name));
+    return JSON.stringify(after.filter(([name]) => names.includes(name)));
   }
 
   function begin(since = []) {
