@@ -41,6 +41,7 @@ from workflows import answering, store
 from workflows.api import cancel
 from workflows.arguments import read_actor
 from workflows.exceptions import InteractionResolved, InvalidCall, PolicyRefused, UnknownInteraction, show
+from workflows.jsontext import MAX_DEPTH
 from workflows.lifecycle import Event
 from workflows.models import Instance, Interaction
 from workflows.reasons import Reason, gettext_noop
@@ -52,6 +53,8 @@ logger = logging.getLogger("approvals")
 LONGEST_REASONS = 60_000
 #: Characters of everybody's data in one answer, beside the answer's own.
 LONGEST_DATA = 100_000
+#: Levels that stand around somebody's data in an answer: its decisions, one of them, and the data's own place.
+AROUND = 4
 _ROLLED_BACK = Reason(gettext_noop("a statement of its own failed, or it rolled back: nothing of it would remain"))
 #: Votes are judged again so long after the latest, then after an eighth of its age, and so often at the least.
 LOOK_AFTER, LOOK_AT_LEAST = timedelta(minutes=5), timedelta(days=1)
@@ -165,11 +168,19 @@ def _tell_failure(case: Case, error: Exception) -> str:
 def _write_decisions(votes: Sequence[Vote], data: Any) -> list[dict[str, Any]]:
     """Everybody's share. Very many reasons are shortened, or the answer would get too large; the votes keep them.
 
-    So it is with data that are long: `as_answered` says of whom they are the answer's, and others' stay with the vote.
+    So it is with data that are long or deep: `as_answered` says of whom they are the answer's, and others' stay with
+    the vote.
     """
     longest = max(80, LONGEST_REASONS // max(1, len(votes)))
-    is_long = sum(len(write_canonical(vote.data)) for vote in votes if vote.data is not None) > LONGEST_DATA
+    texts = [write_canonical(vote.data) for vote in votes if vote.data is not None]
+    is_long = sum(map(len, texts)) > LONGEST_DATA or any(_is_deep(vote.data) for vote in votes)
     return [_write_decision(vote, longest) | _write_data(vote, data, is_long=is_long) for vote in votes]
+
+
+def _is_deep(value: Any, room: int = MAX_DEPTH - AROUND) -> bool:
+    """Whether data that an answer may hold have no room below its decisions."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (room == 0 and isinstance(value, dict | list)) or any(_is_deep(one, room - 1) for one in inside)
 
 
 def _write_data(vote: Vote, answered: Any, *, is_long: bool) -> dict[str, Any]:

@@ -263,8 +263,9 @@ def test_a_key_for_some_workflows_knows_no_others():
     results = api.post("/v1/signals/bulk", [{"key": "theirs", "name": "a"}, {"key": "mine", "name": "a"}]).json()[
         "results"
     ]
-    assert [one["status"] for one in results] == [404, 202]
-    assert api.post("/v1/keys/mine/signals", {"name": "a"}).status_code == 202
+    # One's own is told that it is a function, which reads no signals; of the other nothing is told.
+    assert [one["status"] for one in results] == [404, 409]
+    problem(api.post("/v1/keys/mine/signals", {"name": "a"}), 409, "no-reader")
     assert api.post("/v1/signals/access-gate/complete", {"data": 1}).status_code == 200
     assert api.post("/v1/instances", {"workflow": "access-gate"}).status_code == 201
 

@@ -151,8 +151,9 @@ def test_no_text_as_the_whole_body_is_more_than_refused(api: Api, route: str) ->
         elif route.endswith("/bulk") and response.status_code == 207:
             assert [one["status"] for one in response.json()["results"]] == [400] * len(case.read()), case.name
         elif response.status_code == 404:
-            # Everything in it was in order, and so the address is looked at.
-            assert empty or isinstance(case.read(), dict), case.name
+            # Everything in it was in order, and so the address is looked at: before the shape of an answer is judged.
+            asks = route.endswith("/complete") or route.startswith("/resume/")
+            assert empty or asks or isinstance(case.read(), dict), case.name
         else:
             find_place(response)
     assert not Instance.objects.exists()

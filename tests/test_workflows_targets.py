@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 import workflows
-from tests.test_workflows_command import Parcel, run  # noqa: F401 (a fixture)
+from tests.test_workflows_command import Parcel, run, worker  # noqa: F401 (fixtures)
 from workflows import Await, Done, Workflow, event, step
 from workflows.lifecycle import Status
 from workflows.management.paper import show_count, show_moment

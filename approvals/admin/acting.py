@@ -101,7 +101,8 @@ class ReviewActions(ReadOnlyAdmin):
         check_ids(chosen)
         if not self.has_view_permission(request):
             self.note_attempts(request, chosen[:LIMIT], request.POST.get("action", ""))
-        return super().changelist_view(request, extra_context)
+        response: HttpResponse = super().changelist_view(request, extra_context)
+        return response
 
     def do_many(self, request: HttpRequest, queryset: QuerySet[Review], deed: Deed) -> HttpResponse | None:
         """The question about what was ticked, until it is answered; one alone has a page of its own."""

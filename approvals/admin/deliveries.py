@@ -86,7 +86,8 @@ class DeliveryAdmin(OfReviewAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """The list; Django would choke on a forged id."""
         check_ids(request.POST.getlist(ACTION_CHECKBOX_NAME))
-        return super().changelist_view(request, extra_context)
+        response: HttpResponse = super().changelist_view(request, extra_context)
+        return response
 
     @admin.action(description=_("Send selected deliveries again"), permissions=["resend"])
     def resend(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:

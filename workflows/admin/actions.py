@@ -73,7 +73,8 @@ class OperatorActions(TenantAdmin, ReadOnlyAdmin):
             if request.method == "POST" and action in request.POST.getlist("action"):
                 self.check_permission(request, action)
         check_ids(request.POST.getlist(ACTION_CHECKBOX_NAME))
-        return super().changelist_view(request, extra_context)
+        response: HttpResponse = super().changelist_view(request, extra_context)
+        return response
 
     @admin.action(description=_("Cancel selected instances…"), permissions=["cancel"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Instance]) -> HttpResponse | None:

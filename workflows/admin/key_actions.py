@@ -57,7 +57,8 @@ class KeyActions(TenantAdmin, StyledAdmin):
         for text in request.POST.getlist(ACTION_CHECKBOX_NAME):
             if not (text.isascii() and text.isdigit() and len(text) < 19):
                 raise BadRequest("not the id of a key")
-        return super().changelist_view(request, extra_context)
+        response: HttpResponse = super().changelist_view(request, extra_context)
+        return response
 
     # --- revoke -------------------------------------------------------------------------------------
 
