@@ -76,18 +76,18 @@ class NotDeployed(Exception):
 
 _definitions: dict[tuple[str, int], Definition] = {}
 _latest: dict[str, Definition] = {}
-#: What no signal reaches, as "name:version": made anew when a definition is added, read at every signal.
-_deaf: list[str] = []
+#: What no signal reaches, as "name:version", of these definitions: read at every signal, so it is not made each time.
+_deaf: tuple[dict[tuple[str, int], Definition], list[str]] | None = None
 
 
 def register(definition: Definition) -> None:
     """Make a definition known; refuse a second owner of the same name and version."""
+    global _deaf
     at = (definition.name, definition.version)
     known = _definitions.get(at)
     if known is not None and not _may_replace(known.source, definition.source):
         raise DuplicateWorkflow(definition.name, definition.version, known.source, definition.source)
-    _definitions[at] = definition
-    _deaf[:] = [f"{one.name}:{one.version}" for one in _definitions.values() if not one.reads_signals]
+    _definitions[at], _deaf = definition, None
     latest = _latest.get(definition.name)
     if latest is None or latest.version <= definition.version or latest is known:
         _latest[definition.name] = definition
@@ -110,7 +110,11 @@ def resolve(workflow: Any) -> Definition:
 
 def list_deaf() -> list[str]:
     """The workflows that never read a signal sent by name, as "name:version"; of others this process knows nothing."""
-    return _deaf
+    global _deaf
+    if _deaf is None or _deaf[0] is not _definitions:
+        names = [f"{one.name}:{one.version}" for one in _definitions.values() if not one.reads_signals]
+        _deaf = (_definitions, names)
+    return _deaf[1]
 
 
 def list_definitions() -> list[Definition]:
