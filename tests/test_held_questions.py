@@ -152,7 +152,7 @@ def test_a_step_whose_row_a_caller_holds_is_saved_later_and_runs_once(pump_db, h
         return ctx.step("x", work)
 
     instance = workflows.start(body)
-    run_once(pump_db, hold)
+    run_through(pump_db, hold)
     instance.refresh_from_db()
     assert (instance.status, instance.result, instance.error) == ("done", "worked", None)
     assert ran == [1]
@@ -208,7 +208,7 @@ def test_what_a_function_caught_is_saved_when_the_caller_lets_go(pump_db, hold):
             return ctx.step("y", lambda: "undone")
 
     instance = workflows.start(body)
-    run_once(pump_db, hold)
+    run_through(pump_db, hold)
     instance.refresh_from_db()
     assert (instance.status, instance.result) == ("done", "undone")
     assert list(Checkpoint.objects.order_by("position").values_list("name", "failed")) == [("x", True), ("y", False)]

@@ -116,6 +116,12 @@ def asks(ctx):
     ctx.wait_for_signal("gate", timeout="1h")
 
 
+@durable(name="owed.saves")
+def saves(ctx):
+    ctx.step("before", lambda: None)
+    return ctx.step("work", lambda: note(ctx, "save"))
+
+
 class Unrelated(Workflow):
     name = "owed.unrelated"
 
@@ -138,6 +144,7 @@ KINDS = {
     "taken": (Steps, "taken"),
     "invoke": (invokes, {}),
     "ask": (asks, {}),
+    "save": (saves, {}),
 }
 
 

@@ -182,6 +182,15 @@ class Context:
         return self._left.trouble
 
     @property
+    def owes(self) -> bool:
+        """Whether this run has made a result that could not be saved yet. For the engine."""
+        return self._left.owes
+
+    def save_owed(self) -> None:
+        """Save it. For the engine."""
+        self._left.save_owed()
+
+    @property
     def rewind(self) -> Rewind | None:
         """What the end of this run changes of a function's checkpoints. For the engine."""
         return self._left.rewind

@@ -94,7 +94,7 @@ def _guard(
         return work()
     except Trouble as trouble:
         host.vain += trouble.held
-        return make_postponed(claim, trouble)
+        return _owe_result(claim, definition, ctx) if ctx.owes else make_postponed(claim, trouble)
     except registry.NotDeployed as error:
         return make_put_back(claim, str(error))
     except Ousted:
@@ -233,6 +233,20 @@ def _make_or_owe(
         return _guard(
             claim, definition, ctx, host, lambda: _make_or_owe(claim, definition, ctx, outcome, host, patience)
         )
+
+    return Commit(claim, Kind.POSTPONE, again=again)
+
+
+def _owe_result(claim: Claim, definition: Definition, ctx: Context) -> Commit:
+    """The run of a function ends at a result that a held row kept out; it goes on once that is saved."""
+
+    def save() -> Commit:
+        ctx.save_owed()
+        return Commit(claim, Kind.POSTPONE, error=claim.error)
+
+    def again(host: Host, patient: bool) -> Commit | None:
+        ctx.move(host, 0.0 if patient else EVENT_PATIENCE)
+        return _guard(claim, definition, ctx, host, save)
 
     return Commit(claim, Kind.POSTPONE, again=again)
 

@@ -50,7 +50,7 @@ class Ousted(BaseException):
 class Journal:
     """One claim's way to the store."""
 
-    __slots__ = ("_claim", "_host", "_joined", "_progress", "_yields", "patience", "rewind", "trouble")
+    __slots__ = ("_claim", "_host", "_joined", "_owed", "_progress", "_yields", "patience", "rewind", "trouble")
 
     def __init__(self, claim: Claim, host: Host) -> None:
         self._claim, self._host = claim, host
@@ -58,6 +58,8 @@ class Journal:
         self._progress: set[int] = set()
         #: Whether what is written now belongs to the transaction of an atomic step.
         self._joined = False
+        #: A result that a held row kept out: what it came from worked, and is not done again for it.
+        self._owed: Callable[[BaseDatabaseWrapper], Saved | None] | None = None
         #: The engine's trouble that this run has met: whatever the author made of it, the run is over.
         self.trouble: Trouble | None = None
         #: Whether a row that somebody holds is given up after a moment: nothing is lost when this is asked again.
@@ -159,13 +161,34 @@ class Journal:
             return store.read_checkpoints(self._host.db, self._claim)
 
     def save(self, position: int, call: Call, name: str, **values: Any) -> Saved:
-        """A checkpoint, or the settling of an open one."""
-        with self._at_work():
-            saved = self._commit(lambda db: store.save_checkpoint(db, self._claim, position, call, name, **values))
+        """A checkpoint, or the settling of an open one. Kept out by a held row it is owed, and the run is over."""
+
+        def work(db: BaseDatabaseWrapper) -> Saved | None:
+            return store.save_checkpoint(db, self._claim, position, call, name, **values)
+
+        try:
+            with self._at_work(), self._yielding():
+                saved = self._commit(work)
+        except Trouble as trouble:
+            self._owed = work if trouble.held else None
+            raise
         if saved is None:
             raise Ousted
         self._note_progress(position)
         return saved
+
+    @property
+    def owes(self) -> bool:
+        """Whether a result is still to be saved."""
+        return self._owed is not None
+
+    def save_owed(self) -> None:
+        """Save what a held row kept out."""
+        assert self._owed is not None
+        with self._at_work(), self._yielding():
+            if self._commit(self._owed) is None:
+                raise Ousted
+        self._owed = None
 
     def save_with(self, position: int, call: Call, name: str, work: Callable[[], Any], what: str) -> Saved:
         """Author's or engine's writes and the checkpoint of their result, in one transaction on the author's side."""
