@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
+from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -63,6 +64,8 @@ _COUNT = """
 
 def seconds_to_next(db: BaseDatabaseWrapper) -> float | None:
     """0 where somebody who is asked has left, or is back; else nothing is known to come."""
+    if not apps.is_installed("approvals"):
+        return None  # a test that has the engine's tables only
     return 0.0 if _list_moved(db, 1) else None
 
 

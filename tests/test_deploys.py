@@ -122,7 +122,7 @@ def test_an_instance_of_a_removed_version_is_named_and_goes_on_when_the_version_
     assert "version 2" in old.error
     registry.register(removed)
     assert look() == []
-    advance("10m")
+    advance("20m")  # ten minutes and what they are spread by
     assert_done(old, "delivered 2")
 
 
@@ -272,7 +272,6 @@ def test_the_system_check_names_stuck_instances_where_the_database_is_asked():
     (one,) = check(["default"])
     assert "in step 'close'" in one.msg
     assert "alias" in one.hint
-    assert check(None) == []
     assert check([]) == []
 
 

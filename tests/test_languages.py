@@ -220,7 +220,8 @@ def test_a_line_of_the_history_has_the_signs_of_its_language(code: str, approved
         ("es", "mié 12 de mayo de 2027, 14:30 UTC"),
         ("ja", "2027年5月12日(水) 14:30 UTC"),
         ("zh-hans", "2027年5月12日 星期三 14:30 UTC"),
-        ("ko", "2027년 5월 12일 (수요일) 14:30 UTC"),
+        # Newer than 6.0, Django writes the short name of a day.
+        ("ko", f"2027년 5월 12일 ({'수' if django.VERSION >= (6, 1) else '수요일'}) 14:30 UTC"),
     ],
 )
 def test_an_exact_moment_has_the_order_of_its_language(code: str, told: str) -> None:

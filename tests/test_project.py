@@ -47,7 +47,9 @@ def list_steps(clone: Path, target: str) -> str:
     """What `make` would run for a target."""
     if shutil.which("make") is None:
         pytest.skip("make is missing")
-    ran = subprocess.run(["make", "-n", target], cwd=clone, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        ["make", "--no-print-directory", "-n", target], cwd=clone, capture_output=True, text=True, check=True
+    )
     return ran.stdout
 
 
