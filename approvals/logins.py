@@ -8,7 +8,7 @@ it came by.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
 from django.contrib.auth import get_user_model
@@ -21,6 +21,11 @@ from django.views.decorators.debug import sensitive_variables
 from approvals import records
 from approvals.passwords import TooManyTries, make_key
 
+if TYPE_CHECKING:
+    _Backend = ModelBackend
+else:
+    _Backend = object  # the backend that it stands before comes after it
+
 LASTS = timedelta(minutes=15)
 #: Of one account from one address; and of one account from everywhere, so that many addresses help little.
 TRIES, TRIES_EVERYWHERE = 10, 100
@@ -28,7 +33,7 @@ TRIES, TRIES_EVERYWHERE = 10, 100
 _REFUSED = "holdpoint_too_many_tries"
 
 
-class CountedLogins:
+class CountedLogins(_Backend):
     """Before a backend of your own: `class Logins(CountedLogins, LDAPBackend)`."""
 
     @sensitive_variables("password", "credentials")
@@ -38,7 +43,7 @@ class CountedLogins:
         """The user; PermissionDenied, which no other backend is asked after, where there were too many tries."""
         name = username if username is not None else credentials.get(get_user_model().USERNAME_FIELD)
         if name is None or password is None:
-            return super().authenticate(request, username, password, **credentials)  # type: ignore[misc]
+            return super().authenticate(request, username, password, **credentials)
         address = "" if request is None else request.META.get("REMOTE_ADDR", "")
         # A name in capitals is the same account to some databases; more names than accounts do no harm.
         folded = str(name).casefold()
@@ -48,7 +53,7 @@ class CountedLogins:
             if request is not None:
                 setattr(request, _REFUSED, True)
             raise PermissionDenied(str(TooManyTries()))
-        user = super().authenticate(request, username, password, **credentials)  # type: ignore[misc]
+        user = super().authenticate(request, username, password, **credentials)
         if user is not None:
             records.forget_tries(here)
             records.take_back_try(everywhere)

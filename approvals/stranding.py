@@ -10,7 +10,7 @@ process that dies forgets nothing.
 from __future__ import annotations
 
 import logging
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -75,7 +75,7 @@ def work() -> int:
     done = 0
     for id in _list_moved(answering.reach(), BATCH):
         try:
-            done += store.in_transaction(answering.reach(), lambda id=id: look(id))  # type: ignore[misc]
+            done += store.in_transaction(answering.reach(), partial(look, id))
         except UnknownReview:
             continue  # pruned meanwhile
         except Exception:
