@@ -104,6 +104,13 @@ class Event(StrEnum):
     HANDLED = "handled"
     RESCHEDULED = "rescheduled"
     RERUN = "rerun"
+    ITEM_DISPATCHED = "await_interaction_dispatched"
+    UNIT_DISPATCHED = "await_unit_dispatch_complete"
+    UNIT_WAITING = "await_execution_waiting"
+    ITEM_COMPLETED = "await_unit_item_completed"
+    UNIT_COMPLETED = "await_unit_completed"
+    UNIT_RELEASED = "await_resume_released"
+    UNIT_TERMINAL = "await_unit_terminal"
 
     @property
     def code(self) -> int:
@@ -140,7 +147,19 @@ EVENT_CODES: dict[Event, int] = {
     Event.REVERSED: 36,
     Event.HANDLED: 37,
     Event.RESCHEDULED: 38,
+    # Of a unit of items. Such a row has the unit's id in place of an instance's and counts by the unit's `seq`, so that
+    # no item locks the instance. What happens to a single question is told by the rows above.
+    Event.ITEM_DISPATCHED: 41,
+    Event.UNIT_DISPATCHED: 42,
+    Event.UNIT_WAITING: 43,
+    Event.ITEM_COMPLETED: 44,
+    Event.UNIT_COMPLETED: 45,
+    Event.UNIT_RELEASED: 46,
+    Event.UNIT_TERMINAL: 47,
 }
+
+#: The kinds of the rows that a unit of items has of its own.
+UNIT_EVENTS: frozenset[Event] = frozenset(event for event, code in EVENT_CODES.items() if 41 <= code < 60)
 
 
 class UnitStatus(StrEnum):

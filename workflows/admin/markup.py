@@ -84,6 +84,13 @@ EVENTS: Mapping[Event, Any] = {
     Event.HANDLED: gettext_lazy("handled"),
     Event.RESCHEDULED: gettext_lazy("deadline moved"),
     Event.RERUN: gettext_lazy("step runs again for a late signal"),
+    Event.ITEM_DISPATCHED: gettext_lazy("item handed to its channel"),
+    Event.UNIT_DISPATCHED: gettext_lazy("all items handed out"),
+    Event.UNIT_WAITING: gettext_lazy("instance waits for its items"),
+    Event.ITEM_COMPLETED: gettext_lazy("item ended"),
+    Event.UNIT_COMPLETED: gettext_lazy("all items answered"),
+    Event.UNIT_RELEASED: gettext_lazy("instance released"),
+    Event.UNIT_TERMINAL: gettext_lazy("unit closed"),
 }
 
 NOTHING = format_html('<span class="hp-quiet">{}</span>', "–")
