@@ -9,6 +9,7 @@ from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 
 import workflows
+from tests.horizon import wait_for_foreigners
 from tests.two_connections import (
     COMMITTED,
     Refused,
@@ -330,5 +331,6 @@ class TestTwoConnections:
 
     @staticmethod
     def count():
+        wait_for_foreigners()
         tally_ledger(connection, batches=1_000)
         return read_tallies(connection, None).get(("unseen", ""), 0)

@@ -17,6 +17,7 @@ from django.db import IntegrityError, connection, connections, transaction
 from psycopg.conninfo import make_conninfo
 
 import workflows
+from tests.horizon import wait_for_foreigners
 from tests.two_connections import (
     COMMITTED,
     Other,
@@ -70,27 +71,6 @@ def seal() -> int:
     """As `seal_now`, but what runs in other databases of the server does not count."""
     wait_for_foreigners()
     return seal_now()
-
-
-def wait_for_foreigners(patience: float = 60.0) -> None:
-    """Until nothing that is not of this test holds the horizon below what has been committed so far.
-
-    The horizon is the server's: the other xdist worker's test, in a database of its own, holds it back too, as does
-    an autovacuum. Open transactions of clients of this database are the test's own, and hold back what they should.
-    """
-    [(next_xid,)] = execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
-    until = time.monotonic() + patience
-    while True:
-        execute("SELECT pg_stat_clear_snapshot()")
-        foreign = execute(
-            "SELECT datname, backend_type, query FROM pg_stat_activity WHERE backend_xid::text::bigint < %s "
-            "AND NOT (datname = current_database() AND backend_type = 'client backend')",
-            [next_xid],
-        )
-        if not foreign:
-            return
-        assert time.monotonic() < until, f"somebody else's transaction is still open: {foreign}"
-        time.sleep(0.01)
 
 
 def verify(slug: str = "default", anchor: Anchor | None = None) -> list[Finding]:

@@ -11,7 +11,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 import workflows
-from tests.test_ledger import execute, live, no_triggers, seal, wait_for_foreigners
+from tests.horizon import wait_for_foreigners
+from tests.test_ledger import execute, live, no_triggers, seal
 from tests.two_connections import (
     COMMITTED,
     _provided_again,  # noqa: F401 (a fixture)

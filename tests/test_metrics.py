@@ -19,8 +19,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 import workflows
+from tests.horizon import wait_for_foreigners
 from tests.processes import find_environment
-from tests.test_ledger import execute, wait_for_foreigners
+from tests.test_ledger import execute
 from tests.test_statements import explain, statements
 from tests.two_connections import play, settle
 from workflows import Await, Done, Workflow, dropped, durable, health, keys, metrics, step, store

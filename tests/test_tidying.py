@@ -12,7 +12,8 @@ from django.core.management import call_command
 from django.db import DatabaseError, connections, transaction
 
 import workflows
-from tests.test_ledger import execute, live, no_triggers, wait_for_foreigners
+from tests.horizon import wait_for_foreigners
+from tests.test_ledger import execute, live, no_triggers
 from tests.two_connections import (
     COMMITTED,
     _provided_again,  # noqa: F401 (a fixture)
