@@ -12,6 +12,7 @@ from approvals.actions import comment
 from approvals.models import Comment, Review, Vote
 from examples.models import Supplier
 from tests.browser.judging import check_axe, check_page
+from tests.browser.news import wait_for_news
 from tests.browser.picturing import shoot
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
@@ -209,8 +210,7 @@ def test_a_browser_that_keeps_nothing_keeps_it_as_long_as_the_page(visit: Visits
     # Nor is that told as a lost connection.
     comment(again(first), "The bank says no", actor=desk.lena)
     for _ in range(3):
-        with page.expect_response("**/approvals/live/**"):
-            page.clock.fast_forward(21_000)
+        wait_for_news(page)
     expect(find_detail(page, first)).to_contain_text("The bank says no")
     expect(page.locator("#live-state")).to_have_text("Live")
 
@@ -227,8 +227,7 @@ def test_the_new_version_of_a_page_is_read_without_sending_the_last_form_again(
     page.get_by_role("button", name="Comment").click()
     expect(page.get_by_role("heading", name="Your comment is there.")).to_be_visible()
     comment(again(first), "The bank says no", actor=desk.lena)
-    with page.expect_response("**/approvals/live/**"):
-        page.clock.fast_forward(5_100)
+    wait_for_news(page)
     page.get_by_role("button", name="Read the new version").click()
     expect(page.locator(".timeline")).to_contain_text("The bank says no")
     expect(page.get_by_label("Reason", exact=True)).to_have_value("Half a reason")

@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 from approvals import actions, decide
 from approvals.models import Review, SavedView, Vote
 from tests.browser.judging import check_axe
+from tests.browser.news import open_inbox, wait_for_news
 from tests.browser.picturing import shoot
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
@@ -34,19 +35,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db]
 @pytest.fixture(name="desk")
 def make_a_desk(site: Site) -> Desk:
     return make_desk()
-
-
-def wait_for_news(page: Page) -> None:
-    """Let the page's clock go on until it has asked again."""
-    with page.expect_response("**/approvals/live/**"):
-        page.clock.fast_forward(5_100)
-
-
-def open_inbox(visit: Visits, user: object, address: str = "/approvals/") -> Page:
-    page = visit(user)
-    page.clock.install()
-    page.goto(address)
-    return page
 
 
 def test_what_another_decides_turns_grey_and_nothing_moves(visit: Visits, site: Site, desk: Desk) -> None:
@@ -252,8 +240,7 @@ def test_a_page_that_lost_the_connection_says_so(visit: Visits, site: Site, desk
     expect(page.locator("#live-state")).to_have_text("Live")
     page.context.set_offline(True)
     for seconds in (6, 11):
-        with page.expect_event("requestfailed"):
-            page.clock.fast_forward(seconds * 1000)
+        wait_for_news(page, seconds)
     expect(page.locator("#live-state")).to_have_text("Offline")
     expect(page.locator("#say")).to_contain_text("The connection is gone.")
     expect(find_row(page, first)).to_be_visible()

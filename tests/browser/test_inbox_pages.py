@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from approvals.models import SavedView
 from tests.browser.judging import check_axe, check_fits, check_touch
+from tests.browser.news import wait_for_news
 from tests.browser.picturing import shoot
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
@@ -31,8 +32,7 @@ def test_the_second_page_stays_the_second_page_while_it_is_alive(visit: Visits, 
     shown = list_titles(page)
     page.keyboard.press("j")
     expect(page.locator("#detail[data-id] .consequence")).to_have_text("Refund 050")
-    with page.expect_response("**/approvals/live/**"):
-        page.clock.fast_forward(5_100)
+    wait_for_news(page)
     expect(page.locator("#live-state")).to_be_visible()
     assert list_titles(page) == shown
     # As a page of its own it leads back to where it was found.

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, Route, expect
 
 from approvals.models import Vote
 from tests.browser.judging import check_axe
+from tests.browser.news import wait_for_news
 from tests.browser.picturing import shoot
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
@@ -89,7 +90,7 @@ def test_a_list_says_that_the_login_is_over_and_stops_asking(visit: Visits, site
         page.context.clear_cookies(name="sessionid")
     else:
         lead_to_login(page, "**/approvals/live/**")
-    page.clock.fast_forward(5_100)
+    wait_for_news(page)
     expect(page.locator("#live-state")).to_have_text("Logged out")
     expect(page.locator("#say")).to_contain_text(OVER)
     check_axe(page)
@@ -114,8 +115,7 @@ def test_news_that_are_none_are_a_failure(visit: Visits, site: Site, desk: Desk)
     page.goto("/approvals/")
     page.route("**/live/**", lambda route: route.fulfill(status=200, content_type="text/html", body="<h1>Soon</h1>"))
     for seconds in (6, 11):
-        with page.expect_response("**/live/**"):
-            page.clock.fast_forward(seconds * 1000)
+        wait_for_news(page, seconds)
     expect(page.locator("#live-state")).to_have_text("Offline")
     expect(find_row(page, first)).to_be_visible()
 
@@ -129,8 +129,7 @@ def test_a_phone_shows_that_it_is_offline(visit: Visits, site: Site, desk: Desk,
     page.goto("/approvals/" if where == "list" else f"/approvals/{first.pk}/")
     page.context.set_offline(True)
     for seconds in (6, 11):
-        with page.expect_event("requestfailed"):
-            page.clock.fast_forward(seconds * 1000)
+        wait_for_news(page, seconds)
     state = page.get_by_text("Offline", exact=True)
     expect(state).to_be_visible()
     expect(state).to_be_in_viewport(ratio=1)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from approvals import actions
+from tests.browser.news import open_inbox, wait_for_news
 from tests.browser.picturing import shoot
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
@@ -19,19 +20,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db]
 @pytest.fixture(name="desk")
 def make_a_desk(site: Site) -> Desk:
     return make_desk()
-
-
-def wait_for_news(page: Page) -> None:
-    """Let the page's clock go on until it has asked again."""
-    with page.expect_response("**/approvals/live/**"):
-        page.clock.fast_forward(5_100)
-
-
-def open_inbox(visit: Visits, user: object, address: str = "/approvals/") -> Page:
-    page = visit(user)
-    page.clock.install()
-    page.goto(address)
-    return page
 
 
 # --- one's own decision -----------------------------------------------------------------------------------

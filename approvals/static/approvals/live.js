@@ -182,10 +182,12 @@
   let waiting = 0;
   let asking = null;
 
+  /** As long as it is under way the page is marked so; without the mark, the time of the next one is set. */
   async function poll() {
     clearTimeout(waiting);
     asking?.abort();
     const mine = (asking = new AbortController());
+    page.dataset.asking = "";
     const stop = setTimeout(() => mine.abort("slow"), 15000);
     try {
       const url = new URL(page.dataset.live, location.href);
@@ -207,6 +209,7 @@
       showState(false);
     } finally {
       clearTimeout(stop);
+      if (mine === asking) delete page.dataset.asking;
     }
     if (mine === asking) waiting = setTimeout(poll, document.hidden ? SLOWEST : Math.min(SLOWEST, EVERY * 2 ** failed));
   }
