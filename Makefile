@@ -11,7 +11,7 @@ PYTEST_WORKERS ?= auto
 export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup run test test-newest test-fast screenshots check bench constraints clean
+.PHONY: setup run kafka test test-newest test-fast screenshots check bench constraints clean
 
 # Two stamps fill one environment.
 .NOTPARALLEL:
@@ -47,6 +47,10 @@ endef
 
 run: $(SITE_STAMP)
 	@exec $(BIN)/python -m config.run
+
+# An Apache Kafka for development (needs Java 17 and Maven, and says so). KAFKA_PORT=9093 make kafka changes its port.
+kafka: $(SITE_STAMP)
+	@exec $(BIN)/python -m config.kafka run
 
 test: setup
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
