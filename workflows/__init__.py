@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from workflows.exceptions import ChildCancelled as ChildCancelled
     from workflows.exceptions import ChildFailed as ChildFailed
     from workflows.exceptions import ClaimLost as ClaimLost
+    from workflows.exceptions import DispatchFailed as DispatchFailed
     from workflows.exceptions import DuplicateCheckpoint as DuplicateCheckpoint
     from workflows.exceptions import DuplicateKey as DuplicateKey
     from workflows.exceptions import DuplicateWorkflow as DuplicateWorkflow
@@ -121,7 +122,7 @@ _HOMES = {
         "InvalidSchema InvalidSignalId InvalidTarget LeftTransactionOpen NoReader NoTarget NonDeterministic "
         "NotCancellable NotFinished NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision "
         "SignalTimeoutError StaleVersion StepTimedOut StrictIsolation TooComplex TooLarge UnitFailed "
-        "UnknownInteraction UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError "
+        "UnknownInteraction UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError DispatchFailed "
     ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -17,11 +17,14 @@ class WorkflowsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Find every app's workflows.py; check the settings; provide rows after each migrate."""
+        """Find every app's workflows.py; check the settings; send what is asked; provide rows after each migrate."""
         from workflows import checks, provision, watch
+        from workflows.sweeps import Sweep, register_sweep
+        from workflows.transports import dispatcher
 
         autodiscover_modules("workflows")
         checks.register_checks()
+        register_sweep(Sweep("dispatch", dispatcher.seconds_to_next, dispatcher.work))
         post_migrate.connect(provision.provide_defaults, sender=self, dispatch_uid="holdpoint.provision")
         if apps.is_installed("django_q"):  # a check says so when it is not
             from django_q.signals import post_spawn

@@ -44,7 +44,7 @@ from workflows.policy import ask_policy
 from workflows.schema import load_schema_text
 from workflows.scope import current_workspace
 from workflows.store import Addressed, Once
-from workflows.waits import check_signal_id, find_door, find_projector
+from workflows.waits import check_signal_id, find_channel, find_door, find_projector
 
 
 class _Missing:
@@ -224,7 +224,7 @@ def _check(
         raise StaleVersion(version, found.version)
     if found.owned:
         raise AnswerElsewhere(found.channel, find_door(found.channel))
-    if door in DOORS and found.channel not in DOORS[door]:
+    if door in DOORS and found.channel not in DOORS[door] and not find_channel(found.channel).resumes:
         raise AnswerElsewhere(found.channel, "by another door")
     if found.status is not InteractionStatus.PENDING:
         raise InteractionResolved(found.status.value)

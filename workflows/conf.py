@@ -37,6 +37,7 @@ DEFAULTS: Mapping[str, Any] = {
     "METRICS_PUBLIC": False,
     "API_RATE": "60000/m",
     "MAX_WAITS": 8,
+    "DISPATCH_TRIES": 12,
 }
 
 LOCAL_URL = "http://localhost:8000"
@@ -102,6 +103,11 @@ class Conf:
             return None if given is None else parse_rate(given)
         except InvalidCall as error:  # the site's mistake, and not the caller's
             raise ImproperlyConfigured(f'WORKFLOWS["API_RATE"]: {error}') from error
+
+    @property
+    def dispatch_tries(self) -> int:
+        """How often sending a question is tried."""
+        return int(self._read("DISPATCH_TRIES"))
 
     @property
     def max_waits(self) -> int:
@@ -261,4 +267,5 @@ _READERS: Mapping[str, Callable[[Any], str | None]] = {
     "METRICS_PUBLIC": _want_flag,
     "API_RATE": _want_rate,
     "MAX_WAITS": _want_number,
+    "DISPATCH_TRIES": _want_count,
 }

@@ -41,6 +41,7 @@
     │   ├── InteractionResolved         (410) it has been answered, or its time is over
     │   ├── ProjectionFailed            (422) no output could be made of what was submitted
     │   └── PolicyRefused               (403) WORKFLOWS["POLICY"] said no
+    ├── DispatchFailed                  a channel could not send a question; raised by its `dispatch`
     ├── InvalidToken (LookupError)      not a token of this site, or of a key that it no longer has
     ├── LeftTransactionOpen             a step returned with a transaction of its own still open
     ├── StrictIsolation                 an event inside a transaction that could miss who waits for it
@@ -68,6 +69,7 @@ from workflows.reasons import gettext_noop as _
 
 if TYPE_CHECKING:
     from workflows.models import Instance
+    from workflows.transports.outgoing import Sent
 
 
 def show(value: object) -> str:
@@ -412,6 +414,25 @@ class DuplicateCheckpoint(NonDeterministic):
             self,
             f"the id {name!r} is used by two calls of one run; give each call its own, in a loop e.g. f'{name}-{{n}}'",
         )
+
+
+class DispatchFailed(WorkflowError):
+    """A question could not be sent. The text is kept on the question, so it must name no secret.
+
+    >>> DispatchFailed("hooks.example answered 503", retry_after=30).final
+    False
+    """
+
+    def __init__(
+        self, message: str, *, final: bool = False, retry_after: float | None = None, sent: Sent | None = None
+    ) -> None:
+        #: Whether trying again leads nowhere.
+        self.final = final
+        #: Seconds that the other side asks to be left alone.
+        self.retry_after = retry_after
+        #: What the delivery log is told.
+        self.sent = sent
+        super().__init__(message)
 
 
 class InteractionRefused(WorkflowError):

@@ -28,9 +28,10 @@ from workflows.lifecycle import Call, InteractionStatus
 from workflows.policy import ask_policy, describe_event, describe_wait
 from workflows.schema_order import keep_order
 from workflows.store import Claim, FoundQuestion, NewQuestion, Saved
+from workflows.transports.traceparent import find_traceparent
 from workflows.trouble import Trouble, engine_at_work
 from workflows.uuid7 import make_uuid7
-from workflows.waits import EVENT, UNIT, Asked, EventSpec, Question
+from workflows.waits import EVENT, UNIT, Asked, Channel, EventSpec, Question
 
 if TYPE_CHECKING:
     from workflows.host import Host
@@ -312,6 +313,8 @@ class Journal:
             token_hash=None if token is None else hash_token(token),
             timeout=timeout,
             body=question.body,
+            sends=question.opener is not None and question.opener.sends,
+            config=None if question.opener is None else dump_config(question.opener),
             position=position,
             call=call,
         )
@@ -444,6 +447,16 @@ class Journal:
 def _dump_request(question: Question) -> str | None:
     given = question.request
     return None if given is None else dump_value(given, f"the request of {question.step!r}")
+
+
+def dump_config(channel: Channel) -> str | None:
+    """What its channel needs to send a question, with the trace that the asking is part of."""
+    if not channel.sends:
+        return None
+    config = dict(channel.config or {})
+    if trace := find_traceparent():
+        config["traceparent"] = trace
+    return dump_value(config, f"config of the channel {channel.name!r}")
 
 
 def _as_interaction(claim: Claim, new: NewQuestion) -> Any:

@@ -67,6 +67,16 @@ def list_sweeps() -> list[Sweep]:
     return [one.sweep for one in list(_entries.values())]
 
 
+def may_go_on() -> bool:
+    """For work that goes on for long: whether to take up more, which also says that it does not hang.
+
+    >>> may_go_on()
+    True
+    """
+    current = threading.current_thread()
+    return current.go_on() if isinstance(current, _Round) else True
+
+
 class Sweeper:
     """One pump's way with the sweeps. Belongs to the thread of its pump."""
 
@@ -187,6 +197,11 @@ class _Round(threading.Thread):
         """Whether it was told to stop."""
         return self._until is not None
 
+    def go_on(self) -> bool:
+        """It is at a new piece of work, unless it was told to stop."""
+        self._since = time.monotonic()
+        return not self.is_stopped()
+
     def wait(self) -> None:
         """For its end, until the time is over that began with its stop."""
         if self._until is not None:
@@ -201,8 +216,7 @@ class _Round(threading.Thread):
 
     def _work(self) -> None:
         done = 1
-        while done > 0 and not self.is_stopped():
-            self._since = time.monotonic()
+        while done > 0 and self.go_on():
             done = self.entry.sweep.work()
             self.entry.failures = 0
 

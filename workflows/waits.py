@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from workflows.models import Interaction
     from workflows.schema import Schema
+    from workflows.transports.outgoing import Outgoing, Sent
     from workflows.typed import SchemaValue
 
 #: The names under which the engine's own signals arrive.
@@ -123,6 +124,19 @@ class Channel(Generic[A]):
     group: str | None = None
     correlation_id: str | None = None
 
+    #: Whether it sends what is asked, from a task of its own, after the question is committed.
+    sends: ClassVar[bool] = False
+    #: Whether its questions have a resume URL, which may answer them.
+    resumes: ClassVar[bool] = False
+    #: How many questions are handed to `dispatch_many` at a time.
+    batch: ClassVar[int] = 1
+    #: How many calls of `dispatch_many` a process makes side by side.
+    threads: ClassVar[int] = 16
+    #: Seconds that one call of `dispatch_many` may take; after them another process may send the same.
+    lease: ClassVar[float] = 120.0
+    #: What sending needs to know, as JSON, kept on the row. No secrets: name the setting that holds them.
+    config: Any = None
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls):
@@ -132,9 +146,31 @@ class Channel(Generic[A]):
         """Write rows of the channel's own, in the transaction that opens the interactions."""
 
     @classmethod
+    def dispatch(cls, question: Outgoing) -> Sent | None:
+        """Send one question; raise `DispatchFailed` where that did not work. At least once, under `question.key`."""
+        raise NotImplementedError(f"{cls.__name__} has sends = True: write its dispatch(question)")
+
+    @classmethod
+    def dispatch_many(cls, questions: Sequence[Outgoing]) -> Sequence[Sent | Exception | None]:
+        """Send up to `batch` questions; for each what `dispatch` returned or raised. For channels that send in bulk."""
+        return [_try(cls.dispatch, one) for one in questions]
+
+    @classmethod
     def read_answer(cls, answer: Any, schema: Schema | None) -> Any:
         """What the author is handed, made of the stored answer: as the question's schema types it."""
         return answer if schema is None else schema.cast(answer)
+
+
+def list_sending() -> list[type[Channel]]:
+    """The channels that send."""
+    return [one for one in list(_channels.values()) if one.sends]
+
+
+def _try(send: Callable[[Outgoing], Sent | None], question: Outgoing) -> Sent | Exception | None:
+    try:
+        return send(question)
+    except Exception as error:
+        return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +236,7 @@ def ask_channel(
         return Question(
             step,
             channel=channel.name,
+            token=channel.resumes,
             schema=read_schema(channel.schema if schema is None else schema),
             request=channel.request if request is None else request,
             cardinality=cardinality,

@@ -77,10 +77,15 @@ class Interaction(EngineModel):
     created_at = models.DateTimeField(_("created at"))
     deadline = models.DateTimeField(_("deadline"), null=True)
     closed_at = models.DateTimeField(_("closed at"), null=True)
+    #: When it was first sent, where its channel sends.
     dispatched_at = models.DateTimeField(_("dispatched at"), null=True)
+    #: When it is sent, or sent again; none, where there is nothing to send.
+    dispatch_at = models.DateTimeField(_("next try at"), null=True)
     workspace = models.ForeignKey(Workspace, models.DO_NOTHING, db_constraint=False, db_index=False)
     #: Counts items from 0.
     index = models.IntegerField(_("index"), default=0)
+    #: How often it was tried to send it.
+    tries = models.SmallIntegerField(_("tries"), default=0, db_default=0)
     #: Raised by every change; a caller may demand the one that it was shown.
     version = models.IntegerField(pgettext_lazy("of a question", "version"), default=1)
     status = InteractionStatusField(_("status"))
@@ -101,6 +106,10 @@ class Interaction(EngineModel):
     projector = models.TextField(null=True)
     #: What is sent to its resume URL: the answer itself, the answer as `data`, or either.
     body = models.TextField(default="any", db_default="any")
+    #: Why the last try failed.
+    dispatch_error = models.TextField(_("dispatch error"), null=True)
+    #: What its channel needs to send it, but for secrets.
+    config = models.JSONField(null=True, encoder=DjangoJSONEncoder)
     request = models.JSONField(_("request"), null=True, encoder=DjangoJSONEncoder)
     schema = models.JSONField(_("schema"), null=True, encoder=DjangoJSONEncoder)
     output = models.JSONField(_("output"), null=True, encoder=DjangoJSONEncoder)
@@ -148,6 +157,12 @@ class Interaction(EngineModel):
                 fields=["workspace", "signal_id", "id"],
                 condition=~Q(status="pending"),
                 name="holdpoint_interaction_past",
+            ),
+            # What is to be sent. Whatever closes a question takes it out.
+            models.Index(
+                fields=["channel", "dispatch_at", "id"],
+                condition=Q(status="pending", dispatch_at__isnull=False),
+                name="holdpoint_interaction_send",
             ),
         ]
 

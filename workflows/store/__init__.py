@@ -59,6 +59,11 @@ from workflows.store.deliver import Line as Line
 from workflows.store.deliver import deliver as deliver
 from workflows.store.deliver import deliver_many as deliver_many
 from workflows.store.deliver import find_holders as find_holders
+from workflows.store.dispatch import Leased as Leased
+from workflows.store.dispatch import Tried as Tried
+from workflows.store.dispatch import lease_questions as lease_questions
+from workflows.store.dispatch import record_tries as record_tries
+from workflows.store.dispatch import seconds_to_dispatch as seconds_to_dispatch
 from workflows.store.due import expire_due as expire_due
 from workflows.store.due import expire_these as expire_these
 from workflows.store.due import list_due as list_due

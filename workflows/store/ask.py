@@ -58,6 +58,9 @@ class NewQuestion:
     timeout: float | None
     #: What a partner's body holds; see `waits.BODIES`.
     body: str = "any"
+    #: Whether its channel sends it, and what for that has to be known.
+    sends: bool = False
+    config: str | None = None
     #: Of a function: its place among the checkpoints, and the kind of the call.
     position: int | None = None
     call: str | None = None
@@ -85,11 +88,12 @@ _OPEN = compact(f"""
     ), x AS (
       INSERT INTO holdpoint_interaction(id, unit_id, instance_id, created_at, deadline, workspace_id, index, version,
         status, owned, channel, signal_id, token_key, token_hash, actor, assignee, group_name, correlation_id,
-        schema_type, projector, body, request, schema)
+        schema_type, projector, body, request, schema, dispatch_at, config)
       SELECT %(id)s::uuid, %(unit)s::uuid, t.id, {CLOCK}, {CLOCK} + %(timeout)s::float8 * interval '1 s',
         t.workspace_id, 0, 1, {PENDING}, %(owned)s, %(channel)s::text, %(signal_id)s::text, %(token_key)s::text,
         %(token_hash)s::bytea, '', %(assignee)s::text, %(group)s::text, %(correlation_id)s::text,
-        %(schema_type)s::text, %(projector)s::text, %(body)s::text, %(request)s::jsonb, %(schema)s::jsonb
+        %(schema_type)s::text, %(projector)s::text, %(body)s::text, %(request)s::jsonb, %(schema)s::jsonb,
+        CASE WHEN %(sends)s THEN {CLOCK} END, %(config)s::jsonb
       FROM t ON CONFLICT (workspace_id, signal_id) WHERE status = {PENDING} DO NOTHING
       RETURNING id, instance_id, workspace_id, deadline, created_at
     ), n AS (
@@ -182,6 +186,8 @@ def open_question(db: BaseDatabaseWrapper, claim: Claim, new: NewQuestion) -> da
             "schema_type": new.schema_type,
             "projector": new.projector,
             "body": new.body,
+            "sends": new.sends,
+            "config": new.config,
             "assignee": new.assignee,
             "group": new.group,
             "correlation_id": new.correlation_id,

@@ -1,0 +1,1 @@
+"""Channels that send: the dispatch of what is asked, and the webhook transport."""

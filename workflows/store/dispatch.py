@@ -1,0 +1,161 @@
+"""Questions that are to be sent: which are due, who sends them, what became of it.
+
+Invariants owned:
+
+* A question is leased by moving its `dispatch_at` ahead and counting the try, so no transaction is open while it is
+  sent; a sender that dies loses nothing, because the moment comes again.
+* A failure is written down only by the try that it is of. A success stands, whoever tries again meanwhile.
+* What is closed is not sent: the index has pending ones only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows.lifecycle import CARDINALITY_CODES, INTERACTION_CODES, InteractionStatus
+from workflows.store.sql import CLOCK, NOW, atomic, compact, fetch, retrying, write_plain, write_texts
+
+PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
+_CARDINALITY_OF = {code: one for one, code in CARDINALITY_CODES.items()}
+
+#: As the partial index has it.
+_WAITS = f"x.status = {PENDING} AND x.dispatch_at IS NOT NULL"
+
+#: The head of the index for each channel: a minimum over all of them would read every entry.
+_NEXT = compact(f"""
+    SELECT extract(epoch FROM min(o.dispatch_at) - {CLOCK})::float8 FROM unnest(%(channels)s::text[]) v(channel)
+    CROSS JOIN LATERAL (SELECT x.dispatch_at FROM holdpoint_interaction x WHERE x.channel = v.channel AND {_WAITS}
+      ORDER BY x.dispatch_at LIMIT 1) o
+""")
+
+#: Two senders take different rows. A row that changes while it is being locked is left to the next look.
+_LEASE = compact(f"""
+    WITH c AS MATERIALIZED (
+      SELECT x.id FROM holdpoint_interaction x
+      WHERE x.channel = %(channel)s AND {_WAITS} AND x.dispatch_at <= {NOW}
+      ORDER BY x.dispatch_at, x.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+    ), u AS (
+      UPDATE holdpoint_interaction x SET dispatch_at = {CLOCK} + %(lease)s * interval '1 s', tries = x.tries + 1
+      FROM c CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_interaction o WHERE o.id = c.id OFFSET 0) o
+      WHERE x.ctid = o.ctid
+      RETURNING x.id, x.unit_id, x.instance_id, x.workspace_id, x.index, x.channel, x.signal_id, x.tries, x.created_at,
+        x.deadline, coalesce(x.deadline <= {NOW}, false) AS late, x.correlation_id, x.assignee, x.group_name,
+        x.token_key, x.request::text, x.schema::text, x.config::text
+    )
+    SELECT u.*, n.total, n.visit, n.step, n.cardinality, i.workflow, w.slug FROM u
+    CROSS JOIN LATERAL (SELECT o.total, o.visit, o.step, o.cardinality FROM holdpoint_unit o
+      WHERE o.id = u.unit_id OFFSET 0) n
+    CROSS JOIN LATERAL (SELECT o.workflow FROM holdpoint_instance o WHERE o.id = u.instance_id OFFSET 0) i
+    CROSS JOIN LATERAL (SELECT o.slug FROM holdpoint_workspace o WHERE o.id = u.workspace_id OFFSET 0) w
+    ORDER BY u.id
+""")
+
+#: Held by whoever completes them, for a moment. The next statement sees what came of it.
+_LOCK = compact("""
+    SELECT x.id FROM holdpoint_interaction x WHERE x.id = ANY(%(ids)s::uuid[]) ORDER BY x.id FOR NO KEY UPDATE
+""")
+
+_RECORD = compact(f"""
+    UPDATE holdpoint_interaction x SET dispatch_error = v.error,
+      dispatched_at = CASE WHEN v.sent THEN coalesce(x.dispatched_at, {CLOCK}) ELSE x.dispatched_at END,
+      dispatch_at = {CLOCK} + v.delay * interval '1 s'
+    FROM unnest(%(ids)s::uuid[], %(tries)s::int[], %(sent)s::bool[], %(delays)s::float8[], %(errors)s::text[])
+      v(id, tries, sent, delay, error)
+    CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_interaction o WHERE o.id = v.id OFFSET 0) o
+    WHERE x.ctid = o.ctid AND (v.sent OR x.tries = v.tries)
+    RETURNING x.id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """A question that is this sender's for a while, as its rows have it."""
+
+    id: UUID
+    unit: UUID
+    instance: UUID
+    workspace_id: int
+    index: int
+    channel: str
+    signal_id: str
+    tries: int
+    created_at: datetime
+    deadline: datetime | None
+    late: bool
+    correlation_id: str | None
+    assignee: str | None
+    group: str | None
+    token_key: str | None
+    request: Any
+    schema: Any
+    config: Any
+    total: int
+    visit: int
+    step: str
+    cardinality: str
+    workflow: str
+    workspace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What became of one try: it was sent, or it is tried again after `delay` seconds; never, where that is None."""
+
+    id: UUID
+    tries: int
+    sent: bool
+    delay: float | None = None
+    error: str | None = None
+
+
+_COLUMNS = [one.name for one in fields(Leased)]
+_JSON = [_COLUMNS.index(name) for name in ("request", "schema", "config")]
+_CARDINALITY = _COLUMNS.index("cardinality")
+
+
+def seconds_to_dispatch(db: BaseDatabaseWrapper, channels: Sequence[str]) -> float | None:
+    """Seconds until one of these channels has something to send; None when there is nothing."""
+    found: float | None = fetch(db, _NEXT, {"channels": list(channels)})[0][0]
+    return found
+
+
+def lease_questions(db: BaseDatabaseWrapper, channel: str, limit: int, lease: float) -> list[Leased]:
+    """Take up what is due to be sent, for so many seconds."""
+    rows = retrying(db, lambda: fetch(db, _LEASE, {"channel": channel, "limit": limit, "lease": lease}))
+    return [_read(row) for row in rows]
+
+
+def record_tries(db: BaseDatabaseWrapper, tried: Sequence[Tried]) -> set[UUID]:
+    """Write down what became of these; those whose row says so now."""
+    if not tried:
+        return set()
+    ordered = sorted(tried, key=lambda one: one.id)
+    params = {
+        "ids": write_plain([one.id for one in ordered]),
+        "tries": write_plain([one.tries for one in ordered]),
+        "sent": write_plain([one.sent for one in ordered]),
+        "delays": write_plain([one.delay for one in ordered]),
+        "errors": write_texts([one.error for one in ordered]),
+    }
+
+    def work() -> set[UUID]:
+        with atomic(db):
+            fetch(db, _LOCK, {"ids": params["ids"]})
+            return {id for (id,) in fetch(db, _RECORD, params)}
+
+    return retrying(db, work)
+
+
+def _read(row: tuple[Any, ...]) -> Leased:
+    values = list(row)
+    for place in _JSON:
+        values[place] = None if values[place] is None else json.loads(values[place])
+    values[_CARDINALITY] = _CARDINALITY_OF[values[_CARDINALITY]]
+    return Leased(*values)

@@ -1,0 +1,159 @@
+"""Sending what is asked: a sweep beside the pump leases what is due, threads send it, and the rows say how it went.
+
+Must not live here: how a channel sends. Invariants owned:
+
+* No transaction is open while something is sent, but for `drain()`, which lives in one.
+* A channel that hangs takes its own threads only; the others go on.
+* A failure is tried again ever later, as often as `DISPATCH_TRIES` says; then the question fails, with the reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields
+
+from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows import store
+from workflows.conf import conf
+from workflows.exceptions import DispatchFailed
+from workflows.models import Interaction
+from workflows.styles.steps import describe_error
+from workflows.sweeps import may_go_on
+from workflows.traces import log_raised
+from workflows.transports.outgoing import Outgoing, Sent
+from workflows.waits import Channel, list_sending
+
+logger = logging.getLogger("workflows")
+
+#: Seconds after the first failure; after each further one three times as many, up to the most.
+FIRST_WAIT = 2.0
+MOST_WAIT = 3600.0
+#: A wait is that much shorter or longer, so that what failed together does not come again together.
+JITTER = 0.2
+#: However long the other side asks to be left alone.
+MOST_RETRY_AFTER = 6 * 3600.0
+#: Characters of a reason that a row keeps.
+MOST_REASON = 500
+
+Result = Sent | Exception | None
+
+
+def seconds_to_next(db: BaseDatabaseWrapper) -> float | None:
+    """Until something is to be sent; see `workflows.sweeps.Sweep`. Where no channel sends, nothing is asked."""
+    names = [one.name for one in list_sending()]
+    return store.seconds_to_dispatch(db, names) if names else None
+
+
+def work() -> int:
+    """Send what is due; how much was tried."""
+    db = connections[router.db_for_write(Interaction)]
+    return _Dispatch(db).run()
+
+
+def find_wait(tries: int, retry_after: float | None) -> float:
+    """Seconds until the next try, after so many that failed.
+
+    >>> 1.6 <= find_wait(1, None) <= 2.4
+    True
+    """
+    seconds = min(MOST_WAIT, FIRST_WAIT * 3.0 ** min(tries - 1, 12)) * random.uniform(1 - JITTER, 1 + JITTER)
+    asked = min(max(retry_after or 0.0, 0.0), MOST_RETRY_AFTER) * random.uniform(1, 1 + JITTER)
+    return max(seconds, asked)
+
+
+class _Dispatch:
+    """One round. What threads have done is recorded on the thread that began them, so that only one writes."""
+
+    def __init__(self, db: BaseDatabaseWrapper) -> None:
+        self._db = db
+        self._busy: Counter[str] = Counter()
+        self._finished: queue.SimpleQueue[tuple[type[Channel], list[Outgoing], list[Result]]] = queue.SimpleQueue()
+        #: What is not committed is seen on this connection only.
+        self._is_alone = db.in_atomic_block
+
+    def run(self) -> int:
+        tried = 0
+        while True:
+            tried += sum(self._begin(channel) for channel in list_sending()) if may_go_on() else 0
+            if not self._busy.total() and self._finished.empty():
+                return tried
+            self._record()
+
+    def _begin(self, channel: type[Channel]) -> int:
+        """Hand to threads what is due, as far as there are threads; how many questions."""
+        free = channel.threads - self._busy[channel.name]
+        if free <= 0:
+            return 0
+        leased = store.lease_questions(self._db, channel.name, free * channel.batch, channel.lease)
+        questions = [_read(one) for one in leased]
+        for begin in range(0, len(questions), channel.batch):
+            self._busy[channel.name] += 1
+            part = questions[begin : begin + channel.batch]
+            if self._is_alone:
+                self._send(channel, part)
+            else:
+                name = f"holdpoint-{channel.name}"
+                threading.Thread(target=self._send_beside, args=(channel, part), name=name, daemon=True).start()
+        return len(questions)
+
+    def _send_beside(self, channel: type[Channel], questions: list[Outgoing]) -> None:
+        try:
+            self._send(channel, questions)
+        finally:
+            connections.close_all()  # which an author's code may have opened
+
+    def _send(self, channel: type[Channel], questions: list[Outgoing]) -> None:
+        current = [one for one in questions if not one.late]
+        results: Sequence[Result]
+        try:
+            results = channel.dispatch_many(current) if current else []
+            if len(results) != len(current):
+                told = f"dispatch_many of {channel.name!r} answered {len(results)} times for {len(current)} questions"
+                raise TypeError(f"{told}: return one result for each")
+        except BaseException as error:  # also SystemExit, which nobody is there for
+            results = [error if isinstance(error, Exception) else RuntimeError(repr(error))] * len(current)
+        self._finished.put((channel, current, list(results)))
+
+    def _record(self) -> None:
+        """Wait for one, and write down all that are there."""
+        finished = [self._finished.get()]
+        while not self._finished.empty():
+            finished.append(self._finished.get())
+        done: list[store.Tried] = []
+        for channel, questions, results in finished:
+            self._busy[channel.name] -= 1
+            done += [_judge(one, result) for one, result in zip(questions, results, strict=True)]
+        store.record_tries(self._db, done)
+
+
+def _judge(question: Outgoing, result: Result) -> store.Tried:
+    if not isinstance(result, Exception):
+        return store.Tried(question.id, question.tries, sent=True)
+    is_known = isinstance(result, DispatchFailed)
+    reason = (str(result) if is_known else describe_error(result))[:MOST_REASON]
+    is_last = question.tries >= conf.dispatch_tries or (isinstance(result, DispatchFailed) and result.final)
+    delay = None
+    if not is_last:
+        delay = find_wait(question.tries, result.retry_after if isinstance(result, DispatchFailed) else None)
+    again = "not again" if delay is None else f"again in {delay:.0f} s"
+    told = f"{question.channel} {question.key} was not sent (try {question.tries}, {again})"
+    if is_known:
+        logger.warning("%s: %s", told, reason)
+    else:  # a mistake in the channel: say where
+        log_raised(logger, logging.WARNING, told, result)
+    return store.Tried(question.id, question.tries, sent=False, delay=delay, error=reason)
+
+
+_NAMES = [one.name for one in fields(Outgoing)]
+
+
+def _read(leased: store.Leased) -> Outgoing:
+    values = {name: getattr(leased, name) for name in _NAMES}
+    return Outgoing(**{**values, "config": leased.config or {}})
