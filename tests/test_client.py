@@ -51,6 +51,7 @@ from workflows.client import (
     NotFinished,
     NotFound,
     NotPossible,
+    Progress,
     Redirected,
     ServerError,
     StaleVersion,
@@ -80,6 +81,7 @@ INSTANCE = {
     "result": None,
     "error": None,
     "attempt": 0,
+    "progress": {"done": 3, "total": 10, "note": "reading", "at": "2026-11-18T09:30:10Z"},
     "parent": None,
     "started_by": "key:1",
     "created_at": "2026-11-18T09:30:00.123456Z",
@@ -776,6 +778,7 @@ def test_an_instance_has_the_fields_of_the_model_and_their_types(site: Site) -> 
     assert {name: getattr(got, name) for name in INSTANCE} == DONE | {
         "id": UUID(ID),
         "parent": UUID(ID),
+        "progress": Progress(done=3, total=10, note="reading", at=datetime(2026, 11, 18, 9, 30, 10, tzinfo=UTC)),
         "created_at": datetime(2026, 11, 18, 9, 30, 0, 123456, tzinfo=UTC),
         "finished_at": datetime(2026, 11, 18, 9, 31, tzinfo=UTC),
     }

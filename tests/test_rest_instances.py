@@ -44,7 +44,7 @@ def api() -> Api:
 
 FIELDS = {
     "id", "workspace", "workflow", "version", "key", "status", "step", "state", "input", "result", "error", "attempt",
-    "parent", "started_by", "created_at", "finished_at",
+    "progress", "parent", "started_by", "created_at", "finished_at",
 }  # fmt: skip
 
 

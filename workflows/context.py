@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import router
 
 from workflows.outcomes import UNSET
+from workflows.progress import write_progress
 from workflows.waits import EVENT, UNIT, Asked, Callback, Channel, Question, find_channel, name_projector, read_label
 
 if TYPE_CHECKING:
@@ -129,6 +130,13 @@ class Context:
         if self._input is UNSET:
             self._input = json.loads(self._claim.input)
         return self._input
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Say how far the instance is, for people and programs that look at it.
+
+        It costs no statement here: the worker keeps the latest, at most twice a second and at the end of the run.
+        """
+        self._claim.progress = write_progress(done, total, note)
 
     @property
     def step_name(self) -> str:

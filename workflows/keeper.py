@@ -23,12 +23,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import engine, store
 from workflows.batch import Batch
 from workflows.exceptions import StepTimedOut
+from workflows.store import Claim
 
 logger = logging.getLogger("workflows")
 
 LONG_STEP = 1.0
 RENEW_EVERY = 3.0
 LOOK_EVERY = 0.25
+#: Seconds between two writes of how far the running step is.
+PROGRESS_EVERY = 0.5
 
 #: Interrupts a blocking call on the main thread; SIGALRM belongs to django-q, which uses it there too.
 INTERRUPT = signal.SIGVTALRM
@@ -55,7 +58,7 @@ class Keeper:
         self._db: BaseDatabaseWrapper | None = None
         self._batch: Batch | None = None
         self._told_long = False
-        self._renewed = 0.0
+        self._renewed = self._progressed = 0.0
         #: Whose rows were held at the last renewal: they are tried again at each look.
         self._held_up: set[str] = set()
         self._ended = threading.Event()
@@ -127,6 +130,14 @@ class Keeper:
         elif self._held_up and not stuck:
             again = [one for one in batch.list_held() if one.id in self._held_up]
             self._held_up = {one.id for one in again} - store.renew(self._reach(), again)
+        if claim is not None and claim.progress is not claim.kept and now - self._progressed >= PROGRESS_EVERY:
+            self._keep_progress(claim)
+
+    def _keep_progress(self, claim: Claim) -> None:
+        """What the running step has said since; the end of its run keeps the last of it, whatever is kept here."""
+        text = claim.progress
+        if text is not None and store.show_progress(self._reach(), claim, text):
+            claim.kept, self._progressed = text, time.monotonic()
 
     def _free_neighbours(self, batch: Batch) -> None:
         # Connected before anything is taken, and put back when it cannot be done: doing either twice is harmless,

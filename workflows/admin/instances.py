@@ -34,6 +34,7 @@ from workflows.admin.markup import (
     show_due,
     show_id,
     show_moment,
+    show_progress,
     show_relative,
     show_status,
     show_text,
@@ -74,6 +75,7 @@ class InstanceAdmin(OperatorActions):
                     ("of_workflow", "workspace"),
                     "full_key",
                     ("at_step", "awaits"),
+                    "how_far",
                     "failure",
                 )
             },
@@ -84,7 +86,7 @@ class InstanceAdmin(OperatorActions):
     )
     readonly_fields = (
         *("badge", "due_exactly", "of_workflow", "workspace", "full_key", "at_step", "awaits"),
-        *("failure", "input_json", "state_json", "result_json"),
+        *("how_far", "failure", "input_json", "state_json", "result_json"),
         *("created_exactly", "finished", "starter", "of_parent"),
         *("id", *(name for line in INTERNALS for name in line)),
     )
@@ -129,7 +131,8 @@ class InstanceAdmin(OperatorActions):
     def where(self, instance: Instance) -> SafeString:
         """The step, with what it waits for or how often it was tried below, where there is something to tell."""
         below = self.show_wait(instance) if instance.status in WAITING else self.count_tries(instance)
-        return format_html('{}<div class="hp-quiet">{}</div>', self.at_step(instance), below)
+        far = format_html('<div class="hp-quiet">{}</div>', show_progress(instance)) if instance.progress else ""
+        return format_html('{}<div class="hp-quiet">{}</div>{}', self.at_step(instance), below, far)
 
     @admin.display(description=_("step"))
     def at_step(self, instance: Instance) -> SafeString:
@@ -172,6 +175,12 @@ class InstanceAdmin(OperatorActions):
     def due_exactly(self, instance: Instance) -> SafeString:
         shown = show_due(instance, timezone.now())
         return format_html("{} · {}", shown, show_moment(instance.due_at)) if instance.due_at else shown
+
+    @admin.display(description=_("progress"))
+    def how_far(self, instance: Instance) -> SafeString:
+        if not instance.progress:
+            return NOTHING
+        return format_html("{} · {}", show_progress(instance), show_moment(instance.progress_at))
 
     @admin.display(description=_("key"))
     def full_key(self, instance: Instance) -> SafeString:

@@ -15,7 +15,7 @@ from uuid import UUID
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpResponse
 from django.utils import timezone
-from django.utils.formats import date_format
+from django.utils.formats import date_format, number_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince, timeuntil
@@ -176,6 +176,15 @@ def show_due(instance: Instance, now: datetime) -> SafeString:
         title = date_format(to_local(instance.due_at), "Y-m-d H:i:s T")
         return format_html('<span title="{}">{}</span>', title, show_badge(late, "bad"))
     return show_relative(instance.due_at, now)
+
+
+def show_progress(instance: Instance) -> SafeString:
+    """How far it is, as its author says: “340 of 1,000”, and a note."""
+    done, total, note = (instance.progress[part] for part in ("done", "total", "note"))
+    words = number_format(done, force_grouping=True)
+    if total is not None:
+        words = _("%(done)s of %(total)s") % {"done": words, "total": number_format(total, force_grouping=True)}
+    return format_html("{} · {}", words, show_text(note, 80)) if note else format_html("{}", words)
 
 
 def show_json(text: str | None, whole: str) -> SafeString:

@@ -43,7 +43,7 @@ from workflows.client.errors import (
     UnknownWorkflow,
     Untrusted,
 )
-from workflows.client.values import Completion, Delivery, Emission, Event, Instance, Interaction
+from workflows.client.values import Completion, Delivery, Emission, Event, Instance, Interaction, Progress
 
 __all__ = [
     "AnsweredElsewhere",
@@ -71,6 +71,7 @@ __all__ = [
     "NotFound",
     "NotPossible",
     "Postponed",
+    "Progress",
     "Redirected",
     "ServerError",
     "StaleVersion",

@@ -7,7 +7,7 @@ it needs and does not get, or gets as something else, is an error and never a va
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import cache
 from types import NoneType
@@ -15,6 +15,16 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from uuid import UUID
 
 Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far an instance is, as its workflow says."""
+
+    done: float
+    total: float | None = None
+    note: str = ""
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +43,7 @@ class Instance:
     result: Any = None
     error: str | None = None
     attempt: int = 0
+    progress: Progress | None = None
     parent: UUID | None = None
     started_by: str = ""
     created_at: datetime
@@ -157,6 +168,10 @@ def _make_reader(place: str, hint: Any) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if value is None and optional:
             return None
+        if is_dataclass(kind):
+            return read_value(kind, value)
+        if kind is float and type(value) is int:
+            return value  # JSON has one kind of numbers
         # `True` is an int to Python, and not to JSON.
         if not isinstance(value, str if convert else kind) or (kind is int and isinstance(value, bool)):
             raise ValueError(f"{place} is not of type {kind.__name__}")

@@ -82,6 +82,7 @@ def _list_facts(instance: Instance, say: Say, long: int) -> Iterator[tuple[str, 
     yield "parent", instance.parent_id
     yield "started", f"{show_moment(instance.created_at)}{f' by {instance.started_by}' if instance.started_by else ''}"
     yield "finished", show_moment(instance.finished_at)
+    yield "progress", _tell_progress(instance)
     yield "attempt", instance.attempt or None
     yield "runs", f"{instance.runs} without an outcome" if instance.runs else None
     yield "error", clip(instance.error, long) if instance.error else None
@@ -90,6 +91,14 @@ def _list_facts(instance: Instance, say: Say, long: int) -> Iterator[tuple[str, 
         yield "state", clip(show_json(instance.state), long)
     if instance.result is not None:
         yield "result", clip(show_json(instance.result), long)
+
+
+def _tell_progress(instance: Instance) -> str | None:
+    if instance.progress is None:
+        return None
+    said, total = instance.progress, instance.progress["total"]
+    far = f"{said['done']}" if total is None else f"{said['done']} of {total}"
+    return ", ".join(filter(None, [far, said["note"], show_moment(instance.progress_at)]))
 
 
 _DUE = {"runnable": "due", "running": "lease ends", "sleeping": "wakes"}
@@ -152,6 +161,7 @@ _CELLS: dict[str, Callable[[Any, Say], list[object]]] = {
 _ROW = (
     *("id", "workflow", "version", "status", "step", "key", "parent_id", "started_by", "created_at", "due_at"),
     *("finished_at", "attempt", "runs", "pending", "names", "input", "state", "result", "error"),
+    *("progress", "progress_at"),
 )
 _FIELDS = {
     "Questions": (

@@ -106,6 +106,9 @@ class Instance(EngineModel):
     result = models.JSONField(_("result"), null=True, encoder=DjangoJSONEncoder)
     #: The exception's class and message, the reason of Stop, or the reason of a cancellation.
     error = models.TextField(_("error"), null=True)
+    #: The latest `ctx.progress`, as `{"done", "total", "note"}`, and when it was written.
+    progress = models.JSONField(_("progress"), null=True, encoder=DjangoJSONEncoder)
+    progress_at = models.DateTimeField(null=True)
 
     objects: ClassVar = InstanceQuerySet.as_manager()
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.db.models import F, Q, QuerySet
 from django.db.models.lookups import GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 from django.http import HttpResponse
+from django.utils.dateparse import parse_datetime
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
@@ -180,16 +182,21 @@ class OneInstance(InstanceEndpoint):
                 {"type": "integer", "minimum": 0, "maximum": MOST_SECONDS},
                 description="Seconds to wait for its end.",
             ),
+            OpenApiParameter(
+                "progress_after",
+                datetime,
+                description="With `wait`: answer also once its `progress.at` is later than this.",
+            ),
         ],
     )
     def get(self, request: Request, id: str) -> HttpResponse:
         """As it is; with `wait`, once it has ended or when the time is over."""
-        seconds = read_seconds(request)
+        seconds, known = read_seconds(request), read_moment(request)
         instance = self.find(id)
         if seconds is None:
             return answer_json(self.answer_instance(instance).write())
-        if seconds and not instance.ended:
-            wait_for_end(instance.pk, seconds, who=self.caller.actor, most=conf.max_waits)
+        if seconds and not instance.ended and not has_progressed(instance, known):
+            wait_for_end(instance.pk, seconds, who=self.caller.actor, most=conf.max_waits, progressed=known)
             instance = self.find(id)
         return self.answer_waited(instance)
 
@@ -318,6 +325,26 @@ def has_key(key: str) -> Q:
     """The condition that a row has or had this key; in two parts, because the live and the ended have an index each."""
     ended = Number(code_of(Status.DONE))
     return Q(LessThan(F("status"), ended), key=key) | Q(GreaterThanOrEqual(F("status"), ended), key=key)
+
+
+def has_progressed(instance: Instance, known: float | None) -> bool:
+    """Whether it has said more than the client knows; never, for one who does not ask."""
+    at = instance.progress_at
+    return at is not None and known is not None and at.timestamp() > known
+
+
+def read_moment(request: Request) -> float | None:
+    """When the client last heard of progress, in seconds since 1970, if it wants to hear of more."""
+    text = request._request.GET.get("progress_after", "").strip()
+    if not text:
+        return None
+    try:
+        moment = parse_datetime(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise refuse_parameter("progress_after", "must be a moment with its zone, such as 2026-11-18T09:30:00Z")
+    return moment.timestamp()
 
 
 def read_seconds(request: Request) -> float | None:

@@ -23,11 +23,17 @@ def show_instance(instance: Instance, slug: str) -> dict[str, Any]:
         "result": instance.result,
         "error": instance.error,
         "attempt": instance.attempt,
+        "progress": show_progress(instance),
         "parent": None if instance.parent_id is None else str(instance.parent_id),
         "started_by": instance.started_by,
         "created_at": show_moment(instance.created_at),
         "finished_at": show_moment(instance.finished_at),
     }
+
+
+def show_progress(instance: Instance) -> dict[str, Any] | None:
+    """How far it is, if its author says so, and since when."""
+    return None if instance.progress is None else instance.progress | {"at": show_moment(instance.progress_at)}
 
 
 def show_event(event: LedgerEvent) -> dict[str, Any]:

@@ -28,16 +28,17 @@ LOOK_SECONDS = 0.1
 LOOK_AGAIN_SECONDS = 1.0
 
 
-def wait_for_end(instance: UUID, seconds: float, *, who: str, most: int) -> bool:
+def wait_for_end(instance: UUID, seconds: float, *, who: str, most: int, progressed: float | None = None) -> bool:
     """Whether the instance has ended within so many seconds; at once False where too many wait already.
 
-    Each takes a thread of the server, so `most` may wait in this process, and of them one caller three quarters.
+    Or has said how far it is since `progressed`, in seconds since 1970. Each takes a thread of the server, so `most`
+    may wait in this process, and of them one caller three quarters.
     """
     if any(one.in_atomic_block for one in connections.all(initialized_only=True)):
         return False  # nobody else's work can be seen from inside this transaction
     ended = threading.Event()
     try:
-        if not _lobby.enter(instance, ended, who, most):
+        if not _lobby.enter(instance, ended, who, most, progressed):
             return False
     except RuntimeError:  # no thread can be started
         logger.warning("cannot wait for instances: no thread can be started", exc_info=True)
@@ -56,12 +57,14 @@ class _Lobby:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[UUID, set[threading.Event]] = {}
+        #: Of those who wait for progress too: what they know of.
+        self._known: dict[threading.Event, float] = {}
         self._callers: Counter[str] = Counter()
         self._looks = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
-    def enter(self, instance: UUID, ended: threading.Event, who: str, most: int) -> bool:
+    def enter(self, instance: UUID, ended: threading.Event, who: str, most: int, progressed: float | None) -> bool:
         with self._lock:
             if self._callers.total() >= most or self._callers[who] >= most - most // 4:
                 return False
@@ -76,6 +79,8 @@ class _Lobby:
                     raise
                 self._looks = True
             self._waiting.setdefault(instance, set()).add(ended)
+            if progressed is not None:
+                self._known[ended] = progressed
             self._callers[who] += 1
             return True
 
@@ -85,6 +90,7 @@ class _Lobby:
             self._callers[who] -= 1
             if not self._callers[who]:
                 del self._callers[who]
+            self._known.pop(ended, None)
             others = self._waiting.get(instance, set())
             others.discard(ended)
             if not others:
@@ -109,9 +115,11 @@ class _Lobby:
             return list(self._waiting)
 
     def _tell(self, ids: list[UUID]) -> float:
-        """Look, and wake those whose instance has ended; seconds until the next look."""
+        """Look, and wake those whose instance has ended or got on; seconds until the next look."""
+        db = connections[router.db_for_write(Instance)]
         try:
-            ended = store.find_ended(connections[router.db_for_write(Instance)], ids)
+            ended = store.find_ended(db, ids)
+            progressed = store.find_progressed(db, ids) if self._known else {}
         except Exception:  # whoever waits still does
             logger.warning("cannot look for ended instances; trying again", exc_info=True)
             with contextlib.suppress(Exception):
@@ -121,12 +129,16 @@ class _Lobby:
             for instance in ended:
                 for one in self._waiting.get(instance, ()):
                     one.set()
+            for instance, at in progressed.items():
+                for one in self._waiting.get(instance, ()):
+                    if one in self._known and at > self._known[one]:
+                        one.set()
         return LOOK_SECONDS
 
     def _forget(self) -> None:
         """In a forked child: its thread did not come along."""
         self._lock = threading.Lock()
-        self._waiting, self._callers, self._looks = {}, Counter(), False
+        self._waiting, self._known, self._callers, self._looks = {}, {}, Counter(), False
 
 
 _lobby = _Lobby()

@@ -85,6 +85,8 @@ from workflows.store.hold import move_deadline as move_deadline
 from workflows.store.hold import record_event as record_event
 from workflows.store.keys import find_key as find_key
 from workflows.store.postpone import postpone as postpone
+from workflows.store.progress import find_progressed as find_progressed
+from workflows.store.progress import show_progress as show_progress
 from workflows.store.sql import CHANNEL as CHANNEL
 from workflows.store.sql import atomic as atomic
 from workflows.store.sql import fetch as fetch

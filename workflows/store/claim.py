@@ -63,6 +63,9 @@ class Claim:
     #: [n, name, payload, received_at, source] of every unconsumed signal, in order of arrival; None where they
     #: are too many or too large to travel with the claim.
     signals: list[list[Any]] | None
+    #: What the run has said of its progress, as JSON; and the latest of it that the row has.
+    progress: str | None = None
+    kept: str | None = None
 
 
 #: What a claim carries of an inbox. More is left behind and read when the author looks: one instance with a

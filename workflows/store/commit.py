@@ -34,6 +34,7 @@ from workflows.lifecycle import FIRST_TERMINAL, Event
 from workflows.store.ask import close_questions
 from workflows.store.checkpoints import Rewind, rewind_checkpoints
 from workflows.store.claim import Claim
+from workflows.store.progress import keep_progress, list_advancing
 from workflows.store.sql import (
     AWAITING,
     AWAITING_CHILDREN,
@@ -281,10 +282,12 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
         params["tells"] = write_texts([one.tells for one in commits] + padding)
     asking = [one.claim.id for one in commits if one.claim.asked and one.kind in (Kind.DONE, Kind.STOP)]
     rewinding = [one for one in commits if one.rewind is not None]
-    if not asking and not rewinding:
+    advancing = list_advancing([one.claim for one in commits])
+    if not asking and not rewinding and not advancing:
         return {row[0] for row in fetch(db, statement, params)}
     with atomic(db):
         applied = {row[0] for row in fetch(db, statement, params)}
+        keep_progress(db, advancing, applied)
         if asking:
             close_questions(db, [id for id in asking if id in applied])
         for one in rewinding:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.store.commit import Commit
-from workflows.store.sql import CLOCK, RUNNABLE, RUNNING, becoming, compact, fetch, write_plain, write_texts
+from workflows.store.progress import keep_progress, list_advancing
+from workflows.store.sql import CLOCK, RUNNABLE, RUNNING, atomic, becoming, compact, fetch, write_plain, write_texts
 
 #: Locked one by one in id order, waiting for each as an outcome would. The run that was counted at the claim is
 #: taken off again, unless it is to be spent.
@@ -40,4 +41,10 @@ def postpone(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
         "errors": write_texts([one.error for one in commits]),
         "spent": write_plain([one.spent for one in commits]),
     }
-    return {row[0] for row in fetch(db, _POSTPONE, params)}
+    advancing = list_advancing([one.claim for one in commits])
+    if not advancing:
+        return {row[0] for row in fetch(db, _POSTPONE, params)}
+    with atomic(db):
+        applied = {row[0] for row in fetch(db, _POSTPONE, params)}
+        keep_progress(db, advancing, applied)
+        return applied

@@ -109,6 +109,14 @@ class FunctionContext(Context):
         """0 in the first run; runs that failed one after another without progress add one each."""
         return self._attempt
 
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Say how far the instance is; kept at most twice a second, and at the end of the run.
+
+        A run that repeats what an earlier one did says nothing until it has come as far.
+        """
+        if self.suspended is None and self._cursor == len(self._load()):
+            super().progress(done, total, note)
+
     def step(self, id: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """The result of `fn(*args, **kwargs)`, made once and saved: every run gets what JSON makes of it."""
         refuse_async(fn, f"ctx.step({id!r})")

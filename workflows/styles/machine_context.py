@@ -70,6 +70,10 @@ class MachineContext:
             self._input = self._ctx.input if accepts is None else read_typed(accepts, self._ctx.input, "input")
         return self._input
 
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Say how far the instance is; kept at most twice a second, and at the end of the stage."""
+        self._ctx.progress(done, total, note)
+
     @property
     def item(self) -> NoReturn:
         """The item of a stream."""
