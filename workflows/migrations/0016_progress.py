@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("holdpoint", "0014_verified_alone"),
+        ("holdpoint", "0015_dispatch"),
     ]
 
     operations = [
