@@ -153,7 +153,7 @@ class RetryBody(Body):
 Status = Literal["runnable", "running", "awaiting", "sleeping", "awaiting_children", "done", "failed", "cancelled"]
 
 
-class ProgressOut(Shape):
+class InstanceProgressOut(Shape):
     """How far an instance is, as its workflow says."""
 
     model_config = ConfigDict(title="InstanceProgress")
@@ -178,7 +178,7 @@ class InstanceFields(Shape):
     result: Annotated[Any, Field(description="Once it is done.")]
     error: Annotated[str | None, Field(description="Why it failed or was cancelled.")]
     attempt: Annotated[int, Field(description="How often the step has asked to be run again.")]
-    progress: Annotated[ProgressOut | None, Field(description="How far it is, where its workflow says so.")]
+    progress: Annotated[InstanceProgressOut | None, Field(description="How far it is, where its workflow says so.")]
     parent: Annotated[UUID | None, Field(description="The instance that started it as its child.")]
     started_by: Annotated[str, Field(description="`user:<id>`, `key:<id>`, or what the project's code said.")]
     created_at: Annotated[datetime, Field(description="When it was started.")]
