@@ -44,7 +44,7 @@ from workflows.policy import ask_policy
 from workflows.schema import load_schema_text
 from workflows.scope import current_workspace
 from workflows.store import Addressed, Once
-from workflows.waits import check_signal_id, find_channel, find_door, find_projector
+from workflows.waits import Channel, check_signal_id, find_channel, find_door, find_projector
 
 
 class _Missing:
@@ -61,7 +61,7 @@ By: TypeAlias = Literal["id", "signal_id"]
 LISTS = frozenset({Cardinality.ONE_TO_MANY, Cardinality.MANY_TO_MANY})
 
 #: Which doors a label lets answer; a label that is not listed here restricts nothing but the resume URL.
-DOORS = {"resume": frozenset({"callback", "webhook"})}
+DOORS = {"resume": frozenset({"callback", "webhook"}), "kafka": frozenset({"kafka"})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def _check(
         raise StaleVersion(version, found.version)
     if found.owned:
         raise AnswerElsewhere(found.channel, find_door(found.channel))
-    if door in DOORS and found.channel not in DOORS[door] and not find_channel(found.channel).resumes:
+    if door in DOORS and found.channel not in DOORS[door] and not _takes_from(find_channel(found.channel), door):
         raise AnswerElsewhere(found.channel, "by another door")
     if found.status is not InteractionStatus.PENDING:
         raise InteractionResolved(found.status.value)
@@ -239,6 +239,10 @@ def _check(
             raise InvalidData({"": [f"has {len(data)} items, the limit is {most}"]})
     if found.schema is not None:
         load_schema_text(found.schema, found.schema_type).check(data)
+
+
+def _takes_from(channel: type[Channel], door: str) -> bool:
+    return door in channel.doors or (door == "resume" and channel.resumes)
 
 
 def _project(found: Addressed, data: Any) -> str:

@@ -19,6 +19,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
+from workflows.conf_kafka import KafkaSettings, read_kafka
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall, InvalidDuration
 
@@ -38,7 +39,11 @@ DEFAULTS: Mapping[str, Any] = {
     "API_RATE": "60000/m",
     "MAX_WAITS": 8,
     "DISPATCH_TRIES": 12,
+    "KAFKA": None,
 }
+
+#: A check's message may be logged, so it shows nothing of these.
+SECRET = frozenset({"TOKEN_KEYS", "KAFKA"})
 
 LOCAL_URL = "http://localhost:8000"
 
@@ -108,6 +113,15 @@ class Conf:
     def dispatch_tries(self) -> int:
         """How often sending a question is tried."""
         return int(self._read("DISPATCH_TRIES"))
+
+    @property
+    def kafka(self) -> KafkaSettings | None:
+        """Where the broker is, and whose answers are taken from it; None where there is none."""
+        given = self._read("KAFKA")
+        try:
+            return None if given is None else read_kafka(given)
+        except InvalidCall as error:
+            raise ImproperlyConfigured(f'WORKFLOWS["KAFKA"]: {error}') from error
 
     @property
     def max_waits(self) -> int:
@@ -191,7 +205,7 @@ def find_problems() -> Iterator[Problem]:
             known = f"Did you mean {close[0]}?" if close else f"There are {', '.join(sorted(DEFAULTS))}."
             yield Problem(name, f"WORKFLOWS has no setting {name!r}; it changes nothing.", known)
         elif (given is not None or name not in _MAY_BE_NONE) and (fix := _READERS[name](given)):
-            shown = "" if name == "TOKEN_KEYS" else f" = {given!r:.80}"  # a check's message may be logged
+            shown = "" if name in SECRET else f" = {given!r:.80}"
             yield Problem(name, f'WORKFLOWS["{name}"]{shown} cannot be read.', fix)
 
 
@@ -212,6 +226,14 @@ def _want_count(value: Any) -> str | None:
 def _want_number(value: Any) -> str | None:
     good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return None if good else "Write a whole number, 0 for none."
+
+
+def _want_kafka(value: Any) -> str | None:
+    try:
+        read_kafka(value)
+    except InvalidCall as error:
+        return f"{error}."
+    return None
 
 
 def _want_flag(value: Any) -> str | None:
@@ -267,5 +289,6 @@ _READERS: Mapping[str, Callable[[Any], str | None]] = {
     "METRICS_PUBLIC": _want_flag,
     "API_RATE": _want_rate,
     "MAX_WAITS": _want_number,
+    "KAFKA": _want_kafka,
     "DISPATCH_TRIES": _want_count,
 }

@@ -424,10 +424,18 @@ class DispatchFailed(WorkflowError):
     """
 
     def __init__(
-        self, message: str, *, final: bool = False, retry_after: float | None = None, sent: Sent | None = None
+        self,
+        message: str,
+        *,
+        final: bool = False,
+        away: bool = False,
+        retry_after: float | None = None,
+        sent: Sent | None = None,
     ) -> None:
         #: Whether trying again leads nowhere.
         self.final = final
+        #: Whether the transport itself was not there, for this question or any other: then it does not count as a try.
+        self.away = away
         #: Seconds that the other side asks to be left alone.
         self.retry_after = retry_after
         #: What the delivery log is told.

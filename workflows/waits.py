@@ -128,6 +128,8 @@ class Channel(Generic[A]):
     sends: ClassVar[bool] = False
     #: Whether its questions have a resume URL, which may answer them.
     resumes: ClassVar[bool] = False
+    #: Doors that are for some channels only, and may answer its questions all the same: "kafka".
+    doors: ClassVar[frozenset[str]] = frozenset()
     #: How many questions are handed to `dispatch_many` at a time.
     batch: ClassVar[int] = 1
     #: How many calls of `dispatch_many` a process makes side by side.

@@ -1,9 +1,12 @@
 """Fixtures of everything that talks to a real broker."""
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from tests.kafka.world import Partner
 from tests.kafka_plugin import explain_absence, find_bootstrap
 
 
@@ -15,3 +18,19 @@ def bootstrap() -> str:
             pytest.fail(f"CI skips no test: {missing}")
         pytest.skip(missing)
     return find_bootstrap()
+
+
+@pytest.fixture
+def partner(bootstrap: str) -> Partner:
+    return Partner(bootstrap)
+
+
+@pytest.fixture
+def configure(partner: Partner, settings: Any) -> Callable[..., None]:
+    """Let the site talk to the run's broker, with these topics of answers."""
+
+    def configure(answers: dict[str, Any], **others: Any) -> None:
+        kafka = {"BOOTSTRAP": partner.bootstrap, "ANSWERS": answers, "GROUP": partner.group, **others}
+        settings.WORKFLOWS = {**settings.WORKFLOWS, "KAFKA": kafka}
+
+    return configure

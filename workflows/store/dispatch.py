@@ -64,10 +64,11 @@ _LOCK = compact("""
 
 _RECORD = compact(f"""
     UPDATE holdpoint_interaction x SET dispatch_error = v.error,
+      tries = x.tries - CASE WHEN v.counts THEN 0 ELSE 1 END,
       dispatched_at = CASE WHEN v.sent THEN coalesce(x.dispatched_at, {CLOCK}) ELSE x.dispatched_at END,
       dispatch_at = {CLOCK} + v.delay * interval '1 s'
-    FROM unnest(%(ids)s::uuid[], %(tries)s::int[], %(sent)s::bool[], %(delays)s::float8[], %(errors)s::text[])
-      v(id, tries, sent, delay, error)
+    FROM unnest(%(ids)s::uuid[], %(tries)s::int[], %(sent)s::bool[], %(counts)s::bool[], %(delays)s::float8[],
+      %(errors)s::text[]) v(id, tries, sent, counts, delay, error)
     CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_interaction o WHERE o.id = v.id OFFSET 0) o
     WHERE x.ctid = o.ctid AND (v.sent OR x.tries = v.tries)
     RETURNING x.id
@@ -111,6 +112,8 @@ class Tried:
     id: UUID
     tries: int
     sent: bool
+    #: Whether it was a try at all; not, where there was nothing to send it by.
+    counts: bool = True
     delay: float | None = None
     error: str | None = None
 
@@ -141,6 +144,7 @@ def record_tries(db: BaseDatabaseWrapper, tried: Sequence[Tried]) -> set[UUID]:
         "ids": write_plain([one.id for one in ordered]),
         "tries": write_plain([one.tries for one in ordered]),
         "sent": write_plain([one.sent for one in ordered]),
+        "counts": write_plain([one.counts for one in ordered]),
         "delays": write_plain([one.delay for one in ordered]),
         "errors": write_texts([one.error for one in ordered]),
     }

@@ -5,6 +5,7 @@ Must not live here: how a channel sends. Invariants owned:
 * No transaction is open while something is sent, but for `drain()`, which lives in one.
 * A channel that hangs takes its own threads only; the others go on.
 * A failure is tried again ever later, as often as `DISPATCH_TRIES` says; then the question fails, with the reason.
+  Where the transport itself was away, it is no try: it is taken up again every few seconds, until the deadline.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ FIRST_WAIT = 2.0
 MOST_WAIT = 3600.0
 #: A wait is that much shorter or longer, so that what failed together does not come again together.
 JITTER = 0.2
+#: Seconds until the next look at a transport that is away, unless it says otherwise.
+AWAY_WAIT = 5.0
 #: However long the other side asks to be left alone.
 MOST_RETRY_AFTER = 6 * 3600.0
 #: Characters of a reason that a row keeps.
@@ -130,12 +133,18 @@ class _Dispatch:
         for channel, questions, results in finished:
             self._busy[channel.name] -= 1
             done += [_judge(one, result) for one, result in zip(questions, results, strict=True)]
+            _tell_absence(channel, results)
         store.record_tries(self._db, done)
 
 
 def _judge(question: Outgoing, result: Result) -> store.Tried:
     if not isinstance(result, Exception):
         return store.Tried(question.id, question.tries, sent=True)
+    if isinstance(result, DispatchFailed) and result.away:
+        pause = (result.retry_after or AWAY_WAIT) * random.uniform(1, 1 + JITTER)
+        return store.Tried(
+            question.id, question.tries, sent=False, counts=False, delay=pause, error=str(result)[:MOST_REASON]
+        )
     is_known = isinstance(result, DispatchFailed)
     reason = (str(result) if is_known else describe_error(result))[:MOST_REASON]
     is_last = question.tries >= conf.dispatch_tries or (isinstance(result, DispatchFailed) and result.final)
@@ -149,6 +158,13 @@ def _judge(question: Outgoing, result: Result) -> store.Tried:
     else:  # a mistake in the channel: say where
         log_raised(logger, logging.WARNING, told, result)
     return store.Tried(question.id, question.tries, sent=False, delay=delay, error=reason)
+
+
+def _tell_absence(channel: type[Channel], results: Sequence[Result]) -> None:
+    """A transport that is away is told of once, and not for each of thousands of questions."""
+    away = [one for one in results if isinstance(one, DispatchFailed) and one.away]
+    if away:
+        logger.warning("%s: %d questions wait for it to come back: %s", channel.name, len(away), away[0])
 
 
 _NAMES = [one.name for one in fields(Outgoing)]
