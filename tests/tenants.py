@@ -131,6 +131,7 @@ def populate(workspace: Workspace, api: Api) -> Tenant:
     id, signal_id = found.questions["completed"]
     for path in (f"/v1/interactions/{id}", f"/v1/signals/{signal_id}"):
         api.post(f"{path}/complete", {"data": {"n": 7, "why": CANARY}}, USED)
+    api.post("/v1/interactions/complete", [{"id": id, "data": CANARY, "idempotency_key": "k"}], USED)
     api.post(f"/v1/instances/{found.instances['asks cancelled']}/cancel", {}, USED)
     advance("2h")
     api.post("/v1/instances", {"workflow": "tenants-ship", "key": "acme-key"}, USED)
@@ -244,6 +245,13 @@ def about_questions(a: Tenant) -> list[Pair]:
     return [({"id": id}, {"id": str(uuid.uuid4())}) for id, _ in a.questions.values()]
 
 
+def about_many(a: Tenant) -> list[Pair]:
+    return [
+        ({"id": id, "signal_id": name}, {"id": str(uuid.uuid4()), "signal_id": "no-" + name[3:]})
+        for id, name in a.questions.values()
+    ]
+
+
 def about_reviews(a: Tenant) -> list[Pair]:
     return [({"id": id, "to": "acme-ann"}, {"id": str(uuid.uuid4()), "to": "no-ann"}) for id in a.reviews.values()]
 
@@ -304,6 +312,7 @@ ABOUT: dict[str, Callable[[Tenant], list[Pair]]] = {
     ),
     "interaction": about_questions,
     "interaction-complete": about_questions,
+    "interactions-complete": about_many,
 }
 
 ANSWERS = [
@@ -323,6 +332,10 @@ GOOD: dict[str, list[Any]] = {
     "signals-bulk": [[{"key": "KEY", "name": "note", "dedup_key": "e"}], [{"instance": "ID", "name": "note"}, {}]],
     "signal-complete": ANSWERS,
     "interaction-complete": ANSWERS,
+    "interactions-complete": [
+        [{"id": "ID", **answer}, {"signal_id": "SIGNAL_ID", **answer}, {"id": "ID", **answer, "idempotency_key": "k"}]
+        for answer in ANSWERS
+    ],
     "approval-decide": [{"outcome": "approve", "reason": CANARY}, {"outcome": "nothing", "version": 99}],
     "approval-claim": [{}],
     "approval-release": [{}],

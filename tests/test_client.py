@@ -33,6 +33,7 @@ import pytest
 
 import workflows.client as package
 from workflows.client import (
+    Answered,
     AnsweredElsewhere,
     ApiError,
     Client,
@@ -297,6 +298,10 @@ CALLS: dict[str, tuple[Callable[[Client], Any], Any]] = {
     "retry": (lambda client: client.retry(ID), INSTANCE),
     "complete": (lambda client: client.complete("approval-7", 1), COMPLETED),
     "complete_interaction": (lambda client: client.complete_interaction(ID, 1), COMPLETED),
+    "complete_many": (
+        lambda client: client.complete_many([("approval-7", 1)]),
+        {"results": [COMPLETED | {"status": 200, "replayed": False}]},
+    ),
     "resume": (lambda client: client.resume("token", 1), COMPLETED),
 }
 
@@ -726,6 +731,33 @@ def test_many_signals_are_answered_in_their_order(site: Site) -> None:
     assert len(site.sent) == 2
 
 
+def test_many_answers_are_told_of_in_their_order(site: Site) -> None:
+    told = [
+        {"status": 200, "id": ID, "signal_id": "approval-7", "instance": ID, "replayed": True},
+        describe(410, "resolved"),
+        describe(422, "invalid-data") | {"errors": {"n": ["is required"]}},
+    ]
+    site.will(answer(207, {"results": told}))
+    with site.client() as client:
+        answers = client.complete_many([("approval-7", 1, None, "line-1"), (UUID(ID), None), ["approval-8", {}, 3]])
+        assert client.complete_many([]) == []
+        with pytest.raises(UnexpectedAnswer, match="3 results for 1 answers"):
+            client.complete_many([("k", 1)])
+        for wrong in ("kn", ("k",), ("k", "n", 1, "d", 5)):
+            with pytest.raises(ValueError, match="is no line"):
+                client.complete_many([wrong])
+    assert answers == [
+        Answered(status=200, id=UUID(ID), signal_id="approval-7", instance=UUID(ID), replayed=True),
+        Answered(status=410, refused="resolved", detail="Look again."),
+        Answered(status=422, refused="invalid_data", detail="Look again.", errors={"n": ["is required"]}),
+    ]
+    assert site.sent[0].json == [
+        {"signal_id": "approval-7", "data": 1, "idempotency_key": "line-1"},
+        {"id": ID, "data": None},
+        {"signal_id": "approval-8", "data": {}, "version": 3},
+    ]
+
+
 # --- callbacks ----------------------------------------------------------------------------------------------
 
 
@@ -920,7 +952,7 @@ def test_the_client_needs_no_django() -> None:
 
 def test_every_method_shows_its_use() -> None:
     methods = [value for name, value in vars(Client).items() if inspect.isfunction(value) and name[0] != "_"]
-    assert len(methods) == 16
+    assert len(methods) == 17
     assert [one.__name__ for one in methods if ">>> " not in (one.__doc__ or "")] == ["close"]
 
 

@@ -32,7 +32,7 @@ world = pytest.mark.django_db(transaction=True)
 def population(committed: None, settings: Any) -> Iterator[Population]:  # noqa: F811
     settings.WORKFLOWS = {**settings.WORKFLOWS, "MAX_BULK_BODY": 600_000}
     cache.clear()
-    yield populate(3)
+    yield populate(4)
     cache.clear()
 
 
@@ -57,6 +57,16 @@ def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
         ),
         "emit": ("/v1/events", {"event": "openapi.closed"}, 202),
         "completeSignal": (f"/v1/signals/{pending[0].signal_id}/complete", {"data": ANSWER}, 200),
+        "completeMany": (
+            "/v1/interactions/complete",
+            [
+                {"id": str(pending[3].pk), "data": ANSWER},
+                {"id": str(pending[1].pk), "data": ANSWER, "version": 99},
+                {"signal_id": "nobody", "data": 1},
+                {"id": 5, "data": 1},
+            ],
+            207,
+        ),
         "listInteractions": ("/v1/interactions", None, 200),
         "getInteraction": (f"/v1/interactions/{pending[1].pk}", None, 200),
         "completeInteraction": (f"/v1/interactions/{pending[1].pk}/complete", {"data": ANSWER}, 200),

@@ -56,6 +56,7 @@ CALLS = [
     ("POST", "/v1/events", {"event": "e"}, "signal", "signal_instance"),
     ("POST", "/v1/signals/access-gate/complete", {"data": 1}, "complete", "complete_interaction"),
     ("GET", "/v1/interactions", None, "read", "view_interaction"),
+    ("POST", "/v1/interactions/complete", [], "complete", "complete_interaction"),
     ("GET", f"/v1/interactions/{ID}", None, "read", "view_interaction"),
     ("POST", f"/v1/interactions/{ID}/complete", {"data": 1}, "complete", "complete_interaction"),
     ("GET", "/v1/approvals", None, "read", NONE),

@@ -103,6 +103,11 @@ CALLS: dict[str, tuple[str, Any, Callable[[], int]]] = {
         [{"key": "k1", "name": "note"}, {"key": "nobody", "name": "note"}, {"name": 1}],
         lambda: Signal.objects.filter(name="note").count(),
     ),
+    "complete many": (
+        "/v1/interactions/complete",
+        [{"signal_id": "once-gate", "data": 1}, {"signal_id": "nobody", "data": 1}, {"id": 1, "data": 1}],
+        lambda: count_ledger("answered"),
+    ),
     "event": ("/v1/events", {"event": "once.opened"}, lambda: count_runs("once-begins") * NamedEvent.objects.count()),
     "cancel": ("/v1/instances/{id}/cancel", {"reason": "x"}, lambda: count_ledger("cancelled")),
     "retry": ("/v1/instances/{failed}/retry", {}, lambda: count_ledger("reopened")),

@@ -6,7 +6,7 @@ Other apps register theirs in `ready()`, which is before this module is read.
 
 from django.urls import path, re_path
 
-from workflows.rest import docs, instances, interactions, openapi, signals
+from workflows.rest import completions, docs, instances, interactions, openapi, signals
 from workflows.rest.endpoint import answer_unknown
 from workflows.rest.parts import list_parts
 
@@ -26,6 +26,7 @@ documented = [
     path("v1/signals/<path:signal_id>/complete", interactions.CompleteSignal.as_view(), name="signal-complete"),
     path("v1/events", signals.Events.as_view(), name="events"),
     path("v1/interactions", interactions.Interactions.as_view(), name="interactions"),
+    path("v1/interactions/complete", completions.CompleteMany.as_view(), name="interactions-complete"),
     path("v1/interactions/<str:id>", interactions.OneInteraction.as_view(), name="interaction"),
     path("v1/interactions/<str:id>/complete", interactions.CompleteInteraction.as_view(), name="interaction-complete"),
     *(pattern for part in list_parts() for pattern in part.patterns),

@@ -43,9 +43,10 @@ from workflows.client.errors import (
     UnknownWorkflow,
     Untrusted,
 )
-from workflows.client.values import Completion, Delivery, Emission, Event, Instance, Interaction, Progress
+from workflows.client.values import Answered, Completion, Delivery, Emission, Event, Instance, Interaction, Progress
 
 __all__ = [
+    "Answered",
     "AnsweredElsewhere",
     "ApiError",
     "Client",

@@ -15,18 +15,20 @@ from workflows.client.errors import NotFinished, refuse_answer
 from workflows.client.messages import (
     check_header,
     leave_out,
+    read_answers,
     read_as,
     read_completion,
     read_deliveries,
     read_page,
     read_token,
+    write_answer,
     write_id,
     write_json,
     write_line,
     write_segment,
 )
 from workflows.client.transport import Call, Reply, Secret, Transport, write_query
-from workflows.client.values import Completion, Delivery, Emission, Event, Instance, Interaction, Value
+from workflows.client.values import Answered, Completion, Delivery, Emission, Event, Instance, Interaction, Value
 
 #: Seconds of one long poll. The API would wait a little longer, but not every proxy in between.
 LONGEST_POLL = 25
@@ -281,6 +283,19 @@ class Client:
         """
         path = f"/v1/interactions/{write_id(interaction)}/complete"
         return self._complete(path, data, version, idempotency_key)
+
+    def complete_many(self, lines: Iterable[Sequence[Any]], *, idempotency_key: str | None = None) -> list[Answered]:
+        """Send `(target, data[, version[, idempotency_key]])` answers in one request; what became of each, in order.
+
+        A text is a signal id, an `Interaction` or `UUID` an id. Nothing is raised for a line: look at `.refused`.
+
+        >>> [one.refused for one in client.complete_many([("approval-9", {"approved": True}), ("nobody", None)])]
+        [None, 'not_found']
+        """
+        body = [write_answer(line) for line in lines]
+        if not body:
+            return []
+        return read_answers(self._post("/v1/interactions/complete", body, idempotency_key), len(body))
 
     def resume(self, url_or_token: str, data: Any, *, idempotency_key: str | None = None) -> Completion:
         """Answer a callback: its address, or the token at the end of it, is all the right one needs. No key is sent.

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from workflows.client.errors import read_problem, refuse_answer
 from workflows.client.transport import Reply
-from workflows.client.values import Completion, Delivery, Instance, Interaction, Value, read_value
+from workflows.client.values import Answered, Completion, Delivery, Instance, Interaction, Value, read_value
 
 # --- what is sent -----------------------------------------------------------------------------------------
 
@@ -69,6 +69,19 @@ def write_line(line: Sequence[Any]) -> dict[str, Any]:
     target, name, payload, dedup_key = (*line, None, None)[:4]
     to = {"key": target} if isinstance(target, str) else {"instance": write_id(target)}
     return to | {"name": name, "payload": payload} | leave_out(dedup_key=dedup_key)
+
+
+def write_answer(line: Sequence[Any]) -> dict[str, Any]:
+    """`(target, data[, version[, idempotency_key]])` as the API takes it; a text is a signal id.
+
+    >>> write_answer(("approval-7", {"approved": True}, 1))
+    {'signal_id': 'approval-7', 'data': {'approved': True}, 'version': 1}
+    """
+    if isinstance(line, str) or not 2 <= len(line) <= 4:
+        raise ValueError(f"{line!r:.80} is no line: write (target, data[, version[, idempotency_key]])")
+    target, data, version, once = (*line, None, None)[:4]
+    to = {"signal_id": target} if isinstance(target, str) else {"id": write_id(target)}
+    return to | {"data": data} | leave_out(version=version, idempotency_key=once)
 
 
 def leave_out(**members: Any) -> dict[str, Any]:
@@ -142,10 +155,32 @@ def read_deliveries(reply: Reply, count: int) -> list[Delivery]:
     return [_read_delivery(row, reply) for row in rows]
 
 
-def _read_delivery(row: Any, reply: Reply) -> Delivery:
+def read_answers(reply: Reply, count: int) -> list[Answered]:
+    """What became of each answer of many."""
+    rows = _read_results(reply)
+    if len(rows) != count:
+        raise refuse_answer(reply.status, f"it has {len(rows)} results for {count} answers")
+    return [_read_answered(row, reply) for row in rows]
+
+
+def _read_answered(row: Any, reply: Reply) -> Answered:
+    status = _read_status(row, reply)
+    if status < 400:
+        return _read_row(Answered, row, reply)
+    problem = read_problem(status, row)
+    why = problem.type.rpartition(":")[2].replace("-", "_")
+    return Answered(status=status, refused=why, detail=problem.detail, errors=problem.errors or None)
+
+
+def _read_status(row: Any, reply: Reply) -> int:
     status = row.get("status") if isinstance(row, Mapping) else None
     if not isinstance(status, int):
         raise refuse_answer(reply.status, "a result has no status")
+    return status
+
+
+def _read_delivery(row: Any, reply: Reply) -> Delivery:
+    status = _read_status(row, reply)
     if status < 400:
         return _read_row(Delivery, row, reply)
     problem = read_problem(status, row)

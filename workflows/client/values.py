@@ -102,6 +102,24 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What became of one answer of many. `refused` says why one was not taken, such as "not_found" or "resolved"."""
+
+    #: 200, or what a call of its own would have been answered with.
+    status: int
+    id: UUID | None = None
+    signal_id: str | None = None
+    instance: UUID | None = None
+    #: The idempotency key of this answer had come before.
+    replayed: bool = False
+    refused: str | None = None
+    #: What the server said about a refusal.
+    detail: str = ""
+    #: What is wrong, per place: lists of texts.
+    errors: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Interaction:
     """A question that somebody outside answers."""
 

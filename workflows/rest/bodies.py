@@ -14,6 +14,7 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from workflows.exceptions import InvalidCall
+from workflows.idempotency import LONGEST_KEY
 from workflows.jsontext import RESERVED, check_signal_name, check_text
 from workflows.rest.problems import INVALID_DATA, INVALID_REQUEST, RequestRefused
 
@@ -48,6 +49,9 @@ Key = Annotated[
 ]
 Name = Annotated[
     str, Field(min_length=1, max_length=200, json_schema_extra={"pattern": FREE}), AfterValidator(_want_name)
+]
+OnceKey = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_KEY, json_schema_extra={"pattern": SEEN}), AfterValidator(_want_text)
 ]
 Json = Annotated[Any, Field(description="Any JSON value.")]
 
@@ -124,6 +128,28 @@ class CompleteBody(Body):
     version: Annotated[
         int | None, Field(description="The interaction's version as it was shown: another one is refused with 409.")
     ] = None
+
+
+class CompleteManyLine(Body):
+    """One answer of many: to the question with this `id`, or with this `signal_id`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"signal_id": "approval-7", "data": {"approved": True}}]})
+
+    id: Annotated[
+        str | None, Field(description="The question's id; or name a signal id.", json_schema_extra={"format": "uuid"})
+    ] = None
+    signal_id: Annotated[str | None, Field(description="The question's signal id; or name an id.")] = None
+    data: Annotated[Any, Field(description="The answer. null is one; leaving it out is none.")] = None
+    version: Annotated[
+        int | None, Field(description="The question's version as it was shown: another one is refused with 409.")
+    ] = None
+    idempotency_key: Annotated[
+        OnceKey | None, Field(description="Names this answer: sent again with the same data it is told the same.")
+    ] = None
+
+
+class CompleteManyBody(RootModel[list[CompleteManyLine]], Shape):
+    """Many answers."""
 
 
 class EventBody(Body):
@@ -313,6 +339,35 @@ class CompletionOut(Shape):
     signal_id: Annotated[str, Field(description="The question's.")]
     instance: Annotated[UUID, Field(description="The instance that asked, and goes on.")]
     status: Annotated[Literal["completed"], Field(description="Of the question.")]
+
+
+class CompletionLineOut(Shape):
+    """What became of one answer of many: as if it had been sent alone."""
+
+    model_config = ConfigDict(
+        title="CompletionResult",
+        json_schema_extra={"examples": [{"status": 404, "type": "urn:holdpoint:problem:not-found"}]},
+    )
+
+    status: Annotated[
+        int, Field(description="200 taken; 400, 403, 404, 409, 410, 413 or 422 not, and then a problem follows.")
+    ]
+    id: Annotated[UUID | None, Field(description="The question's.")] = None
+    signal_id: Annotated[str | None, Field(description="The question's.")] = None
+    instance: Annotated[UUID | None, Field(description="The instance that asked, and goes on.")] = None
+    replayed: Annotated[bool | None, Field(description="The line's own idempotency key had come before.")] = None
+    type: Annotated[str | None, Field(description="Of the problem.")] = None
+    title: Annotated[str | None, Field(description="Of the problem.")] = None
+    detail: Annotated[str | None, Field(description="What to do.")] = None
+    errors: Annotated[dict[str, list[str]] | None, Field(description="What is wrong, per member.")] = None
+
+
+class CompletionResults(Shape):
+    """One result per answer, in their order."""
+
+    model_config = ConfigDict(title="Completions")
+
+    results: Annotated[list[CompletionLineOut], Field(description="One per answer.")]
 
 
 class EmissionOut(Shape):

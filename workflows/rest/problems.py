@@ -113,23 +113,30 @@ class RequestRefused(WorkflowError):
 
 def answer_error(error: WorkflowError) -> HttpResponse | None:
     """The answer to a caller whose request led to this error; None if the error is not the caller's."""
+    body = describe_error(error)
+    headers = error.headers if isinstance(error, RequestRefused) else None
+    return None if body is None else _answer(body, headers)
+
+
+def describe_error(error: WorkflowError) -> dict[str, object] | None:
+    """The members of the problem that this error is; None if the error is not the caller's."""
     if isinstance(error, RequestRefused):
-        return answer_problem(error.kind, error.detail, errors=error.errors, headers=error.headers)
+        return describe_problem(error.kind, error.detail, errors=error.errors)
     kind = next((kind for known, kind in KINDS.items() if isinstance(error, known)), None)
     if kind is None:
         return None
     if kind is NOT_FOUND:
-        return answer_problem(NOT_FOUND, NO_TARGET if isinstance(error, exceptions.NoTarget) else NOTHING_HERE)
+        return describe_problem(NOT_FOUND, NO_TARGET if isinstance(error, exceptions.NoTarget) else NOTHING_HERE)
     if isinstance(error, exceptions.PolicyRefused):
         told = error.reason or "it gives no reason"
-        return answer_problem(kind, f"The policy of this site does not allow it: {told}.")
+        return describe_problem(kind, f"The policy of this site does not allow it: {told}.")
     if isinstance(error, exceptions.InvalidData | exceptions.InvalidInput):
         whole = "input" if kind is INVALID_INPUT else "data"
         fields = {place or whole: _list_reasons(reasons) for place, reasons in error.errors.items()}
-        return answer_problem(kind, str(error), errors=fields)
+        return describe_problem(kind, str(error), errors=fields)
     if isinstance(error, exceptions.DuplicateKey) and error.instance is not None:
-        return answer_problem(kind, str(error), members={"existing": str(error.instance.pk)})
-    return answer_problem(kind, str(error))
+        return describe_problem(kind, str(error)) | {"existing": str(error.instance.pk)}
+    return describe_problem(kind, str(error))
 
 
 def answer_problem(
@@ -141,8 +148,7 @@ def answer_problem(
     members: Mapping[str, object] | None = None,
 ) -> HttpResponse:
     """The response. `errors` maps a field to what is wrong with it; `members` is what else there is to tell."""
-    body = describe_problem(kind, detail, errors=errors) | dict(members or {})
-    return HttpResponse(json.dumps(body), status=kind.status, content_type=CONTENT_TYPE, headers=headers)
+    return _answer(describe_problem(kind, detail, errors=errors) | dict(members or {}), headers)
 
 
 def describe_problem(
@@ -161,6 +167,10 @@ def describe_problem(
             for place, reasons in islice(errors.items(), MOST_ERRORS)
         }
     return body
+
+
+def _answer(body: Mapping[str, object], headers: Mapping[str, str] | None) -> HttpResponse:
+    return HttpResponse(json.dumps(body), status=int(str(body["status"])), content_type=CONTENT_TYPE, headers=headers)
 
 
 def _list_reasons(reasons: object) -> list[str]:

@@ -17,7 +17,8 @@ from workflows.store.sql import CLOCK, NOW, compact, fetch
 
 #: Answers without an instance are kept this long; the others as long as their instance, and never shorter.
 KEEP_DAYS = 4
-#: The status of an answer about many, whose body is `{"results": [{"id": "<instance>:<n>", …}, …]}`.
+#: The status of an answer about many, whose body is `{"results": [{"id": "<instance>:<n>", …}, …]}`, or has lines that
+#: name their `instance`.
 MANY = 207
 
 
@@ -80,8 +81,8 @@ _PRUNE = compact(f"""
 _FORGET = compact(f"""
     UPDATE holdpoint_answer a SET instance_id = CASE WHEN a.status = {MANY} THEN (
       SELECT i.id FROM holdpoint_instance i WHERE i.id <> ALL(%(ids)s::uuid[]) AND i.id IN (
-        SELECT split_part(line->>'id', ':', 1)::uuid FROM jsonb_array_elements(a.body::jsonb->'results') line
-        WHERE line ? 'id')
+        SELECT coalesce(line->>'instance', split_part(line->>'id', ':', 1))::uuid
+        FROM jsonb_array_elements(a.body::jsonb->'results') line WHERE line ? 'id')
       LIMIT 1 FOR KEY SHARE SKIP LOCKED
     ) END WHERE a.instance_id = ANY(%(ids)s::uuid[])
 """)

@@ -1,0 +1,180 @@
+"""`POST /v1/interactions/complete`: many answers in one call, one result for each.
+
+Invariant owned: a line is judged in the order in which a call of its own would be, and told the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, ClassVar, Literal
+from uuid import UUID
+
+from django.http import HttpResponse
+from pydantic import ValidationError
+from rest_framework.request import Request
+
+from workflows import store
+from workflows.completion import MISSING, Completion, complete_at
+from workflows.conf import conf
+from workflows.exceptions import InvalidData, WorkflowError
+from workflows.idempotency import check_told, make_once
+from workflows.jsontext import dump_value
+from workflows.rest.bodies import (
+    CompleteManyBody,
+    CompleteManyLine,
+    CompletionResults,
+    list_mistakes,
+    refuse_without_data,
+)
+from workflows.rest.callers import COMPLETE
+from workflows.rest.endpoint import Answer, Endpoint
+from workflows.rest.ids import read_id
+from workflows.rest.interactions import DOOR
+from workflows.rest.openapi import document
+from workflows.rest.problems import (
+    INVALID_REQUEST,
+    NOT_FOUND,
+    NOTHING_HERE,
+    TOO_LARGE,
+    RequestRefused,
+    describe_error,
+    describe_problem,
+)
+from workflows.rest.signals import MOST_LINES, MOST_MISTAKES
+from workflows.store import MANY, Once, Told
+from workflows.waits import check_signal_id
+
+#: Stands for the address in what a line's own idempotency key is known by.
+PATH = "/v1/interactions/complete"
+
+_UNKNOWN = describe_problem(NOT_FOUND, NOTHING_HERE)
+
+
+class CompleteMany(Endpoint):
+    """Many answers at once."""
+
+    needs: ClassVar = {"POST": COMPLETE}
+    bulk = True
+
+    @document(
+        "completeMany",
+        "Interactions",
+        "Answer many questions",
+        "Each line names a question by its `id` or its `signal_id` and is answered as if it had come alone, with a "
+        "status of its own. They are committed in batches; with an `Idempotency-Key` in one transaction. A line may "
+        "have an idempotency key of its own.",
+        body=CompleteManyBody,
+        answers={207: (CompletionResults, "One result per answer, in their order.")},
+        scope="complete",
+        posts=True,
+    )
+    def post(self, request: Request) -> HttpResponse:
+        """Answer them."""
+        raw, value = self.read_body(request)
+        if not isinstance(value, list):
+            raise RequestRefused(
+                INVALID_REQUEST,
+                'The body must be a list of answers, such as [{"id": "01a1…", "data": {"approved": true}}].',
+                errors={"$": ["must be a list"]},
+            )
+        if len(value) > MOST_LINES:
+            told = f"The body has {len(value)} answers, the limit is {MOST_LINES}: send them in several calls."
+            raise RequestRefused(TOO_LARGE, told)
+
+        def complete() -> Answer:
+            results = [self.complete_line(line) for line in value]
+            # Of their instances one stands for all, while that is there; then another.
+            owner = next((UUID(line["instance"]) for line in results if "instance" in line), None)
+            return Answer({"results": results}, MANY, owner)
+
+        return self.answer_once(request, raw, complete)
+
+    def complete_line(self, value: Any) -> dict[str, Any]:
+        """The result of one."""
+        line = read_line(value)
+        if isinstance(line, dict):
+            return line
+        by: Literal["id", "signal_id"] = "id" if line.id is not None else "signal_id"
+        has_data = "data" in line.model_fields_set
+        try:
+            done = complete_at(
+                by,
+                read_id(str(line.id)) if by == "id" else check_signal_id(line.signal_id),
+                line.data if has_data else MISSING,
+                workspace=self.caller.workspace,
+                door=DOOR,
+                actor=self.caller.actor,
+                once=read_own_key(line),
+                version=line.version,
+                workflows=self.caller.workflows,
+            )
+        except InvalidData as error:
+            return describe_refusal(error if has_data else refuse_without_data())
+        except WorkflowError as error:
+            return describe_refusal(error)
+        return show_completion(done)
+
+    def hear_again(self, once: Once, before: Told) -> Told:
+        """Line by line: those of instances that are not the caller's any more are as if they were not there."""
+        check_told(once, before)
+        if self.caller.workflows is None:
+            return before
+        results = json.loads(before.body)["results"]
+        owners = [UUID(line["instance"]) if "instance" in line else None for line in results]
+        mine = self.find_mine([owner for owner in owners if owner is not None])
+        told = [
+            line if owner is None or owner in mine else _UNKNOWN for line, owner in zip(results, owners, strict=True)
+        ]
+        return replace(before, body=Answer({"results": told}).write())
+
+    def find_mine(self, instances: Sequence[UUID]) -> set[Any]:
+        """Of these instances those that run one of the key's workflows."""
+        assert self.caller.workflows is not None
+        return set(store.find_reachable(self.db, instances, self.caller.workspace, self.caller.workflows))
+
+
+def read_line(value: Any) -> CompleteManyLine | dict[str, Any]:
+    """One line; or the problem that it has whatever it is about."""
+    if isinstance(value, dict) and "data" not in value:
+        # Without data there is nothing to answer with, whatever else there is: of a slip beside it nothing is told.
+        value = {name: value[name] for name in ("id", "signal_id") if name in value}
+    try:
+        line = CompleteManyLine.model_validate(value)
+    except ValidationError as error:
+        mistakes = list_mistakes(error)
+        place, reasons = next(iter(mistakes.items()))
+        first = dict(islice(mistakes.items(), MOST_MISTAKES))
+        return describe_problem(INVALID_REQUEST, f"{place:.60}: {reasons[0]}.", errors=first)
+    if (line.id is None) == (line.signal_id is None):
+        return describe_problem(INVALID_REQUEST, "Name the id or the signal_id of a question, and not both.")
+    return line
+
+
+def read_own_key(line: CompleteManyLine) -> Once | None:
+    """What tells this answer from others, if the line has a key."""
+    if line.idempotency_key is None:
+        return None
+    said = dump_value({"data": line.data, "version": line.version}, "the data", conf.max_bulk_body)
+    return make_once("POST", f"{PATH}\0{line.id}\0{line.signal_id}", line.idempotency_key, body=said.encode())
+
+
+def show_completion(done: Completion) -> dict[str, Any]:
+    """The result of an answer that was taken."""
+    return {
+        "status": 200,
+        "id": str(done.id),
+        "signal_id": done.signal_id,
+        "instance": str(done.instance),
+        "replayed": done.replayed,
+    }
+
+
+def describe_refusal(error: WorkflowError) -> dict[str, Any]:
+    """The result of one that was not; what is no fault of the caller's goes on as an error."""
+    problem = describe_error(error)
+    if problem is None:
+        raise error
+    return problem
