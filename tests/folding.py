@@ -7,6 +7,7 @@ was redacted is unknown from then on: it is left out of the comparison until a l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -51,8 +52,9 @@ class Folded:
     pending: int = 0
     error: str | None = None
     seq: int = 0
-    #: Questions opened, and answers taken.
+    #: Questions opened, and answers taken. A list of items is one question of the instance, and many interactions.
     asked: int = 0
+    questions: int = 0
     answered: int = 0
     #: The numbers of the signals that arrived.
     received: list[int] = field(default_factory=list)
@@ -74,6 +76,7 @@ def fold(events: Iterable[LedgerEvent]) -> Folded:
             folded.pending -= event.data or 0
         elif kind == "asked":
             folded.asked += 1
+            folded.questions += 1 if event.data is None else event.data.get("items", 1)
         elif event.name is not None:
             folded.step = event.name
         if kind in SETTING_NAMES:
@@ -125,7 +128,7 @@ def find_differences(row: Any, events: list[LedgerEvent]) -> list[str]:
         "error": (folded.error, row.error if row.ended else None),
         "asked": (folded.asked, row.asked),
         "units": (folded.asked, row.units_opened),
-        "interactions": (folded.asked, row.questions),
+        "interactions": (folded.questions, row.questions),
         "answers": (folded.answered, row.answers),
         "the numbers of the signals": (folded.received, row.numbers),
     }
@@ -146,14 +149,15 @@ def read_rows(rows: QuerySet[Any]) -> list[Any]:
     units = AwaitUnit.objects.filter(instance=OuterRef("pk")).values("instance")
     # Through the unit, which has an index on the instance.
     questions = Interaction.objects.filter(unit__instance=OuterRef("pk")).values("unit__instance")
-    completed = questions.filter(status=InteractionStatus.COMPLETED)
+    completed = questions.filter(status=InteractionStatus.COMPLETED, item=False)
+    released = units.filter(items=True, released_at__isnull=False)
     numbers = Signal.objects.filter(instance=OuterRef("pk")).order_by("n").values("n")
     return list(
         rows.defer("input", "stored_state", "result").annotate(
             numbers=ArraySubquery(numbers),
             units_opened=_count(units),
             questions=_count(questions),
-            answers=_count(completed),
+            answers=_count(completed) + _count(released),
         )
     )
 
@@ -175,9 +179,52 @@ def check_rows(rows: QuerySet[Any]) -> int:
         for row in instances
         for difference in find_differences(row, events[row.pk])
     ]
+    told += check_units(list(events))
     more = f"\n… and {len(told) - TOLD} more" if len(told) > TOLD else ""
     assert not told, "folding the events does not give the row:\n" + "\n".join(told[:TOLD]) + more
     return len(instances)
+
+
+def check_units(instances: list[UUID]) -> list[str]:
+    """Where a unit of items is not what its own events say, or its items are not what it counts."""
+    units = {unit.pk: unit for unit in AwaitUnit.objects.filter(instance__in=instances, items=True)}
+    if not units:
+        return []
+    events: dict[UUID, list[LedgerEvent]] = {pk: [] for pk in units}
+    for event in LedgerEvent.objects.filter(instance__in=list(units)).order_by("instance_id", "seq"):
+        events[event.instance_id].append(event)
+    items: dict[UUID, Counter[str]] = {pk: Counter() for pk in units}
+    for pk, status, queued in Interaction.objects.filter(unit__in=list(units)).values_list("unit", "status", "queued"):
+        items[pk]["queued" if queued else str(status)] += 1
+    return [
+        f"unit {unit.step} {pk}: {name}: {expected!r}, and the row has {is_!r}\n  events: {tell_story(events[pk])}"
+        for pk, unit in units.items()
+        for name, (expected, is_) in _compare_unit(unit, events[pk], items[pk]).items()
+        if expected != is_
+    ]
+
+
+def _compare_unit(unit: AwaitUnit, events: list[LedgerEvent], items: Counter[str]) -> dict[str, tuple[Any, Any]]:
+    ended = Counter(event.data["how"] for event in events if event.kind == Event.ITEM_COMPLETED and event.data)
+    told = {
+        "its numbers": (list(range(1, unit.seq + 1)), [event.seq for event in events]),
+        "items": (unit.total, sum(items.values())),
+        "items waiting for their turn": (items["queued"], unit.queued),
+        "completed items": (items["completed"], unit.answered),
+        "failed items": (items["failed"], unit.failed),
+        "expired items": (items["expired"], unit.expired),
+        "items asked and not over, at most": (True, items["pending"] <= unit.concurrency),
+    }
+    if unit.visit == 1 and not any(event.salt is None for event in events):
+        told["items that completed, by the events"] = (ended["completed"], unit.answered)
+    if ends := [event.data["status"] for event in events if event.kind == Event.UNIT_TERMINAL and event.data]:
+        told["its end, told once"] = (ends, [str(unit.status)])
+    if unit.status == "open":
+        told["pending items"] = (
+            unit.total - unit.answered - unit.failed - unit.expired,
+            items["pending"] + unit.queued,
+        )
+    return told
 
 
 def tell_story(events: list[LedgerEvent]) -> str:

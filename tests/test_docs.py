@@ -231,7 +231,7 @@ def list_public(owner: type) -> set[str]:
 
 
 #: Names that are kept for item streams, which are not there yet: so the reference does not tell of them.
-NOT_YET = {"expand", "collect", "AWAIT_AGGREGATE_MAX_INPUT_ITEMS"}
+NOT_YET = {"expand", "collect"}
 EXPORTS = sorted(set(workflows.__all__) - NOT_YET)
 
 

@@ -78,7 +78,8 @@ def fill_tables() -> None:
 
 def questions(**filters: Any) -> Any:
     workspace = Workspace.objects.get(slug="default").pk
-    return Interaction.objects.filter(has_status(InteractionStatus.PENDING), workspace_id=workspace, **filters)
+    pending = Interaction.objects.filter(has_status(InteractionStatus.PENDING), queued=False)
+    return pending.filter(workspace_id=workspace, **filters)
 
 
 def instances(*filters: Any, workspace: int | None = None) -> Any:

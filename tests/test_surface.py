@@ -29,7 +29,7 @@ STEP_STYLE = "Await Channel Child Done Next Retry Spawn Stop Workflow event step
 FUNCTION_STYLE = "durable"
 MACHINE_STYLE = "END FAIL Machine action branch collect expand flow launch sleep wait_for"
 CALLS = "cancel complete emit result retry signal signal_many start start_many workspace"
-VALUES = "Answer Completion Delivery Signal"
+VALUES = "Answer Completion Delivery ItemResult Signal"
 CONTEXTS = "FunctionContext MachineContext StepContext"
 ERRORS = """
     AnswerElsewhere CallRaised ChildCancelled ChildFailed ClaimLost DuplicateCheckpoint DuplicateKey DuplicateWorkflow
@@ -37,7 +37,7 @@ ERRORS = """
     InvalidCall InvalidData InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidSchema
     InvalidSignalId InvalidTarget LeftTransactionOpen NoReader NoTarget NonDeterministic NotCancellable NotFinished
     NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision SignalTimeoutError StaleVersion
-    StepTimedOut StrictIsolation TooComplex TooLarge UnitFailed UnknownInteraction UnknownStep UnknownWorkflow
+    StepTimedOut StrictIsolation TooComplex TooLarge TooMany UnitFailed UnknownInteraction UnknownStep UnknownWorkflow
     UnknownWorkspace WorkflowError
 """
 

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from workflows.exceptions import StrictIsolation as StrictIsolation
     from workflows.exceptions import TooComplex as TooComplex
     from workflows.exceptions import TooLarge as TooLarge
+    from workflows.exceptions import TooMany as TooMany
     from workflows.exceptions import UnitFailed as UnitFailed
     from workflows.exceptions import UnknownInteraction as UnknownInteraction
     from workflows.exceptions import UnknownStep as UnknownStep
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     from workflows.styles.machine_words import wait_for as wait_for
     from workflows.styles.steps import Workflow as Workflow
     from workflows.styles.steps import step as step
+    from workflows.units.results import ItemResult as ItemResult
     from workflows.waits import Channel as Channel
     from workflows.waits import event as event
 
@@ -107,6 +109,7 @@ _HOMES = {
     "workflows.bulk": "Delivery",
     "workflows.completion": "Completion complete",
     "workflows.styles.function": "durable",
+    "workflows.units.results": "ItemResult",
     "workflows.waits": "Channel event",
     "workflows.api": "cancel result retry signal signal_many start start_many",
     "workflows.events": "emit",
@@ -121,7 +124,7 @@ _HOMES = {
         "InteractionResolved InvalidCall InvalidData InvalidDefinition InvalidDuration InvalidInput InvalidOutcome "
         "InvalidSchema InvalidSignalId InvalidTarget LeftTransactionOpen NoReader NoTarget NonDeterministic "
         "NotCancellable NotFinished NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision "
-        "SignalTimeoutError StaleVersion StepTimedOut StrictIsolation TooComplex TooLarge UnitFailed "
+        "SignalTimeoutError StaleVersion StepTimedOut StrictIsolation TooComplex TooLarge TooMany UnitFailed "
         "UnknownInteraction UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError DispatchFailed "
     ),
 }

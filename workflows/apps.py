@@ -21,8 +21,10 @@ class WorkflowsConfig(AppConfig):
         from workflows import checks, provision, watch
         from workflows.sweeps import Sweep, register_sweep
         from workflows.transports import dispatcher
+        from workflows.units import sweep
 
         autodiscover_modules("workflows")
+        register_sweep(Sweep("units", sweep.seconds_to_next, sweep.work))
         checks.register_checks()
         register_sweep(Sweep("dispatch", dispatcher.seconds_to_next, dispatcher.work))
         post_migrate.connect(provision.provide_defaults, sender=self, dispatch_uid="holdpoint.provision")

@@ -44,6 +44,7 @@ from workflows.policy import ask_policy
 from workflows.schema import load_schema_text
 from workflows.scope import current_workspace
 from workflows.store import Addressed, Once
+from workflows.units.ends import answer_item
 from workflows.waits import Channel, check_signal_id, find_channel, find_door, find_projector
 
 
@@ -170,7 +171,7 @@ def complete_at(
             _record(db, found, actor, door, refused)
             raise
         answer = partial(
-            store.complete_interaction,
+            answer_item if found.item else store.complete_interaction,
             db,
             found,
             output,
@@ -271,5 +272,7 @@ def _record(
     data = dump_value(text, "a refusal")
     if later:
         record_later(Refusal(found.workspace, found.instance, actor, data))
+    elif found.item:
+        store.record_item_refusal(db, found.unit, actor=actor, data=data)
     else:
         store.record_refusal(db, found.instance, actor=actor, data=data)

@@ -96,6 +96,11 @@ class Conf:
         return int(self._read("MAX_BULK_BODY"))
 
     @property
+    def most_inputs(self) -> int:
+        """How many items a unit may have."""
+        return int(self._read("AWAIT_AGGREGATE_MAX_INPUT_ITEMS"))
+
+    @property
     def most_outputs(self) -> int:
         """How many answers a question takes that takes several at once."""
         return int(self._read("AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS"))

@@ -4,6 +4,7 @@
     ├── InvalidCall (ValueError)        the caller's argument is wrong; nothing was stored
     │   ├── NotSerializable             a value that JSON in PostgreSQL cannot hold, with its path
     │   ├── TooLarge                    a payload, state, result or body above its limit
+    │   ├── TooMany                     a list with more items than a unit may have
     │   ├── InvalidDuration             a timeout or delay that is zero, negative or unreadable
     │   ├── InvalidInput                an input the workflow does not accept; `.errors`
     │   ├── InvalidData                 an answer or event that its schema refuses; `.errors`
@@ -29,7 +30,7 @@
     ├── SignalTimeoutError              a wait of a function ended by its deadline
     ├── ChildFailed                     an invoked child failed; `.child`
     │   └── ChildCancelled              an invoked child was cancelled
-    ├── UnitFailed                      a unit of several items failed
+    ├── UnitFailed                      a question was reported as failed, or one of several items was
     ├── CallRaised                      a call raised in an earlier run what cannot be raised again as it was
     ├── NonDeterministic                a replay does not match what was saved
     │   └── DuplicateCheckpoint         one run used an id twice
@@ -132,6 +133,16 @@ class TooLarge(InvalidCall):
         super().__init__(
             f"{what} is {size} bytes as JSON, the limit is {limit}. "
             "Keep the large part elsewhere and pass a reference to it."
+        )
+
+
+class TooMany(InvalidCall):
+    """A list has more items than a unit may have."""
+
+    def __init__(self, what: str, limit: int, setting: str) -> None:
+        self.limit = limit
+        super().__init__(
+            f'{what} has more than {limit} items: split it into several waits, or raise WORKFLOWS["{setting}"]'
         )
 
 
@@ -354,9 +365,11 @@ class SignalCollision(WorkflowError):
 class SignalTimeoutError(WorkflowError):
     """The deadline of a wait passed without an answer."""
 
-    def __init__(self, wait: str) -> None:
-        self.wait = wait
-        super().__init__(f"{wait!r} was not answered before its deadline")
+    def __init__(self, wait: str, index: int | None = None) -> None:
+        #: The item whose time was over, counted from 0; None where one question was asked and not a list.
+        self.wait, self.index = wait, index
+        item = "" if index is None else f"item {index} of "
+        super().__init__(f"{item}{wait!r} was not answered before its deadline")
 
 
 class ChildFailed(WorkflowError):
@@ -376,11 +389,13 @@ class ChildCancelled(ChildFailed):
 
 
 class UnitFailed(WorkflowError):
-    """A unit of several items cannot succeed any more."""
+    """What was asked cannot be answered any more: it was reported as failed, or one of several items was."""
 
-    def __init__(self, wait: str, reason: str) -> None:
-        self.wait = wait
-        super().__init__(f"{wait!r} failed: {reason}")
+    def __init__(self, wait: str, reason: str, index: int | None = None) -> None:
+        #: The item that failed first, counted from 0; None where one question was asked and not a list.
+        self.wait, self.reason, self.index = wait, reason, index
+        item = "" if index is None else f"item {index}: "
+        super().__init__(f"{wait!r} failed: {item}{reason}")
 
 
 class CallRaised(WorkflowError):

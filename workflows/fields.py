@@ -20,11 +20,13 @@ from workflows.lifecycle import (
     EVENT_CODES,
     INTERACTION_CODES,
     UNIT_CODES,
+    UNIT_PHASE_CODES,
     Call,
     Cardinality,
     Event,
     InteractionStatus,
     Status,
+    UnitPhase,
     UnitStatus,
 )
 
@@ -93,6 +95,13 @@ class UnitStatusField(_CodedField):
 
     enum = UnitStatus
     codes = UNIT_CODES
+
+
+class UnitPhaseField(_CodedField):
+    """How far a unit of items is."""
+
+    enum = UnitPhase
+    codes = UNIT_PHASE_CODES
 
 
 class InteractionStatusField(_CodedField):

@@ -10,7 +10,7 @@ Lives here: the way from `ctx` to the store. Invariants owned:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,14 +24,15 @@ from workflows import store
 from workflows.conf import conf
 from workflows.exceptions import InvalidCall, PolicyRefused, SignalCollision
 from workflows.jsontext import dump_value, read_back
-from workflows.lifecycle import Call, InteractionStatus
+from workflows.lifecycle import Call, InteractionStatus, UnitStatus
 from workflows.policy import ask_policy, describe_event, describe_wait
 from workflows.schema_order import keep_order
-from workflows.store import Claim, FoundQuestion, NewQuestion, Saved
-from workflows.transports.traceparent import find_traceparent
+from workflows.store import Claim, FoundItem, FoundQuestion, NewItem, NewQuestion, NewUnit, Saved
 from workflows.trouble import Trouble, engine_at_work
+from workflows.units.preparing import describe_item, dump_config, prepare_items
+from workflows.units.streams import Asking, Stream
 from workflows.uuid7 import make_uuid7
-from workflows.waits import EVENT, UNIT, Asked, Channel, EventSpec, Question
+from workflows.waits import EVENT, UNIT, Asked, EventSpec, Question
 
 if TYPE_CHECKING:
     from workflows.host import Host
@@ -146,6 +147,76 @@ class Journal:
         """For a function: a question and its checkpoint, in one statement."""
         with self._at_work(), self._yielding():
             return self._open(question, timeout, self._find(question), call=call, position=position)
+
+    def ask_each(self, stream: Stream, call: Call | None = None, position: int | None = None) -> UUID:
+        """Open a unit of items and ask the first of them. What an earlier visit that failed was answered is kept."""
+        with self._at_work(), self._yielding():
+            before = store.find_unit(self._host.db, self._claim, stream.step) if self._claim.asked else None
+            visit, answered = 1, {}
+            if before is not None:
+                visit = before.visit + 1
+                if before.status is not UnitStatus.COMPLETED:
+                    answered = store.read_answered(self._host.db, before.id)
+            unit, items = prepare_items(self._claim, stream, visit, answered, call, position)
+            if conf.policy is not None:
+                for item in items:
+                    self._ask_about_suspending(describe_item(self._claim, unit, item), signal_id=item.signal_id)
+            try:
+                opened = self._commit(lambda db: self._write_each(db, unit, items, stream), hooked=unit.hooked)
+            except store.TakenSignalId as error:
+                ids = [item.signal_id for item in items]
+                raise SignalCollision(store.find_taken(self._host.db, self._claim.workspace, ids) or ids[0]) from error
+            if not opened:
+                raise Ousted
+            return unit.id
+
+    def _write_each(self, db: BaseDatabaseWrapper, unit: NewUnit, items: Sequence[NewItem], stream: Stream) -> bool:
+        with store.atomic(db):
+            if not store.open_items(db, self._claim, unit, items):
+                return False
+            if unit.hooked:
+                self._open_channels(db, unit.id, stream.find_question)
+            return True
+
+    def fill_each(self, unit: UUID, asking: Asking) -> None:
+        """Ask the next items of a unit whose channel writes rows of its own, as the author's code makes it."""
+        with self._at_work(), self._yielding():
+            if not self._commit(lambda db: self._write_next(db, unit, asking), hooked=True):
+                raise Ousted
+
+    def _write_next(self, db: BaseDatabaseWrapper, unit: UUID, asking: Asking) -> bool:
+        with store.atomic(db):
+            if not store.lock_claim(db, self._claim):
+                return False
+            if asked := store.admit_items(db, unit, hooked=True):
+                self._open_channels(db, unit, None, asking, asked)
+            return True
+
+    def _open_channels(
+        self,
+        db: BaseDatabaseWrapper,
+        unit: UUID,
+        find_question: Callable[[int], Question] | None,
+        asking: Asking | None = None,
+        only: Sequence[UUID] | None = None,
+    ) -> None:
+        """Let the channels of items that have just been asked write their rows."""
+        from workflows.models import Interaction
+
+        rows = Interaction.objects.using(db.alias).filter(unit_id=unit, item=True, queued=False)
+        rows = rows.filter(status=InteractionStatus.PENDING) if only is None else rows.filter(pk__in=list(only))
+        groups: dict[int, tuple[Any, list[Interaction]]] = {}
+        for row in rows.order_by("index").select_related("unit"):
+            question = find_question(row.index) if asking is None else asking.make_question(row.request)  # type: ignore[misc]
+            if question.opener is not None:
+                groups.setdefault(id(question.opener), (question.opener, []))[1].append(row)
+        for opener, interactions in groups.values():
+            opener.open(interactions)
+
+    def read_each(self, unit: UUID, *, typed: bool) -> list[FoundItem]:
+        """How the items of a unit ended."""
+        with self._at_work():
+            return store.read_ends(self._host.db, unit, typed=typed)
 
     def arm(self, unit: UUID, timeout: float | None, question: Question | None = None) -> Asked:
         """Give an open question its deadline; how it stands."""
@@ -447,16 +518,6 @@ class Journal:
 def _dump_request(question: Question) -> str | None:
     given = question.request
     return None if given is None else dump_value(given, f"the request of {question.step!r}")
-
-
-def dump_config(channel: Channel) -> str | None:
-    """What its channel needs to send a question, with the trace that the asking is part of."""
-    if not channel.sends:
-        return None
-    config = dict(channel.config or {})
-    if trace := find_traceparent():
-        config["traceparent"] = trace
-    return dump_value(config, f"config of the channel {channel.name!r}")
 
 
 def _as_interaction(claim: Claim, new: NewQuestion) -> Any:

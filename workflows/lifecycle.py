@@ -199,6 +199,35 @@ INTERACTION_CODES: dict[InteractionStatus, int] = {
 }
 
 
+class UnitPhase(StrEnum):
+    """How far a unit of items is: with asking them, and with letting its instance go on."""
+
+    #: Some are not asked yet.
+    FILLING = "filling"
+    #: All are asked, not all are over.
+    ASKED = "asked"
+    #: It is decided, and its instance does not know yet.
+    CLOSED = "closed"
+    RELEASED = "released"
+
+
+UNIT_PHASE_CODES: dict[UnitPhase, int] = {
+    UnitPhase.FILLING: 1,
+    UnitPhase.ASKED: 2,
+    UnitPhase.CLOSED: 3,
+    UnitPhase.RELEASED: 4,
+}
+
+
+class ItemPolicy(StrEnum):
+    """What becomes of a unit whose item fails or expires."""
+
+    #: The first one fails the unit, and the others are not waited for.
+    FAIL = "fail"
+    #: The unit goes on to its end, and each item says how it ended.
+    PARTIAL = "partial"
+
+
 class Cardinality(StrEnum):
     """How many questions a unit asks and how many answers it gives."""
 
@@ -229,6 +258,7 @@ class Call(StrEnum):
     INVOKE = "invoke"
     LAUNCH = "launch"
     EMIT = "emit"
+    EACH = "wait_for_each"
 
 
 CALL_CODES: dict[Call, int] = {
@@ -242,4 +272,5 @@ CALL_CODES: dict[Call, int] = {
     Call.INVOKE: 8,
     Call.LAUNCH: 9,
     Call.EMIT: 10,
+    Call.EACH: 11,
 }

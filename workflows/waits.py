@@ -211,13 +211,13 @@ class Question:
             known = ", ".join(Cardinality)
             raise InvalidCall(f"cardinality must be one of {known}, not {show(self.cardinality)}") from error
 
-    def address(self, instance: UUID) -> str:
-        """Its signal id: the given one, or one that is the instance's own."""
+    def address(self, instance: UUID, index: int | None = None) -> str:
+        """Its signal id: the given one, or one that is the instance's own; of an item with its number."""
         if self.signal_id is not None:
             return self.signal_id
         # A stage may be called `café`: an address that nobody has to encode is the better one.
         name = _FOREIGN.sub(lambda found: f"~{ord(found[0]):x}~", self.step)
-        return f"{name[:150]}-{instance}"
+        return f"{name[:150]}-{instance}" if index is None else f"{name[:150]}.{index}-{instance}"
 
 
 def ask_channel(

@@ -60,7 +60,10 @@ class AnswerFilter(SimpleListFilter):
         if value is None:
             return queryset
         try:
-            return queryset.filter(status=InteractionStatus(value))
+            status = InteractionStatus(value)
+            found = queryset.filter(status=status)
+            # An item whose turn has not come is not asked yet.
+            return found.filter(queued=False) if status is InteractionStatus.PENDING else found
         except ValueError as error:
             raise IncorrectLookupParameters(error) from error
 

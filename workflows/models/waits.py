@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
@@ -17,6 +17,7 @@ from workflows.fields import (
     CallField,
     CardinalityField,
     InteractionStatusField,
+    UnitPhaseField,
     UnitStatusField,
 )
 from workflows.models.base import EngineModel
@@ -43,6 +44,29 @@ class AwaitUnit(EngineModel):
     failed = models.IntegerField(default=0)
     status = UnitStatusField(_("status"))
     cardinality = CardinalityField(_("cardinality"))
+    #: Numbers its own rows of the ledger: what happens to an item locks no instance.
+    seq = models.IntegerField(default=0, db_default=0)
+    #: Items that are known and not asked yet, because `concurrency` of them are asked and not over.
+    queued = models.IntegerField(default=0, db_default=0)
+    concurrency = models.IntegerField(default=1, db_default=1)
+    #: Of its items: answered in time, and past their deadline. `failed` counts the third way to end.
+    answered = models.IntegerField(default=0, db_default=0)
+    expired = models.IntegerField(default=0, db_default=0)
+    #: Seconds that each item may take, from the moment it is asked.
+    timeout = models.FloatField(null=True)
+    #: When the last of its items was asked.
+    dispatched_at = models.DateTimeField(null=True)
+    #: Where a unit of items stands with its queue and its release; nothing for a single question. The one column that
+    #: its indexes lean on, and few statements touch: completing an item rewrites the row in its place.
+    phase = UnitPhaseField(null=True)
+    #: A unit of items: what it waits for is a list of questions, each answered by itself.
+    items = models.BooleanField(default=False, db_default=False)
+    #: What is answered is continued by a line, an instance of its own; the line's end makes the item through.
+    lines = models.BooleanField(default=False, db_default=False)
+    #: Its channel writes rows of its own when items are asked, which only the author's code can do.
+    hooked = models.BooleanField(default=False, db_default=False)
+    #: What an item that fails or expires does to the others: one of `lifecycle.ItemPolicy`.
+    policy = models.TextField(null=True)
     #: The wait's name: a stage, the id of a call, or the step that parked.
     step = models.TextField(_("step"))
 
@@ -57,8 +81,18 @@ class AwaitUnit(EngineModel):
                 name="holdpoint_unit_closed",
             ),
             models.CheckConstraint(condition=Q(remaining__gte=0, failed__gte=0), name="holdpoint_unit_counters"),
+            models.CheckConstraint(
+                condition=Q(queued__gte=0, answered__gte=0, expired__gte=0)
+                & Q(total__gte=F("queued") + F("answered") + F("failed") + F("expired")),
+                name="holdpoint_unit_items",
+            ),
         ]
-        indexes: ClassVar = [models.Index(fields=["instance"], name="holdpoint_unit_instance")]
+        indexes: ClassVar = [
+            models.Index(fields=["instance"], name="holdpoint_unit_instance"),
+            # What a crash may leave undone: items that could be asked, and instances that could be released.
+            models.Index(fields=["id"], condition=Q(phase="filling"), name="holdpoint_unit_filling"),
+            models.Index(fields=["id"], condition=Q(phase="closed"), name="holdpoint_unit_unreleased"),
+        ]
 
     def __str__(self) -> str:
         return reveal(f"{self.step} ({self.status})")
@@ -89,6 +123,10 @@ class Interaction(EngineModel):
     #: Raised by every change; a caller may demand the one that it was shown.
     version = models.IntegerField(pgettext_lazy("of a question", "version"), default=1)
     status = InteractionStatusField(_("status"))
+    #: One item of a unit of items: its unit counts it, and its instance hears of the whole unit only.
+    item = models.BooleanField(default=False, db_default=False)
+    #: An item that is not asked yet: nobody sees it, and its time has not begun.
+    queued = models.BooleanField(default=False, db_default=False)
     #: Its channel answers it, and every other door refuses.
     owned = models.BooleanField(default=False)
     channel = models.TextField(_("channel"))
@@ -97,6 +135,8 @@ class Interaction(EngineModel):
     token_key = models.TextField(null=True)
     token_hash = models.BinaryField(null=True)
     actor = models.TextField(_("actor"), default="", blank=True)
+    #: Why it failed.
+    error = models.TextField(_("error"), null=True)
     assignee = models.TextField(_("assignee"), null=True)
     group = models.TextField(_("group"), null=True, db_column="group_name")
     correlation_id = models.TextField(_("correlation id"), null=True)
@@ -137,19 +177,19 @@ class Interaction(EngineModel):
         indexes: ClassVar = [
             models.Index(
                 fields=["workspace", "deadline", "id"],
-                condition=Q(status="pending"),
+                condition=Q(status="pending", queued=False),
                 name="holdpoint_interaction_inbox",
             ),
             # Whatever became of them, in the same order.
             models.Index(fields=["workspace", "deadline", "id"], name="holdpoint_interaction_list"),
             models.Index(
                 fields=["workspace", "assignee", "deadline", "id"],
-                condition=Q(status="pending", assignee__isnull=False),
+                condition=Q(status="pending", queued=False, assignee__isnull=False),
                 name="holdpoint_interaction_assignee",
             ),
             models.Index(
                 fields=["workspace", "group", "deadline", "id"],
-                condition=Q(status="pending", group__isnull=False),
+                condition=Q(status="pending", queued=False, group__isnull=False),
                 name="holdpoint_interaction_group",
             ),
             # Resolved ones: told apart from unknown ones by their signal id.
@@ -163,6 +203,16 @@ class Interaction(EngineModel):
                 fields=["channel", "dispatch_at", "id"],
                 condition=Q(status="pending", dispatch_at__isnull=False),
                 name="holdpoint_interaction_send",
+            ),
+            # Those that a sweep expires; the deadline of a single question is its instance's.
+            models.Index(
+                fields=["deadline", "id"],
+                condition=Q(status="pending", item=True, deadline__isnull=False),
+                name="holdpoint_interaction_due",
+            ),
+            # The next of a unit to be asked, however many of it are over.
+            models.Index(
+                fields=["unit", "index"], condition=Q(status="pending", queued=True), name="holdpoint_interaction_queue"
             ),
         ]
 

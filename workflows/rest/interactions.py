@@ -91,6 +91,8 @@ class Interactions(InteractionEndpoint):
         plain, rows = request._request, self.list_mine()
         if status := read_choice(plain, "status", InteractionStatus):
             rows = rows.filter(has_status(InteractionStatus(status)))
+            if status == InteractionStatus.PENDING:
+                rows = rows.filter(queued=False)  # whose turn has not come is not asked yet
         for name, column in FILTERS.items():
             if (value := read_filter(plain, name)) is not None:
                 rows = rows.filter(**{column: value})

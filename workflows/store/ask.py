@@ -21,6 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import CALL_CODES, CARDINALITY_CODES, INTERACTION_CODES, Cardinality, Event, InteractionStatus
 from workflows.store.claim import Claim
+from workflows.store.item_ends import RELEASED, cancel_units
 from workflows.store.sql import CLOCK, LEDGER, RUNNING, compact, fetch, kind, write_plain
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
@@ -145,12 +146,13 @@ _ARM = compact(f"""
     JOIN holdpoint_unit n ON n.id = x.unit_id LEFT JOIN a ON true
 """)
 
-#: For instances whose rows are locked already.
+#: For instances whose rows are locked already. An answer to an item locks none: units of items are only named here.
 _CLOSE = compact(f"""
     WITH n AS (
       UPDATE holdpoint_unit n SET status = {CANCELLED}, closed_at = {CLOCK}
       FROM unnest(%(ids)s::uuid[]) v(id) CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_unit o
-        WHERE o.instance_id = v.id AND o.status = {PENDING} OFFSET 0) o WHERE n.ctid = o.ctid RETURNING n.id
+        WHERE o.instance_id = v.id AND o.status = {PENDING} AND NOT o.items OFFSET 0) o
+      WHERE n.ctid = o.ctid RETURNING n.id
     ), x AS (
       UPDATE holdpoint_interaction x SET status = {CANCELLED}, closed_at = {CLOCK}, version = x.version + 1
       FROM n CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_interaction o
@@ -161,7 +163,9 @@ _CLOSE = compact(f"""
         WHERE o.instance_id = v.id AND o.closed_at IS NULL OFFSET 0) o WHERE w.ctid = o.ctid
         AND coalesce(w.closed_at, 'infinity') = 'infinity'
     )
-    SELECT x.id FROM x
+    SELECT x.id, NULL FROM x UNION ALL
+    SELECT NULL, o.id FROM unnest(%(ids)s::uuid[]) v(id) CROSS JOIN LATERAL (SELECT o.id FROM holdpoint_unit o
+      WHERE o.instance_id = v.id AND o.items AND o.phase + 0 < {RELEASED} OFFSET 0) o
 """)
 
 
@@ -226,9 +230,15 @@ def arm_question(
 
 
 def close_questions(db: BaseDatabaseWrapper, instances: Iterable[Any]) -> list[UUID]:
-    """Cancel what these instances still ask, and end their waits for events; the interactions that were closed."""
-    ids = write_plain(list(instances))
-    return [row[0] for row in fetch(db, _CLOSE, {"ids": ids})]
+    """Cancel what these instances still ask, and end their waits for events; the interactions that were closed.
+
+    Units of items are locked in their own order, and so end in statements of their own. Within a transaction.
+    """
+    rows = fetch(db, _CLOSE, {"ids": write_plain(list(instances))})
+    closed = [id for id, _ in rows if id is not None]
+    if units := [unit for _, unit in rows if unit is not None]:
+        closed += cancel_units(db, units)
+    return closed
 
 
 def _found(row: tuple[Any, ...]) -> FoundQuestion:

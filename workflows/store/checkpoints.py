@@ -14,12 +14,23 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.lifecycle import CALL_CODES, INTERACTION_CODES, STATUS_OF, Call, InteractionStatus, Status
+from workflows.lifecycle import (
+    CALL_CODES,
+    INTERACTION_CODES,
+    STATUS_OF,
+    UNIT_CODES,
+    Call,
+    InteractionStatus,
+    Status,
+    UnitStatus,
+)
 from workflows.store.ask import CANCELLED, HELD, PENDING
 from workflows.store.claim import Claim
+from workflows.store.item_ends import FILLING, RELEASED, cancel_units
 from workflows.store.sql import CLOCK, LIVE, compact, fetch
 
 _CALL_OF = {code: call for call, code in CALL_CODES.items()}
+_UNIT_STATUS_OF = {code: status for status, code in UNIT_CODES.items()}
 _ASKED_OF = {code: status for status, code in INTERACTION_CODES.items()}
 
 
@@ -49,6 +60,10 @@ class Saved:
     child_status: Status | None = None
     child_result: str | None = None
     child_error: str | None = None
+    #: Of a unit of items: how it stands, whether its instance may go on, and whether the author's code is to ask more.
+    unit_status: UnitStatus | None = None
+    released: bool = False
+    fills: bool = False
     #: Of a question that was opened in this very run.
     token: str | None = None
 
@@ -62,13 +77,14 @@ class Rewind:
     runs: int | None = None
 
 
-_READ = compact("""
+_READ = compact(f"""
     SELECT c.position, c.kind, c.name, c.settled, c.expired, c.value::text, c.deadline, c.signal, c.failed, c.blamed,
       c.unit_id,
       x.id, x.signal_id, x.status, x.output::text, x.deadline, x.token_key, n.visit, c.child_id, i.status,
-      i.result::text, i.error
+      i.result::text, i.error, CASE WHEN n.items THEN n.status END, coalesce(n.phase = {RELEASED}, false),
+      coalesce(n.hooked AND n.phase = {FILLING} AND n.status = {PENDING}, false)
     FROM holdpoint_checkpoint c LEFT JOIN holdpoint_unit n ON n.id = c.unit_id
-    LEFT JOIN holdpoint_interaction x ON x.unit_id = c.unit_id AND x.index = 0
+    LEFT JOIN holdpoint_interaction x ON x.unit_id = c.unit_id AND x.index = 0 AND NOT n.items
     LEFT JOIN holdpoint_instance i ON i.id = c.child_id
     WHERE c.instance_id = %(instance)s::uuid ORDER BY c.position
 """)
@@ -129,10 +145,13 @@ _FORGET_FROM = compact(f"""
       UPDATE holdpoint_instance i SET runs = %(runs)s WHERE i.id = %(instance)s::uuid
     ), n AS (
       UPDATE holdpoint_unit n SET status = {CANCELLED}, closed_at = {CLOCK}
-      FROM c WHERE n.id = c.unit_id AND n.status = {PENDING} RETURNING n.id
+      FROM c WHERE n.id = c.unit_id AND n.status = {PENDING} AND NOT n.items RETURNING n.id
+    ), x AS (
+      UPDATE holdpoint_interaction x SET status = {CANCELLED}, closed_at = {CLOCK}, version = x.version + 1
+      FROM n WHERE x.unit_id = n.id AND x.closed_at IS NULL
     )
-    UPDATE holdpoint_interaction x SET status = {CANCELLED}, closed_at = {CLOCK}, version = x.version + 1
-    FROM n WHERE x.unit_id = n.id AND x.closed_at IS NULL
+    SELECT o.id FROM c CROSS JOIN LATERAL (SELECT o.id FROM holdpoint_unit o
+      WHERE o.id = c.unit_id AND o.items AND o.phase + 0 < {RELEASED} OFFSET 0) o
 """)
 
 _BLAME = compact("""
@@ -166,10 +185,12 @@ def read_checkpoints(db: BaseDatabaseWrapper, claim: Claim) -> list[Saved]:
     """All of them, in the order of the calls; those put aside come first, at places below zero."""
     saved = []
     for row in fetch(db, _READ, {"instance": claim.id}):
-        one = Saved(*row)
+        one = Saved(*row[:22])
+        one.released, one.fills = row[23], row[24]
         one.call = _CALL_OF[row[1]]
         one.status = None if row[13] is None else _ASKED_OF[row[13]]
         one.child_status = None if row[19] is None else STATUS_OF[row[19]]
+        one.unit_status = None if row[22] is None else _UNIT_STATUS_OF[row[22]]
         saved.append(one)
     return saved
 
@@ -222,7 +243,9 @@ def rewind_checkpoints(db: BaseDatabaseWrapper, instance: str, rewind: Rewind) -
     if rewind.runs is None:
         fetch(db, _BLAME, params, rows=False)
     else:
-        fetch(db, _FORGET_FROM, params | {"runs": rewind.runs}, rows=False)
+        units = fetch(db, _FORGET_FROM, params | {"runs": rewind.runs})
+        if units:
+            cancel_units(db, [unit for (unit,) in units])
 
 
 def forget_failed(db: BaseDatabaseWrapper, instance: Any) -> None:

@@ -49,7 +49,7 @@ def _id_at(age: str) -> str:
 _PENDING = {
     scope: compact(f"""
     SELECT count(*), {", ".join(f"count(*) FILTER (WHERE x.id >= {_id_at(age)})" for age in AGES.values())} FROM (
-      SELECT x.id FROM holdpoint_interaction x WHERE x.status = {PENDING} {where}
+      SELECT x.id FROM holdpoint_interaction x WHERE x.status = {PENDING} AND NOT x.queued {where}
       ORDER BY x.workspace_id, x.deadline, x.id LIMIT {MOST_PENDING}) x
     """)
     for scope, where in {"one": "AND x.workspace_id = %(ws)s::int", "all": ""}.items()

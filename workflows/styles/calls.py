@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, overload
 from uuid import UUID
 
@@ -33,8 +33,11 @@ from workflows.jsontext import check_text, dump_value, read_back
 from workflows.lifecycle import Call, Cardinality, InteractionStatus, Status
 from workflows.outcomes import Invoke, Next, Outcome, Suspend
 from workflows.store import Saved
+from workflows.styles.each import wait_for_each
 from workflows.styles.raised import describe_raised, is_authors, revive_error
 from workflows.typed import A, BodyKind, CardinalityName, Duration, Projector, SchemaValue, T, Validating, WorkflowRef
+from workflows.units.results import ItemResult
+from workflows.units.streams import CONCURRENCY, Asking, read_concurrency, read_policy
 from workflows.waits import (
     EVENT,
     UNIT,
@@ -303,6 +306,102 @@ class FunctionContext(Context):
         return self._wait(Call.CHANNEL, question, None if timeout is None else parse_timeout(timeout))
 
     @overload
+    def wait_for_each(
+        self,
+        id: str,
+        items: Iterable[Any],
+        channel: Channel[A] | Callable[[Any], Channel[A]],
+        *,
+        schema: None = None,
+        timeout: Duration | None = None,
+        on_item: Literal["fail"] = "fail",
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[A]: ...
+    @overload
+    def wait_for_each(
+        self,
+        id: str,
+        items: Iterable[Any],
+        channel: str,
+        *,
+        schema: type[Validating],
+        timeout: Duration | None = None,
+        on_item: Literal["fail"] = "fail",
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[dict[str, Any]]: ...
+    @overload
+    def wait_for_each(
+        self,
+        id: str,
+        items: Iterable[Any],
+        channel: str,
+        *,
+        schema: type[T],
+        timeout: Duration | None = None,
+        on_item: Literal["fail"] = "fail",
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[T]: ...
+    @overload
+    def wait_for_each(
+        self,
+        id: str,
+        items: Iterable[Any],
+        channel: str | Channel[Any] | Callable[[Any], str | Channel[Any]],
+        *,
+        schema: type[Any] | SchemaValue | None = None,
+        timeout: Duration | None = None,
+        on_item: Literal["fail"] = "fail",
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[Any]: ...
+    @overload
+    def wait_for_each(
+        self,
+        id: str,
+        items: Iterable[Any],
+        channel: str | Channel[Any] | Callable[[Any], str | Channel[Any]],
+        *,
+        schema: type[Any] | SchemaValue | None = None,
+        timeout: Duration | None = None,
+        on_item: Literal["partial"],
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[ItemResult]: ...
+    def wait_for_each(
+        self,
+        id: str,
+        items: Any,
+        channel: Any,
+        *,
+        schema: Any = None,
+        timeout: object = None,
+        on_item: str = "fail",
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[Any]:
+        """Ask each item by itself, `concurrency` of them at a time; their answers, in the order of the items.
+
+        With `on_item="partial"` each is an `ItemResult`. `channel` may be a function that makes a channel of an item.
+        """
+        return wait_for_each(
+            self,
+            Asking(id, channel, schema, assignee, group),
+            items,
+            timeout=None if timeout is None else parse_timeout(timeout),
+            policy=read_policy(on_item),
+            concurrency=read_concurrency(concurrency),
+        )
+
+    @overload
     def callback(
         self, id: str, schema: type[Validating], *, timeout: Duration, channel: str = ..., body: BodyKind = ...
     ) -> FunctionCallback[dict[str, Any]]: ...
@@ -528,6 +627,42 @@ class FunctionContext(Context):
     def number_handed(self, more: frozenset[str] = frozenset()) -> list[int]:
         """What was awaited and what an early answer brought: both have been used."""
         return super().number_handed(more | frozenset(self._taken))
+
+    # For calls that have a module of their own.
+
+    @property
+    def left(self) -> Journal:
+        """The way to the store."""
+        return self._left
+
+    @property
+    def position(self) -> int:
+        """The place of the next new call."""
+        return self._cursor
+
+    def find(self, call: Call, id: str) -> Saved | None:
+        """The checkpoint of a call, or None where it is the first new one."""
+        return self._find(call, id)
+
+    def making(self, call: Call, id: str) -> AbstractContextManager[None]:
+        """Around what a new call does: what it raises is kept if the function goes on from it."""
+        return self._making(call, id)
+
+    def add(self, saved: Saved) -> Saved:
+        """A new call has its checkpoint."""
+        return self._add(saved)
+
+    def tell(self, saved: Saved, error: BaseException) -> BaseException:
+        """Remember which call an error comes from."""
+        return self._tell(saved, error)
+
+    def take(self, name: str) -> None:
+        """What arrived under this name has been used."""
+        self._taken.add(name)
+
+    def suspend(self, outcome: Outcome) -> NoReturn:
+        """End this run: it waits."""
+        self._suspend(outcome)
 
     # How a call finds what was saved.
 

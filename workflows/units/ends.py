@@ -1,0 +1,70 @@
+"""What follows when items have ended: the next are asked, and the instance of a unit that is over is told.
+
+Invariant owned: nothing here has to happen for what was stored to be true. A crash before it, or a caller's open
+transaction around it, leaves it to the sweep, which finds it in the rows.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows import store
+from workflows.lifecycle import InteractionStatus
+from workflows.store import Addressed, Ended, ItemAnswer, Once
+
+
+def answer_item(
+    db: BaseDatabaseWrapper,
+    found: Addressed,
+    output: str | None,
+    *,
+    actor: str,
+    door: str | None = None,
+    override: str | None = None,
+    version: int | None = None,
+    once: Once | None = None,
+    told: str = "",
+) -> InteractionStatus | None:
+    """Complete an item or, past its deadline, expire it; None when somebody else came first.
+
+    The same as `store.complete_interaction` does for a single question.
+    """
+
+    def work() -> Ended:
+        if not found.late:
+            answer = ItemAnswer(found.id, output, version)
+            if once is None:
+                ended = store.complete_items(db, [answer], actor=actor, door=door, override=override)
+            else:
+                with store.atomic(db):
+                    ended = store.complete_items(db, [answer], actor=actor, door=door, override=override)
+                    if ended.how:
+                        store.keep_item_answer(db, found.instance, found.workspace, once, told)
+            if not ended.late:
+                return ended
+        return store.expire_items(db, [found.id], actor=actor, door=door)
+
+    ended = store.retrying(db, work)
+    follow_up(db, ended)
+    return ended.how.get(found.id)
+
+
+def follow_up(db: BaseDatabaseWrapper, ended: Ended) -> None:
+    """Ask the next items of the units, and release the instances of those that are over."""
+    for unit in sorted(ended.filling):
+        store.admit_items(db, unit)
+    if not ended.closed:
+        return
+    if not db.in_atomic_block:
+        _release(db, ended)
+    elif connections[db.alias] is db:
+        # The instance's row is locked by no answer to an item: not inside the caller's transaction either.
+        transaction.on_commit(partial(_release, db, ended), using=db.alias, robust=True)
+
+
+def _release(db: BaseDatabaseWrapper, ended: Ended) -> None:
+    for unit in sorted(ended.closed):
+        store.retrying(db, partial(store.release_unit, db, unit))

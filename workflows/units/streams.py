@@ -1,0 +1,139 @@
+"""A list of items that is to be asked, as authors write it: reading it, and nothing else.
+
+Invariant owned: a `Stream` that was made can be opened, but for a signal id that is taken. Its items have been through
+JSON, and are no more than the project allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from workflows.conf import conf
+from workflows.exceptions import InvalidCall, TooMany, show
+from workflows.jsontext import dump_value, read_back
+from workflows.lifecycle import ItemPolicy
+from workflows.waits import Channel, Question, ask_channel
+
+INPUT_LIMIT = "AWAIT_AGGREGATE_MAX_INPUT_ITEMS"
+
+#: Items that are asked and not over, unless the author says otherwise.
+CONCURRENCY = 128
+MOST_CONCURRENT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How each item of a stream is asked: through one channel, or through one that a function makes of the item."""
+
+    step: str
+    channel: str | Channel[Any] | Callable[[Any], Any]
+    schema: Any = None
+    assignee: str | None = None
+    group: str | None = None
+
+    @property
+    def is_one(self) -> bool:
+        """Whether all items are asked alike."""
+        return isinstance(self.channel, str | Channel) or not callable(self.channel)
+
+    def make_question(self, item: Any = None) -> Question:
+        """The question of one item; of any, where all are asked alike. What is asked is told apart from it."""
+        channel: Any = self.channel if self.is_one else self.channel(item)  # type: ignore[operator]
+        if not self.is_one and not isinstance(channel, str | Channel):
+            raise InvalidCall(
+                f"{self.step!r}: the function passed as channel returned {show(channel)} for the item {show(item)}: it "
+                "returns a Channel, such as Approval(…), or a label such as 'api'"
+            )
+        return ask_channel(self.step, channel, schema=self.schema, assignee=self.assignee, group=self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Items to be asked, each with its question."""
+
+    step: str
+    #: The items, as JSON.
+    requests: Sequence[str]
+    #: One for all of them, or one for each.
+    questions: Sequence[Question]
+    policy: ItemPolicy
+    concurrency: int
+    #: Seconds for each, from the moment it is asked.
+    timeout: float | None
+    #: Whether answers are continued by lines.
+    lines: bool = False
+
+    @property
+    def is_hooked(self) -> bool:
+        """Whether a channel writes rows of its own when an item is asked."""
+        return any(writes_rows(one) for one in self.questions)
+
+    @property
+    def channel(self) -> str:
+        """What the history calls the channel."""
+        return ", ".join(sorted({one.channel for one in self.questions}))
+
+    def find_question(self, index: int) -> Question:
+        """The question of one item."""
+        return self.questions[index if len(self.questions) > 1 else 0]
+
+
+def writes_rows(question: Question) -> bool:
+    """Whether a question's channel writes rows of its own when it is asked."""
+    return question.opener is not None and type(question.opener).open is not Channel.open
+
+
+def read_stream(
+    asking: Asking,
+    items: object,
+    *,
+    policy: ItemPolicy,
+    concurrency: int,
+    timeout: float | None,
+    lines: bool = False,
+) -> Stream:
+    """The stream of a list, a query or a generator, read to its end, which has to come before the limit."""
+    requests = dump_items(items, asking.step)
+    if asking.is_one:
+        questions = [asking.make_question()]
+    else:
+        questions = [asking.make_question(read_back(text)) for text in requests]
+    return Stream(asking.step, requests, questions, policy, concurrency, timeout, lines)
+
+
+def dump_items(items: object, step: str) -> list[str]:
+    """Each item as JSON; no more than `AWAIT_AGGREGATE_MAX_INPUT_ITEMS`."""
+    taken = take_items(items, f"the input of {step!r}")
+    return [dump_value(item, f"item {index} of {step!r}") for index, item in enumerate(taken)]
+
+
+def take_items(items: object, what: str) -> list[Any]:
+    """A list of whatever can be walked; refused where it has too many, without walking further."""
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+        raise InvalidCall(
+            f"{what} must be a list, or anything else that gives one item after another, not {show(items)}"
+        )
+    most = conf.most_inputs
+    taken = list(islice(items, most + 1))
+    if len(taken) > most:
+        raise TooMany(what, most, INPUT_LIMIT)
+    return taken
+
+
+def read_policy(given: object) -> ItemPolicy:
+    """What `on_item=` says."""
+    try:
+        return ItemPolicy(str(given))
+    except ValueError as error:
+        known = " or ".join(repr(one.value) for one in ItemPolicy)
+        raise InvalidCall(f"on_item= must be {known}, not {show(given)}") from error
+
+
+def read_concurrency(given: object) -> int:
+    """How many items may be asked and not over."""
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MOST_CONCURRENT:
+        raise InvalidCall(f"concurrency= must be a number from 1 to {MOST_CONCURRENT}, not {show(given)}")
+    return given
