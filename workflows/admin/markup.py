@@ -180,7 +180,8 @@ def show_due(instance: Instance, now: datetime) -> SafeString:
 
 def show_progress(instance: Instance) -> SafeString:
     """How far it is, as its author says: “340 of 1,000”, and a note."""
-    done, total, note = (instance.progress[part] for part in ("done", "total", "note"))
+    said = instance.progress or {}
+    done, total, note = (said[part] for part in ("done", "total", "note"))
     words = number_format(done, force_grouping=True)
     if total is not None:
         words = _("%(done)s of %(total)s") % {"done": words, "total": number_format(total, force_grouping=True)}

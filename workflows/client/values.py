@@ -186,7 +186,7 @@ def _make_reader(place: str, hint: Any) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if value is None and optional:
             return None
-        if is_dataclass(kind):
+        if isinstance(kind, type) and is_dataclass(kind):
             return read_value(kind, value)
         if kind is float and type(value) is int:
             return value  # JSON has one kind of numbers
