@@ -29,11 +29,7 @@ PARKED = "holdpoint.answers.parked"
 
 
 class RabbitMQ(Channel[Any]):
-    """A question that is written to a queue, for whoever reads it there.
-
-    >>> RabbitMQ("scores", {"customer": 7}).config
-    {'queue': 'scores'}
-    """
+    """A question that is written to a queue, for whoever reads it there."""
 
     name = "rabbitmq"
     sends = True
