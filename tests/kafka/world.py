@@ -101,7 +101,7 @@ def read_requests(records: list[Message]) -> list[dict[str, Any]]:
     return [json.loads(one.value() or b"") for one in records]
 
 
-def answer(request: Mapping[str, Any], data: Any = None, **changes: Any) -> bytes:
+def answer(request: Mapping[str, Any], data: Any = None, /, **changes: Any) -> bytes:
     """A well-formed answer to a question; `changes` replace members, and None removes one."""
     envelope = {
         "type": "holdpoint.response",

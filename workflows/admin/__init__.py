@@ -9,7 +9,8 @@ holds is shown as text.
 from workflows.admin.instances import InstanceAdmin
 from workflows.admin.interactions import InteractionAdmin
 from workflows.admin.keys import ApiKeyAdmin
+from workflows.admin.parked import ParkedAnswerAdmin
 from workflows.admin.workers import WorkerAdmin
 from workflows.admin.workspaces import WorkspaceAdmin
 
-__all__ = ["ApiKeyAdmin", "InstanceAdmin", "InteractionAdmin", "WorkerAdmin", "WorkspaceAdmin"]
+__all__ = ["ApiKeyAdmin", "InstanceAdmin", "InteractionAdmin", "ParkedAnswerAdmin", "WorkerAdmin", "WorkspaceAdmin"]

@@ -21,6 +21,7 @@ from workflows.models.history import Worker as Worker
 from workflows.models.instances import Instance as Instance
 from workflows.models.instances import Signal as Signal
 from workflows.models.instances import Workspace as Workspace
+from workflows.models.parked import ParkedAnswer as ParkedAnswer
 from workflows.models.waits import AwaitUnit as AwaitUnit
 from workflows.models.waits import Checkpoint as Checkpoint
 from workflows.models.waits import EventWait as EventWait

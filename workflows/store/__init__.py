@@ -105,6 +105,12 @@ from workflows.store.items import open_items as open_items
 from workflows.store.items import read_answered as read_answered
 from workflows.store.items import read_ends as read_ends
 from workflows.store.keys import find_key as find_key
+from workflows.store.parked import Parked as Parked
+from workflows.store.parked import find_seen as find_seen
+from workflows.store.parked import mark_taken as mark_taken
+from workflows.store.parked import park_again as park_again
+from workflows.store.parked import park_answer as park_answer
+from workflows.store.parked import prune_parked as prune_parked
 from workflows.store.postpone import postpone as postpone
 from workflows.store.progress import find_progressed as find_progressed
 from workflows.store.progress import show_progress as show_progress

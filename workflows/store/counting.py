@@ -29,6 +29,10 @@ REASONS = (
     "invalid_data",
     "refused_by_policy",
     "idempotency_conflict",
+    # Of a transport: no envelope of an answer, from a place that may not answer for the workspace, failed unexpectedly.
+    "malformed",
+    "foreign",
+    "error",
 )
 
 #: What is raised, and what its row calls it -> the reason. Whatever is not listed is no dropped completion.

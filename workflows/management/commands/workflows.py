@@ -26,6 +26,7 @@ from workflows.management.story import tell_instance, tell_record
 from workflows.management.targets import check_workspace, find_actor, find_target
 from workflows.models import Instance
 from workflows.scope import DEFAULT_WORKSPACE
+from workflows.store.parked import prune_parked
 from workflows.store.prune import BATCH, Pruned, prune
 
 #: Plain texts: the parser's refusal shows them as they are written.
@@ -162,7 +163,9 @@ class Command(BaseCommand):
         stay = "1 stays: part of it" if total.kept == 1 else f"{total.kept} stay: part of them"
         kept = f" {stay} has not ended, ended later, or is in use." if total.kept else ""
         gone = f"{show_count(total.instances, 'instance')} in {show_count(total.trees, 'tree')}"
-        self.stdout.write(f"{done} {gone}.{kept}")
+        parked = prune_parked(db, older_than=seconds, dry_run=dry)
+        also = f" and {show_count(parked, 'parked answer')}" if parked else ""
+        self.stdout.write(f"{done} {gone}{also}.{kept}")
 
     def _do_each(
         self, options: dict[str, Any], work: Callable[[Instance], str], done: str, *, ended: bool = True

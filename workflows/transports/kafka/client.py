@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from types import ModuleType
 from typing import Any
 
@@ -34,3 +35,19 @@ def describe_client(settings: KafkaSettings) -> dict[str, Any]:
         **settings.client,
         "bootstrap.servers": settings.bootstrap,
     }
+
+
+class Teller:
+    """Writes warnings to a log, each kind once in a while: a client reports a broker that is away every second."""
+
+    PAUSE_SECONDS = 30.0
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._told: dict[str, float] = {}
+
+    def __call__(self, kind: str, text: str) -> None:
+        now = time.monotonic()
+        if now - self._told.get(kind, -self.PAUSE_SECONDS) >= self.PAUSE_SECONDS:
+            self._told[kind] = now
+            self._log.warning("%s", text)

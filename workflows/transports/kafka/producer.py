@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from workflows.conf import conf
 from workflows.conf_kafka import KafkaSettings
 from workflows.exceptions import DispatchFailed
-from workflows.transports.kafka.client import describe_client, import_client
+from workflows.transports.kafka.client import Teller, describe_client, import_client
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
@@ -134,6 +134,7 @@ class _Held:
         self.settings = settings
         self.process = os.getpid()
         self.is_broken = False
+        self._warn = Teller(logger)
         options = {**DEFAULTS, **describe_client(settings), **settings.producer, **OURS, "error_cb": self._tell}
         self.producer: Producer = import_client().Producer(options)
 
@@ -142,7 +143,7 @@ class _Held:
             self.is_broken = True
             logger.error("the Kafka producer cannot go on and is replaced: %s", error.str())
         else:
-            logger.warning("Kafka: %s", error.str())
+            self._warn(error.name(), f"Kafka: {error.str()}")
 
 
 _lock = threading.Lock()

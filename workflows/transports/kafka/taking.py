@@ -1,0 +1,248 @@
+"""Taking what was read from topics of answers: completing what can be completed, and parking the rest.
+
+Must not live here: the broker. Invariants owned:
+
+* Whatever a record holds, it is taken or parked, with its bytes and the reason: one record never keeps others waiting.
+* A record that is read again, after a crash between the database's commit and the broker's, changes nothing.
+* What is written to a topic answers questions of those workspaces only that `WORKFLOWS["KAFKA"]["ANSWERS"]` names.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from django.db import InterfaceError, InternalError, OperationalError, connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows import store
+from workflows.completion import complete_at
+from workflows.conf import conf
+from workflows.conf_kafka import KafkaSettings
+from workflows.dropped import count_dropped
+from workflows.exceptions import InteractionResolved, TooLarge, UnknownWorkspace, WorkflowError
+from workflows.models import Interaction, ParkedAnswer, Workspace
+from workflows.store.counting import REASON_OF
+from workflows.styles.steps import describe_error
+from workflows.traces import log_raised
+from workflows.transports.kafka.envelopes import Malformed, Response, read_response
+
+logger = logging.getLogger("workflows")
+
+DOOR = "kafka"
+#: Characters of a reason that a row keeps, and of a header.
+MOST_DETAIL = 2000
+#: What says that the database is away, or cannot go on just now: a failover, a full disk, a lock that nobody gave.
+AWAY = (OperationalError, InterfaceError, InternalError)
+#: After so many failures at one record alone it is parked.
+MOST_TROUBLES = 3
+#: Why, where what was raised is none of the refusals that are known.
+UNEXPECTED = "error"
+
+
+@dataclass
+class Received:
+    """A record as it was read."""
+
+    topic: str
+    partition: int
+    offset: int
+    sent_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | str | None]] = ()
+    #: How often the database failed at this very record, without being away.
+    troubles: int = 0
+
+    @property
+    def place(self) -> tuple[str, int, int, int]:
+        return self.topic, self.partition, self.offset, self.sent_ms
+
+    @property
+    def actor(self) -> str:
+        """Who is said to have answered: the record itself, by which its second reading is known."""
+        return f"kafka:{self.topic}/{self.partition}/{self.offset}"
+
+    @cached_property
+    def response(self) -> Response | Malformed:
+        """What it says."""
+        try:
+            return read_response(self.value)
+        except Malformed as error:
+            return error
+
+    @property
+    def interaction(self) -> UUID | None:
+        return None if isinstance(self.response, Malformed) else self.response.interaction
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a record was not taken."""
+
+    reason: str
+    detail: str
+    #: Whether somebody has counted it already: refusals of an interaction are counted where they are made.
+    counted: bool = False
+
+
+@dataclass(slots=True)
+class Taken:
+    """What became of some records."""
+
+    completed: int = 0
+    parked: int = 0
+    #: Read before: taken or parked then.
+    repeated: int = 0
+
+    def __iadd__(self, other: Taken) -> Taken:
+        self.completed += other.completed
+        self.parked += other.parked
+        self.repeated += other.repeated
+        return self
+
+
+def take_answers(records: Sequence[Received], settings: KafkaSettings) -> Taken:
+    """Take or park each; when this returns the database has committed it. Only the database's absence is raised."""
+    db = connections[router.db_for_write(Interaction)]
+    taken = Taken()
+    seen = store.find_seen(db, [one.place for one in records], [(one.interaction, one.actor) for one in records])
+    slugs = _find_workspaces(records)
+    for place, record in enumerate(records):
+        if place in seen:
+            taken.repeated += 1
+        elif (refused := _take(db, record, settings)) is None:
+            taken.completed += 1
+        else:
+            _park(db, record, refused, slugs, settings)
+            taken.parked += 1
+    return taken
+
+
+def take_again(parked: ParkedAnswer) -> Refused | None:
+    """Try a parked record once more: None when it was taken now, else why not.
+
+    >>> take_again(ParkedAnswer.objects.get(reason="unknown"))
+    """
+    settings = conf.kafka
+    if settings is None:
+        return Refused(UNEXPECTED, 'WORKFLOWS["KAFKA"] is not set', counted=True)
+    db = connections[router.db_for_write(ParkedAnswer)]
+    value = None if parked.value is None else bytes(parked.value)
+    record = Received(parked.topic, parked.partition, parked.offset, parked.sent_ms, None, value)
+    refused = None
+    if store.find_seen(db, [("", 0, 0, 0)], [(record.interaction, record.actor)]) == set():
+        refused = _take(db, record, settings)
+    if refused is None:
+        store.mark_taken(db, parked.pk)
+    else:
+        store.park_again(db, parked.pk, refused.reason, refused.detail)
+    return refused
+
+
+def _take(db: BaseDatabaseWrapper, record: Received, settings: KafkaSettings) -> Refused | None:
+    response = record.response
+    if isinstance(response, Malformed):
+        return Refused("malformed", _tidy(str(response)))
+    if not settings.trusts(record.topic, response.workspace):
+        told = f"topic {record.topic!r} may not answer questions of workspace {response.workspace!r}"
+        return Refused("foreign", f'{told}; WORKFLOWS["KAFKA"]["ANSWERS"] names those that it may')
+    try:
+        complete_at(
+            "id",
+            response.interaction,
+            response.data,
+            workspace=response.workspace,
+            door=DOOR,
+            actor=record.actor,
+        )
+    except UnknownWorkspace as error:
+        return Refused("unknown", _tidy(str(error)))
+    except WorkflowError as error:
+        if (reason := _find_reason(error)) is not None:
+            return Refused(reason, _tidy(str(error)), counted=not isinstance(error, TooLarge))
+        return _tell_unexpected(record, error)
+    except AWAY as error:
+        if not _is_kept(db):
+            raise  # the connection is lost, and with it perhaps the answer to what was done
+        record.troubles += 1
+        if record.troubles < MOST_TROUBLES:
+            raise
+        return _tell_unexpected(record, error)
+    except Exception as error:
+        return _tell_unexpected(record, error)
+    return None
+
+
+def is_there(db: BaseDatabaseWrapper) -> bool:
+    """Whether the database answers, on a new connection if the one there was is broken."""
+    try:
+        if db.connection is not None and not db.in_atomic_block and not db.is_usable():
+            db.close()
+        store.read_clock(db)
+    except AWAY:
+        return False
+    return True
+
+
+def _is_kept(db: BaseDatabaseWrapper) -> bool:
+    return db.in_atomic_block or (db.connection is not None and db.is_usable())
+
+
+def _find_reason(error: WorkflowError) -> str | None:
+    if isinstance(error, TooLarge):
+        return "invalid_data"
+    if isinstance(error, InteractionResolved) and error.how == "expired":
+        return "expired"
+    return next((reason for one in type(error).__mro__ if (reason := REASON_OF.get(one.__name__))), None)
+
+
+def _tell_unexpected(record: Received, error: Exception) -> Refused:
+    log_raised(logger, logging.ERROR, f"{record.actor} could not be taken and is parked", error)
+    return Refused(UNEXPECTED, _tidy(describe_error(error)))
+
+
+def _park(
+    db: BaseDatabaseWrapper,
+    record: Received,
+    refused: Refused,
+    workspaces: dict[str, int],
+    settings: KafkaSettings,
+) -> None:
+    response = record.response
+    workspace = None
+    if isinstance(response, Response) and settings.trusts(record.topic, response.workspace):
+        workspace = workspaces.get(response.workspace)
+    parked = store.Parked(
+        *record.place,
+        reason=refused.reason,
+        detail=refused.detail,
+        key=record.key,
+        value=record.value,
+        headers=[(_tidy(name), _tidy(_decode(value))) for name, value in record.headers],
+        workspace=workspace,
+        interaction=record.interaction,
+    )
+    if store.park_answer(db, parked) and not refused.counted:
+        count_dropped(workspace, refused.reason)
+    logger.warning("%s was parked (%s): %s", record.actor, refused.reason, refused.detail)
+
+
+def _find_workspaces(records: Sequence[Received]) -> dict[str, int]:
+    named = {one.response.workspace for one in records if isinstance(one.response, Response)}
+    if not named:
+        return {}
+    return dict(Workspace.objects.filter(slug__in=named).values_list("slug", "pk"))
+
+
+def _decode(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")
+
+
+def _tidy(text: str) -> str:
+    """What PostgreSQL keeps."""
+    return text.replace("\0", "\ufffd").encode(errors="replace").decode()[:MOST_DETAIL]
