@@ -425,3 +425,37 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
     answer = api.get(f"/v1/instances/{instance.pk}?wait=0&progress_after={text}")
     assert answer.status_code == 400
     assert "progress_after" in answer.json()["detail"]
+
+
+# --- a list of items counts by itself ---------------------------------------------------------------
+
+
+@durable(name="progress.each")
+def each(ctx, says=False):
+    if says:
+        ctx.progress(1, 2, "two parts")
+    ctx.wait_for_each("pay", ["a", "b", "c"], "bank")
+
+
+@pytest.mark.django_db
+def test_of_a_list_that_is_waited_for_the_items_that_are_through_are_told(client: Any, capsys: Any) -> None:
+    instance = workflows.start(each)
+    drain()
+    workflows.complete(f"pay.1-{instance.pk}", None)
+    drain()
+    api = Api(make_key())
+    expected = {"done": 1, "total": 3, "note": "", "at": None}
+    assert api.get(f"/v1/instances/{instance.pk}").json()["progress"] == expected
+    assert api.get(f"/v1/instances/{instance.pk}?wait=0").json()["progress"] == expected
+    client.force_login(get_user_model().objects.create_superuser("root"))
+    page = client.get(reverse("admin:holdpoint_instance_change", args=[instance.pk])).content.decode()
+    assert "1 of 3" in page
+    call_command("workflows", "show", str(instance.pk))
+    assert "1 of 3" in capsys.readouterr().out
+
+
+@pytest.mark.django_db
+def test_what_its_author_said_comes_before_what_is_counted() -> None:
+    instance = workflows.start(each, {"says": True})
+    drain()
+    assert Api(make_key()).get(f"/v1/instances/{instance.pk}").json()["progress"]["note"] == "two parts"

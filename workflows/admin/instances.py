@@ -45,6 +45,7 @@ from workflows.joining import join_list
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.scope import DEFAULT_WORKSPACE
+from workflows.units.counts import find_progress
 
 WAITING = (Status.AWAITING, Status.AWAITING_CHILDREN)
 INTERNALS = (
@@ -131,7 +132,9 @@ class InstanceAdmin(OperatorActions):
     def where(self, instance: Instance) -> SafeString:
         """The step, with what it waits for or how often it was tried below, where there is something to tell."""
         below = self.show_wait(instance) if instance.status in WAITING else self.count_tries(instance)
-        far = format_html('<div class="hp-quiet">{}</div>', show_progress(instance)) if instance.progress else ""
+        far = (
+            format_html('<div class="hp-quiet">{}</div>', show_progress(instance.progress)) if instance.progress else ""
+        )
         return format_html('{}<div class="hp-quiet">{}</div>{}', self.at_step(instance), below, far)
 
     @admin.display(description=_("step"))
@@ -178,9 +181,10 @@ class InstanceAdmin(OperatorActions):
 
     @admin.display(description=_("progress"))
     def how_far(self, instance: Instance) -> SafeString:
-        if not instance.progress:
+        said, at = find_progress(instance) or (None, None)
+        if said is None:
             return NOTHING
-        return format_html("{} · {}", show_progress(instance), show_moment(instance.progress_at))
+        return format_html("{} · {}", show_progress(said), show_moment(at)) if at else show_progress(said)
 
     @admin.display(description=_("key"))
     def full_key(self, instance: Instance) -> SafeString:

@@ -178,9 +178,8 @@ def show_due(instance: Instance, now: datetime) -> SafeString:
     return show_relative(instance.due_at, now)
 
 
-def show_progress(instance: Instance) -> SafeString:
-    """How far it is, as its author says: “340 of 1,000”, and a note."""
-    said = instance.progress or {}
+def show_progress(said: Mapping[str, Any]) -> SafeString:
+    """How far an instance is, as its author says: “340 of 1,000”, and a note."""
     done, total, note = (said[part] for part in ("done", "total", "note"))
     words = number_format(done, force_grouping=True)
     if total is not None:

@@ -24,7 +24,8 @@ class Progress:
     done: float
     total: float | None = None
     note: str = ""
-    at: datetime
+    #: When it was said; None of items that were counted just then.
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from workflows.jsontext import RESERVED
 from workflows.management.belongings import list_parts, word_names
 from workflows.management.paper import clip, lay_facts, lay_table, show_json, show_moment
 from workflows.models import Instance
+from workflows.units.counts import find_progress
 
 #: Characters of a value that are read; a line shows fewer.
 EXCERPT = 200
@@ -94,11 +95,12 @@ def _list_facts(instance: Instance, say: Say, long: int) -> Iterator[tuple[str, 
 
 
 def _tell_progress(instance: Instance) -> str | None:
-    if instance.progress is None:
+    said, at = find_progress(instance) or (None, None)
+    if said is None:
         return None
-    said, total = instance.progress, instance.progress["total"]
+    total = said["total"]
     far = f"{said['done']}" if total is None else f"{said['done']} of {total}"
-    return ", ".join(filter(None, [far, said["note"], show_moment(instance.progress_at)]))
+    return ", ".join(filter(None, [far, said["note"], show_moment(at)]))
 
 
 _DUE = {"runnable": "due", "running": "lease ends", "sleeping": "wakes"}

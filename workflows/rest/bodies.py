@@ -187,7 +187,7 @@ class InstanceProgressOut(Shape):
     done: Annotated[float, Field(description="So much is done.")]
     total: Annotated[float | None, Field(description="Of so much, where that is known.")]
     note: Annotated[str, Field(description="In words.")]
-    at: Annotated[datetime, Field(description="When it was kept.")]
+    at: Annotated[datetime | None, Field(description="When it was said. Null of items that are counted just now.")]
 
 
 class InstanceFields(Shape):
@@ -204,7 +204,7 @@ class InstanceFields(Shape):
     result: Annotated[Any, Field(description="Once it is done.")]
     error: Annotated[str | None, Field(description="Why it failed or was cancelled.")]
     attempt: Annotated[int, Field(description="How often the step has asked to be run again.")]
-    progress: Annotated[InstanceProgressOut | None, Field(description="How far it is, where its workflow says so.")]
+    progress: Annotated[InstanceProgressOut | None, Field(description="How far it is, where that is known.")]
     parent: Annotated[UUID | None, Field(description="The instance that started it as its child.")]
     started_by: Annotated[str, Field(description="`user:<id>`, `key:<id>`, or what the project's code said.")]
     created_at: Annotated[datetime, Field(description="When it was started.")]

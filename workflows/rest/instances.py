@@ -53,7 +53,7 @@ from workflows.rest.problems import (
     RequestRefused,
     answer_problem,
 )
-from workflows.rest.rows import show_event, show_instance
+from workflows.rest.rows import show_event, show_instance, show_one_instance
 from workflows.rest.waiting import wait_for_end
 
 MOST_SECONDS = 30
@@ -83,7 +83,7 @@ class InstanceEndpoint(Endpoint):
 
     def answer_instance(self, instance: Instance, status: int = 200) -> Answer:
         """All of it."""
-        return Answer(show_instance(instance, self.caller.slug), status, instance.pk)
+        return Answer(show_one_instance(instance, self.caller.slug), status, instance.pk)
 
 
 class Instances(InstanceEndpoint):
@@ -202,7 +202,7 @@ class OneInstance(InstanceEndpoint):
 
     def answer_waited(self, instance: Instance) -> HttpResponse:
         """200 done, 422 failed or cancelled, 202 not yet."""
-        shown = show_instance(instance, self.caller.slug)
+        shown = show_one_instance(instance, self.caller.slug)
         if instance.status == Status.DONE:
             return answer_json(Answer(shown).write())
         if not instance.ended:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from workflows.models import Instance, Interaction, LedgerEvent
+from workflows.units.counts import find_progress
 
 
 def show_instance(instance: Instance, slug: str) -> dict[str, Any]:
@@ -23,7 +24,7 @@ def show_instance(instance: Instance, slug: str) -> dict[str, Any]:
         "result": instance.result,
         "error": instance.error,
         "attempt": instance.attempt,
-        "progress": show_progress(instance),
+        "progress": show_progress(instance.progress, instance.progress_at),
         "parent": None if instance.parent_id is None else str(instance.parent_id),
         "started_by": instance.started_by,
         "created_at": show_moment(instance.created_at),
@@ -31,9 +32,14 @@ def show_instance(instance: Instance, slug: str) -> dict[str, Any]:
     }
 
 
-def show_progress(instance: Instance) -> dict[str, Any] | None:
-    """How far it is, if its author says so, and since when."""
-    return None if instance.progress is None else instance.progress | {"at": show_moment(instance.progress_at)}
+def show_one_instance(instance: Instance, slug: str) -> dict[str, Any]:
+    """The same of one that is looked at by itself: of a list that it waits for, how many items are through."""
+    return show_instance(instance, slug) | {"progress": show_progress(*(find_progress(instance) or (None, None)))}
+
+
+def show_progress(said: dict[str, Any] | None, at: datetime | None) -> dict[str, Any] | None:
+    """How far it is, and since when that is known; no moment stands beside what is counted just now."""
+    return None if said is None else said | {"at": show_moment(at)}
 
 
 def show_event(event: LedgerEvent) -> dict[str, Any]:
