@@ -196,15 +196,29 @@ def check_units(instances: list[UUID]) -> list[str]:
     items: dict[UUID, Counter[str]] = {pk: Counter() for pk in units}
     for pk, status, queued in Interaction.objects.filter(unit__in=list(units)).values_list("unit", "status", "queued"):
         items[pk]["queued" if queued else str(status)] += 1
+    lines: dict[UUID, dict[int, str]] = {pk: {} for pk in units}
+    rows = Instance.objects.filter(unit__in=list(units)).order_by("id").values_list("unit", "item", "status")
+    for pk, item, status in rows:
+        lines[pk][item] = str(status)
     return [
         f"unit {unit.step} {pk}: {name}: {expected!r}, and the row has {is_!r}\n  events: {tell_story(events[pk])}"
         for pk, unit in units.items()
-        for name, (expected, is_) in _compare_unit(unit, events[pk], items[pk]).items()
+        for name, (expected, is_) in _compare_unit(unit, events[pk], items[pk], lines[pk]).items()
         if expected != is_
     ]
 
 
-def _compare_unit(unit: AwaitUnit, events: list[LedgerEvent], items: Counter[str]) -> dict[str, tuple[Any, Any]]:
+def _compare_unit(
+    unit: AwaitUnit, events: list[LedgerEvent], items: Counter[str], lines: dict[int, str]
+) -> dict[str, tuple[Any, Any]]:
+    # An item whose line ended badly has been answered, and has failed all the same.
+    ends = [
+        event.data for event in events if event.kind == Event.ITEM_COMPLETED and event.data and "line" in event.data
+    ]
+    bad = {one["index"] for one in ends if one["how"] != "completed"}
+    bad = {index for index in bad if lines.get(index) in ("failed", "cancelled")}
+    items = items + Counter(failed=len(bad))
+    items.subtract(completed=len(bad))
     ended = Counter(event.data["how"] for event in events if event.kind == Event.ITEM_COMPLETED and event.data)
     told = {
         "its numbers": (list(range(1, unit.seq + 1)), [event.seq for event in events]),
@@ -216,13 +230,25 @@ def _compare_unit(unit: AwaitUnit, events: list[LedgerEvent], items: Counter[str
         "items asked and not over, at most": (True, items["pending"] <= unit.concurrency),
     }
     if unit.visit == 1 and not any(event.salt is None for event in events):
-        told["items that completed, by the events"] = (ended["completed"], unit.answered)
+        if not unit.lines:
+            told["items that completed, by the events"] = (ended["completed"], unit.answered)
+        elif unit.line_room:  # nothing is asked: an item is answered as it is begun
+            done = sum(status == "done" for status in lines.values())
+            told["items through, by the events"] = (ended["completed"], done)
+        else:
+            told["items answered, by the events"] = (ended["completed"] - len(bad), unit.answered)
     if ends := [event.data["status"] for event in events if event.kind == Event.UNIT_TERMINAL and event.data]:
         told["its end, told once"] = (ends, [str(unit.status)])
     if unit.status == "open":
         told["pending items"] = (
             unit.total - unit.answered - unit.failed - unit.expired,
             items["pending"] + unit.queued,
+        )
+    if unit.status == "open" and unit.lines:
+        through = sum(status in ("done", "failed", "cancelled") for status in lines.values())
+        told["items not through"] = (
+            unit.total - through - items["expired"] - (items["failed"] - len(bad)),
+            unit.remaining,
         )
     return told
 

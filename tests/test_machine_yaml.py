@@ -288,7 +288,7 @@ WRONG: dict[str, tuple[str, str]] = {
         HEAD + "stages:\n  - a: {wait for: {event: x, schema: no.where}}",
         "line 3: no.where cannot be imported",
     ),
-    "streams": (HEAD + "stages:\n  - a: {expand: one}", "line 3, stage 'a': item streams"),
+    "streams": (HEAD + "stages:\n  - a: {collect: one}", "line 3, stage 'a': there is no stream to collect"),
     "function inside": (
         HEAD + "stages:\n  - a: {wait for: {event: x, match: {a: !function one}}}",
         "!function one stands for a whole",

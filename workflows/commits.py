@@ -85,7 +85,7 @@ def make_commit(
         case Await():
             return _park_step(claim, definition, ctx, outcome, db)
         case Suspend(names, event, until, position):
-            park = _suspend(claim, definition, ctx, None, UNSET, consume=True)
+            park = _suspend(claim, definition, ctx, outcome.then, outcome.state, consume=True)
             park.tells = _tell_wait(event, outcome.told)
             park.names, park.delay = names or None, until.timestamp() if until else None
             park.event, park.position = event, position

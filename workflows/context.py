@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from workflows.store import Claim, Rewind
     from workflows.trouble import Trouble
     from workflows.typed import BodyKind, Projector, SchemaValue
+    from workflows.units.lines import Units
     from workflows.waits import EventSpec
 
 
@@ -202,6 +203,13 @@ class Context:
     def rewind(self) -> Rewind | None:
         """What the end of this run changes of a function's checkpoints. For the engine."""
         return self._left.rewind
+
+    @property
+    def units(self) -> Units:
+        """The way to units of items. For the styles."""
+        from workflows.units.lines import Units
+
+        return Units(self._claim, self._left)
 
     def ask(self, question: Question) -> Asked:
         """Open a question before parking on it, or find it again. For the styles."""

@@ -141,4 +141,4 @@ def _advise(problem: Problem, workflow: str, version: int, step: str) -> str:
 
 
 def _list_versions(workflow: str) -> list[int]:
-    return [one.version for one in registry.list_definitions() if one.name == workflow]
+    return [one.version for one in registry.list_definitions() if one.name == workflow.removesuffix(registry.LINES)]

@@ -157,12 +157,13 @@ class Journal:
                 visit = before.visit + 1
                 if before.status is not UnitStatus.COMPLETED:
                     answered = store.read_answered(self._host.db, before.id)
+            earlier = before.id if answered and before is not None else None
             unit, items = prepare_items(self._claim, stream, visit, answered, call, position)
             if conf.policy is not None:
                 for item in items:
                     self._ask_about_suspending(describe_item(self._claim, unit, item), signal_id=item.signal_id)
             try:
-                opened = self._commit(lambda db: self._write_each(db, unit, items, stream), hooked=unit.hooked)
+                opened = self._commit(lambda db: self._write_each(db, unit, items, stream, earlier), hooked=unit.hooked)
             except store.TakenSignalId as error:
                 ids = [item.signal_id for item in items]
                 raise SignalCollision(store.find_taken(self._host.db, self._claim.workspace, ids) or ids[0]) from error
@@ -170,12 +171,16 @@ class Journal:
                 raise Ousted
             return unit.id
 
-    def _write_each(self, db: BaseDatabaseWrapper, unit: NewUnit, items: Sequence[NewItem], stream: Stream) -> bool:
+    def _write_each(
+        self, db: BaseDatabaseWrapper, unit: NewUnit, items: Sequence[NewItem], stream: Stream, before: UUID | None
+    ) -> bool:
         with store.atomic(db):
-            if not store.open_items(db, self._claim, unit, items):
+            if not store.open_items(db, self._claim, unit, items, before):
                 return False
             if unit.hooked:
                 self._open_channels(db, unit.id, stream.find_question)
+            if unit.line_room:
+                store.admit_lines(db, unit.id)
             return True
 
     def fill_each(self, unit: UUID, asking: Asking) -> None:
@@ -212,6 +217,20 @@ class Journal:
                 groups.setdefault(id(question.opener), (question.opener, []))[1].append(row)
         for opener, interactions in groups.values():
             opener.open(interactions)
+
+    def find_unit(self, step: str) -> store.FoundUnit | None:
+        """The latest unit of items of a wait."""
+        return self.look(lambda db: store.find_unit(db, self._claim, step))
+
+    def look(self, work: Callable[[BaseDatabaseWrapper], T]) -> T:
+        """Read something on the engine's connection."""
+        with self._at_work():
+            return work(self._host.db)
+
+    @property
+    def host(self) -> Host:
+        """Where this run takes place."""
+        return self._host
 
     def read_each(self, unit: UUID, *, typed: bool) -> list[FoundItem]:
         """How the items of a unit ended."""

@@ -117,7 +117,10 @@ class Await(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Suspend(Outcome):
-    """How a function parks: on a name, an event or nothing but time, until a moment that is fixed already."""
+    """How a function parks: on a name, an event or nothing but time, until a moment that is fixed already.
+
+    And how a machine does on a unit of items.
+    """
 
     names: tuple[str, ...] = ()
     event: EventSpec | None = None
@@ -126,6 +129,9 @@ class Suspend(Outcome):
     position: int | None = None
     #: What the history shall know of the wait, besides.
     told: Mapping[str, Any] | None = None
+    #: Of a machine: the stage to go on with, and its state.
+    then: str | None = None
+    state: Any = UNSET
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,7 +242,7 @@ class Pump:
         # One that runs alone takes a whole turn, and a dead machine leaves thousands. A workflow that was removed may
         # leave as many that can only be put back. In both cases others come in between.
         if (self._after_solo or self._after_unknown) and time.monotonic() >= self._fair_at:
-            known = list({one.name for one in registry.list_definitions()}) if self._after_unknown else None
+            known = registry.list_names() if self._after_unknown else None
             self._after_unknown = False
             if claims := store.claim(db, self._limit, back=back, solos=not self._after_solo, known=known):
                 return claims

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_ATTEMPTS = 5
 
+#: Ends the name of what continues single items of a workflow. See `Definition.lines`.
+LINES = ":items"
+
 #: A signal that comes while the last step runs is closed with the instance; or that step runs again.
 CLOSE, RERUN = "close", "rerun"
 
@@ -65,6 +68,9 @@ class Definition:
     reads_signals: bool = False
     #: The style's own kind of ctx.
     make_context: Callable[[Any, Any], Context] | None = None
+    #: The code for the lines of its items: instances named `<name>:items`, which nobody starts but the store. It is a
+    #: part of this workflow, and not listed by itself.
+    lines: Definition | None = None
 
 
 class NotDeployed(Exception):
@@ -83,6 +89,11 @@ _deaf: tuple[dict[tuple[str, int], Definition], list[str]] | None = None
 def register(definition: Definition) -> None:
     """Make a definition known; refuse a second owner of the same name and version."""
     global _deaf
+    if definition.name.endswith(LINES):
+        raise InvalidDefinition(
+            f"workflow {definition.source}: its name ends with {LINES!r}, as those of the lines of items do; name it "
+            "otherwise"
+        )
     at = (definition.name, definition.version)
     known = _definitions.get(at)
     if known is not None and not _may_replace(known.source, definition.source):
@@ -95,7 +106,11 @@ def register(definition: Definition) -> None:
 
 def find(name: str, version: int) -> Definition | None:
     """The definition an instance was started with, if this process has it."""
-    return _definitions.get((name, version))
+    found = _definitions.get((name, version))
+    if found is None and name.endswith(LINES):
+        parent = _definitions.get((name.removesuffix(LINES), version))
+        return None if parent is None else parent.lines
+    return found
 
 
 def resolve(workflow: Any) -> Definition:
@@ -112,7 +127,9 @@ def list_deaf() -> list[str]:
     """The workflows that never read a signal sent by name, as "name:version"; of others this process knows nothing."""
     global _deaf
     if _deaf is None or _deaf[0] is not _definitions:
-        names = [f"{one.name}:{one.version}" for one in _definitions.values() if not one.reads_signals]
+        whole = [one for one in _definitions.values() if not one.reads_signals]
+        lines = [one.lines for one in _definitions.values() if one.lines is not None]
+        names = [f"{one.name}:{one.version}" for one in (*whole, *lines)]
         _deaf = (_definitions, names)
     return _deaf[1]
 
@@ -120,6 +137,12 @@ def list_deaf() -> list[str]:
 def list_definitions() -> list[Definition]:
     """All definitions, by name and version."""
     return [_definitions[at] for at in sorted(_definitions)]
+
+
+def list_names() -> list[str]:
+    """The names that an instance may have in its row: of workflows, and of the lines of their items."""
+    known = _definitions.values()
+    return sorted({one.name for one in known} | {one.lines.name for one in known if one.lines is not None})
 
 
 def check_count(source: str, option: str, value: object) -> None:

@@ -25,6 +25,9 @@ Duration: TypeAlias = str | int | float | timedelta
 #: How many questions a wait asks, and how many answers it gives. A `Cardinality` is one of these texts.
 CardinalityName: TypeAlias = Literal["ONE_TO_ONE", "ONE_TO_MANY", "MANY_TO_ONE", "MANY_TO_MANY"]
 
+#: What one failed or expired item of many does: fail the whole, or be told beside the others.
+OnItem: TypeAlias = Literal["fail", "partial"]
+
 #: A schema that is no class: JSON Schema, or field to type.
 SchemaValue: TypeAlias = "Mapping[str, Any] | bool | Schema"
 

@@ -99,6 +99,9 @@ class Instance(EngineModel):
     origin = models.TextField(null=True, editable=False)
     #: The instance that began it all, of children and of what was launched; NULL where it is this one.
     family = models.UUIDField(null=True, editable=False)
+    #: Of a line: the unit and the number of the item that it continues.
+    unit = models.UUIDField(null=True, editable=False, db_column="unit_id")
+    item = models.IntegerField(null=True, editable=False)
     #: The names waited for; kept while the step that they woke is running or has failed.
     names = TextListField(null=True)
     input = models.JSONField(_("input"), encoder=DjangoJSONEncoder)
@@ -128,6 +131,11 @@ class Instance(EngineModel):
                 fields=["workspace", "key"],
                 condition=Q(key__isnull=False, status__lt="done"),
                 name="holdpoint_instance_key",
+            ),
+            models.UniqueConstraint(
+                fields=["unit", "item"],
+                condition=Q(unit__isnull=False) & ~Q(status="cancelled"),
+                name="holdpoint_instance_line",
             ),
             models.CheckConstraint(
                 condition=Q(status__in=[status.value for status in Status]), name="holdpoint_instance_status"

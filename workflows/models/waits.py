@@ -65,6 +65,11 @@ class AwaitUnit(EngineModel):
     lines = models.BooleanField(default=False, db_default=False)
     #: Its channel writes rows of its own when items are asked, which only the author's code can do.
     hooked = models.BooleanField(default=False, db_default=False)
+    #: Of lines: the step that they begin with, and the function that continues an item, where its name finds it.
+    line_step = models.TextField(null=True)
+    line_then = models.TextField(null=True)
+    #: Of a unit that asks nothing, because its lines do all of it: how many of them may be under way.
+    line_room = models.IntegerField(default=0, db_default=0)
     #: What an item that fails or expires does to the others: one of `lifecycle.ItemPolicy`.
     policy = models.TextField(null=True)
     #: The wait's name: a stage, the id of a call, or the step that parked.

@@ -34,6 +34,8 @@ from workflows.lifecycle import FIRST_TERMINAL, Event
 from workflows.store.ask import close_questions
 from workflows.store.checkpoints import Rewind, rewind_checkpoints
 from workflows.store.claim import Claim
+from workflows.store.line_ends import end_lines
+from workflows.store.lines import is_line
 from workflows.store.progress import keep_progress, list_advancing
 from workflows.store.sql import (
     AWAITING,
@@ -283,7 +285,8 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
     asking = [one.claim.id for one in commits if one.claim.asked and one.kind in (Kind.DONE, Kind.STOP)]
     rewinding = [one for one in commits if one.rewind is not None]
     advancing = list_advancing([one.claim for one in commits])
-    if not asking and not rewinding and not advancing:
+    lines = [one.claim.id for one in commits if one.kind in (Kind.DONE, Kind.STOP) and is_line(one.claim)]
+    if not asking and not rewinding and not advancing and not lines:
         return {row[0] for row in fetch(db, statement, params)}
     with atomic(db):
         applied = {row[0] for row in fetch(db, statement, params)}
@@ -293,6 +296,8 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
         for one in rewinding:
             if one.claim.id in applied and one.rewind is not None:
                 rewind_checkpoints(db, one.claim.id, one.rewind)
+        if ended := [id for id in lines if id in applied]:
+            end_lines(db, ended)
         return applied
 
 
@@ -398,5 +403,5 @@ def _tell_unseen(one: Commit, names: dict[str, int]) -> str:
 def _parents(commits: Sequence[Commit]) -> list[str]:
     """Parents that an ending child will count down, and that are not themselves in the batch."""
     own = {one.claim.id for one in commits}
-    ending = (one.claim.parent for one in commits if one.kind in (Kind.DONE, Kind.STOP))
+    ending = (one.claim.parent for one in commits if one.kind in (Kind.DONE, Kind.STOP) and not is_line(one.claim))
     return sorted({parent for parent in ending if parent is not None} - own)

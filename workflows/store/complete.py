@@ -68,11 +68,13 @@ class Addressed:
     #: One item of a unit of items, answered without its instance (see `item_ends`); by its number.
     item: bool = False
     index: int = 0
+    #: Of an item: whether a line continues its answer.
+    lines: bool = False
 
 
 COLUMNS = f"""x.id, x.instance_id, x.unit_id, x.workspace_id, x.status, x.version, x.channel, x.owned, x.signal_id,
     x.schema::text, x.schema_type, x.status = {PENDING} AND x.deadline <= {NOW}, n.cardinality, n.visit, x.deadline,
-    x.projector, CASE WHEN x.projector IS NOT NULL THEN x.request::text END, x.body, x.item, x.index"""
+    x.projector, CASE WHEN x.projector IS NOT NULL THEN x.request::text END, x.body, x.item, x.index, n.lines"""
 FROM = "FROM holdpoint_interaction x JOIN holdpoint_unit n ON n.id = x.unit_id"
 _BY_TOKEN = compact(f"SELECT {COLUMNS} {FROM} WHERE x.token_hash = %(hash)s::bytea")
 

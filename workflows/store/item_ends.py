@@ -13,6 +13,7 @@ Invariants owned:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
@@ -30,6 +31,7 @@ from workflows.lifecycle import (
     UnitStatus,
 )
 from workflows.store.answers import Once
+from workflows.store.lines import start_lines
 from workflows.store.sql import AWAITING, CLOCK, LEDGER, NOW, atomic, compact, fetch, kind, write_plain, write_texts
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
@@ -271,10 +273,12 @@ def complete_items(
     actor: str,
     door: str | None = None,
     override: str | None = None,
+    lines: bool = True,
 ) -> Ended:
     """Answer items, whatever units they belong to; each item at most once.
 
-    Items past their deadline come back as `late`: they are for `expire_items`.
+    Items past their deadline come back as `late`: they are for `expire_items`. An answer and its line share a
+    transaction; a caller who knows that no unit has `lines` spares it.
     """
     ended = Ended()
     for begin in range(0, len(answers), BATCH):
@@ -287,12 +291,14 @@ def complete_items(
             "door": door,
             "override": override,
         }
-        for id, unit, late, closes, fills, _lines in fetch(db, _COMPLETE, params):
+        with atomic(db) if lines else nullcontext():
+            rows = fetch(db, _COMPLETE, params)
+            start_lines(db, [id for id, _, late, _, _, has_lines in rows if has_lines and not late])
+        for id, unit, late, closes, fills, _ in rows:
             if late:
                 ended.late.append(id)
                 continue
             ended.how[id] = InteractionStatus.COMPLETED
-            # A line for each answer of a unit with `_lines` belongs here, in this transaction.
             if closes:
                 ended.closed.add(unit)
             elif fills:
@@ -334,7 +340,7 @@ def list_due_items(db: BaseDatabaseWrapper, limit: int = BATCH) -> list[UUID]:
 def cancel_units(db: BaseDatabaseWrapper, units: Iterable[UUID]) -> list[UUID]:
     """End units of items with their instance; the items that were cancelled. Within a transaction."""
     ids = write_plain(list(units))
-    _lock_items(db, [id for (id,) in fetch(db, _LEFT, {"units": ids})])
+    lock_items(db, [id for (id,) in fetch(db, _LEFT, {"units": ids})])
     return [id for (id,) in fetch(db, _CANCEL, {"units": ids})]
 
 
@@ -364,7 +370,7 @@ def _end(
             policies = fetch(db, _POLICIES, {"ids": write_plain(batch)})
             broken = [unit for unit, policy in policies if policy == ItemPolicy.FAIL]
             left = fetch(db, _LEFT, {"units": write_plain(broken)}) if broken else []
-            _lock_items(db, {*batch, *(id for (id,) in left)})
+            lock_items(db, {*batch, *(id for (id,) in left)})
             rows = fetch(
                 db,
                 _END,
@@ -391,7 +397,7 @@ def _end(
     return ended
 
 
-def _lock_items(db: BaseDatabaseWrapper, ids: Iterable[UUID]) -> None:
+def lock_items(db: BaseDatabaseWrapper, ids: Iterable[UUID]) -> None:
     if ids := sorted(ids):
         params: dict[str, Any] = {"ids": write_plain(ids)}
         fetch(db, _LOCK, params)

@@ -33,6 +33,7 @@ from workflows.lifecycle import (
 )
 from workflows.store.ask import HELD
 from workflows.store.claim import Claim
+from workflows.store.lines import open_lines
 from workflows.store.sql import AWAITING, CLOCK, LEDGER, compact, fetch, kind, write_plain, write_texts
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
@@ -58,8 +59,11 @@ class NewUnit:
     channel: str
     #: Its channel writes rows of its own: later items are asked by the author's code.
     hooked: bool = False
-    #: Answers are continued by lines.
-    lines: bool = False
+    #: Answers are continued by lines, which begin with this step; by a function that can be found by its name.
+    line_step: str | None = None
+    line_then: str | None = None
+    #: Of a unit that asks nothing: how many of its lines may be under way.
+    line_room: int = 0
     #: Of a function: its place among the checkpoints, and the kind of the call.
     position: int | None = None
     call: str | None = None
@@ -147,6 +151,7 @@ _OPEN = compact(f"""
           token_key, token_hash, body, config_no, answered_by, output, n)
     ), m AS MATERIALIZED (
       SELECT {CLOCK} AS at, count(*)::int AS total, (count(*) FILTER (WHERE v.done))::int AS done,
+        CASE WHEN %(line_step)s::text IS NULL THEN (count(*) FILTER (WHERE v.done))::int ELSE 0 END AS through,
         (count(*) FILTER (WHERE NOT v.done AND v.place > %(concurrency)s))::int AS queued FROM v
     ), x AS (
       INSERT INTO holdpoint_interaction(id, unit_id, instance_id, created_at, deadline, dispatched_at, dispatch_at,
@@ -173,13 +178,14 @@ _OPEN = compact(f"""
     ), n AS (
       INSERT INTO holdpoint_unit(id, instance_id, created_at, closed_at, dispatched_at, workspace_id, visit, total,
         remaining, failed, status, cardinality, seq, queued, concurrency, answered, timeout, phase, items, lines,
-        hooked, policy, step)
-      SELECT %(unit)s::uuid, t.id, m.at, CASE WHEN m.done = m.total THEN m.at END,
-        CASE WHEN m.queued = 0 THEN m.at END, t.workspace_id, %(visit)s, m.total, m.total - m.done, 0,
-        CASE WHEN m.done = m.total THEN {_DONE_UNIT} ELSE {_OPEN_UNIT} END, %(cardinality)s,
+        line_step, line_then, line_room, hooked, policy, step)
+      SELECT %(unit)s::uuid, t.id, m.at, CASE WHEN m.through = m.total THEN m.at END,
+        CASE WHEN m.queued = 0 THEN m.at END, t.workspace_id, %(visit)s, m.total, m.total - m.through, 0,
+        CASE WHEN m.through = m.total THEN {_DONE_UNIT} ELSE {_OPEN_UNIT} END, %(cardinality)s,
         (SELECT count(*) FROM r) + (m.queued = 0 AND m.done < m.total)::int, m.queued, %(concurrency)s, m.done,
         %(timeout)s::float8,
-        CASE WHEN m.done = m.total THEN {CLOSED} WHEN m.queued > 0 THEN {FILLING} ELSE {ASKED} END, true, %(lines)s,
+        CASE WHEN m.through = m.total THEN {CLOSED} WHEN m.queued > 0 THEN {FILLING} ELSE {ASKED} END, true,
+        %(line_step)s::text IS NOT NULL, %(line_step)s::text, %(line_then)s::text, %(line_room)s::int,
         %(hooked)s, %(policy)s::text, %(step)s::text
       FROM t, m
     ), c AS (
@@ -210,6 +216,11 @@ _OPEN = compact(f"""
 _FIND = compact("""
     SELECT n.id, n.status, n.visit, n.total, n.queued, n.released_at IS NOT NULL FROM holdpoint_unit n
     WHERE n.instance_id = %(instance)s::uuid AND n.step = %(step)s::text AND n.items ORDER BY n.visit DESC LIMIT 1
+""")
+
+_LOOK = compact("""
+    SELECT n.id, n.status, n.visit, n.total, n.queued, n.released_at IS NOT NULL FROM holdpoint_unit n
+    WHERE n.id = %(unit)s::uuid
 """)
 
 _READ_ENDS = compact("""
@@ -266,10 +277,12 @@ _ADMIT = compact(f"""
 """).replace("{room}", "greatest(0, n.concurrency - (n.total - n.queued - n.answered - n.failed - n.expired))")
 
 
-def open_items(db: BaseDatabaseWrapper, claim: Claim, new: NewUnit, items: Sequence[NewItem]) -> bool:
+def open_items(
+    db: BaseDatabaseWrapper, claim: Claim, new: NewUnit, items: Sequence[NewItem], before: UUID | None = None
+) -> bool:
     """Open the unit and ask the first of its items; False when the claim was lost.
 
-    Within a transaction, which `TakenSignalId` rolls back.
+    Within a transaction, which `TakenSignalId` rolls back. The lines of the visit `before` that worked go on with it.
     """
     schemas = list(dict.fromkeys(one.schema for one in items if one.schema is not None))
     number = {schema: n for n, schema in enumerate(schemas, 1)}
@@ -289,7 +302,9 @@ def open_items(db: BaseDatabaseWrapper, claim: Claim, new: NewUnit, items: Seque
             "timeout": new.timeout,
             "channel": new.channel,
             "hooked": new.hooked,
-            "lines": new.lines,
+            "line_step": new.line_step,
+            "line_then": new.line_then,
+            "line_room": new.line_room,
             "cardinality": CARDINALITY_CODES[Cardinality.ONE_TO_ONE],
             "position": new.position,
             "call": None if new.call is None else CALL_CODES[Call(new.call)],
@@ -319,6 +334,8 @@ def open_items(db: BaseDatabaseWrapper, claim: Claim, new: NewUnit, items: Seque
     if rows[0][0] != len(items):
         raise TakenSignalId
     claim.asked += 1
+    if new.line_step is not None:
+        open_lines(db, new.id, before)
     return True
 
 
@@ -333,9 +350,16 @@ def find_taken(db: BaseDatabaseWrapper, workspace: int, signal_ids: Sequence[str
 def find_unit(db: BaseDatabaseWrapper, claim: Claim, step: str) -> FoundUnit | None:
     """The latest visit of a wait for items."""
     rows = fetch(db, _FIND, {"instance": claim.id, "step": step})
-    if not rows:
-        return None
-    id, status, visit, total, queued, released = rows[0]
+    return _read_found(rows[0]) if rows else None
+
+
+def read_unit(db: BaseDatabaseWrapper, unit: UUID) -> FoundUnit:
+    """How a unit stands."""
+    return _read_found(fetch(db, _LOOK, {"unit": unit})[0])
+
+
+def _read_found(row: tuple[Any, ...]) -> FoundUnit:
+    id, status, visit, total, queued, released = row
     return FoundUnit(id, _UNIT_STATUS_OF[status], visit, total, queued, released)
 
 

@@ -75,7 +75,8 @@ _RELEASE = compact(f"""
 """)
 
 #: Units with items that could be asked now: by whoever comes, or by the author's code, once the instance is parked.
-_ROOM = """n.concurrency > n.total - n.queued - n.answered - n.failed - n.expired"""
+_ROOM = """CASE WHEN n.line_room > 0 THEN n.line_room > n.remaining - n.queued
+  ELSE n.concurrency > n.total - n.queued - n.answered - n.failed - n.expired END"""
 _WAITS = f"""SELECT FROM holdpoint_instance i WHERE i.id = n.instance_id AND i.status + 0 = {AWAITING}
         AND i.names[1] = 'holdpoint:unit:' || n.id"""
 _HAS_ROOM = f"n.phase = {FILLING} AND {_ROOM} AND (NOT n.hooked OR EXISTS ({_WAITS}))"
@@ -91,7 +92,7 @@ _NEXT = compact(f"""
 
 _LIST_CLOSED = compact(f"SELECT n.id FROM holdpoint_unit n WHERE n.phase = {CLOSED} ORDER BY n.id LIMIT %(limit)s")
 _LIST_FILLING = compact(f"""
-    SELECT n.id, n.hooked FROM holdpoint_unit n WHERE {_HAS_ROOM} ORDER BY n.id LIMIT %(limit)s
+    SELECT n.id, n.hooked, n.line_room > 0 FROM holdpoint_unit n WHERE {_HAS_ROOM} ORDER BY n.id LIMIT %(limit)s
 """)
 
 #: The author's code asks the next items: the instance runs once more, and parks again. No signal, so nothing is used.
@@ -120,9 +121,9 @@ def list_closed_units(db: BaseDatabaseWrapper, limit: int = 100) -> list[UUID]:
     return [id for (id,) in fetch(db, _LIST_CLOSED, {"limit": limit})]
 
 
-def list_filling_units(db: BaseDatabaseWrapper, limit: int = 100) -> list[tuple[UUID, bool]]:
-    """Units with items that can be asked now, and whether the author's code has to do it."""
-    return [(id, hooked) for id, hooked in fetch(db, _LIST_FILLING, {"limit": limit})]
+def list_filling_units(db: BaseDatabaseWrapper, limit: int = 100) -> list[tuple[UUID, bool, bool]]:
+    """Units with items whose turn it is; whether the author's code asks them, and whether only lines are begun."""
+    return [(id, hooked, asks_nothing) for id, hooked, asks_nothing in fetch(db, _LIST_FILLING, {"limit": limit})]
 
 
 def call_author(db: BaseDatabaseWrapper, unit: UUID) -> bool:

@@ -15,6 +15,7 @@ from workflows.lifecycle import FIRST_TERMINAL, Event
 from workflows.store.address import FORMS, Address, target_sql
 from workflows.store.ask import close_questions
 from workflows.store.checkpoints import forget_failed
+from workflows.store.line_ends import end_lines, reopen_line
 from workflows.store.sql import (
     AWAITING_CHILDREN,
     CANCELLED,
@@ -61,7 +62,7 @@ _CANCEL = compact(f"""
       UPDATE holdpoint_instance i SET fence = i.fence + 1, seq = i.seq + 1, error = %(reason)s::text,
         {becoming(CANCELLED, "NULL")}
       WHERE i.id = ANY(%(ids)s::uuid[]) AND i.{LIVE}
-      RETURNING i.id, i.seq, i.workspace_id, i.status, i.parent_id, i.spawn_no
+      RETURNING i.id, i.seq, i.workspace_id, i.status, i.parent_id, i.spawn_no, i.unit_id
     ), l AS (
       {LEDGER}
       SELECT id, {CLOCK}, NULL, seq, workspace_id, {kind(Event.CANCELLED)}, status, %(actor)s::text, NULL,
@@ -80,7 +81,7 @@ _CANCEL = compact(f"""
       {LEDGER}
       SELECT id, {CLOCK}, NULL, seq, workspace_id, {kind(Event.CHILD_ENDED)}, status, '', NULL, '1'::jsonb FROM p
     )
-    SELECT u.id, {NOTIFY_IDLE} FROM u
+    SELECT u.id, u.unit_id, {NOTIFY_IDLE} FROM u
 """)
 
 _REOPEN = compact(f"""
@@ -88,13 +89,17 @@ _REOPEN = compact(f"""
       UPDATE holdpoint_instance i SET attempt = 0, runs = 0, error = NULL, seq = i.seq + 1,
         {becoming(RUNNABLE, CLOCK)}
       WHERE i.id = %(id)s::uuid AND i.status = {FAILED} AND i.spawn_no IS NULL
-      RETURNING i.id, i.seq, i.workspace_id, i.status, i.step
+      RETURNING i.id, i.seq, i.workspace_id, i.status, i.step, i.unit_id
     ), l AS (
       {LEDGER}
       SELECT id, {CLOCK}, NULL, seq, workspace_id, {kind(Event.REOPENED)}, status, %(actor)s::text, step, NULL FROM u
     )
-    SELECT u.id, {NOTIFY_IDLE} FROM u
+    SELECT u.unit_id, {NOTIFY_IDLE} FROM u
 """)
+
+
+class _Over(Exception):
+    """Nobody waits for the line any more: what was written goes back."""
 
 
 def find_ended(db: BaseDatabaseWrapper, ids: list[Any]) -> list[Any]:
@@ -126,9 +131,11 @@ def _cancel_once(db: BaseDatabaseWrapper, root: Any, parent: Any, reason: str, a
             locked = set(ids)
             ids |= {row[0] for row in fetch(db, _DESCENDANTS, {"root": root})}
         params = {"ids": sorted(ids - {parent}), "root": root, "reason": reason, "actor": actor}
-        fetch(db, _CANCEL, params)
+        cancelled = fetch(db, _CANCEL, params)
         if asking := [id for id, _, asks in rows if asks and id != parent]:
             close_questions(db, asking)
+        if any(id == root and unit is not None for id, unit, _ in cancelled):
+            end_lines(db, [root])  # the line of an item: its unit counts it
     return True
 
 
@@ -136,10 +143,16 @@ def reopen(db: BaseDatabaseWrapper, id: Any, *, actor: str) -> bool:
     """failed -> runnable; False when it is not failed, is a counted child, or its key is taken."""
     try:
         with atomic(db):
-            if not fetch(db, _REOPEN, {"id": id, "actor": actor}):
+            reopened = fetch(db, _REOPEN, {"id": id, "actor": actor})
+            if not reopened:
                 return False
             forget_failed(db, id)
+            unit = reopened[0][0]
+            if unit is not None and not reopen_line(db, unit):
+                raise _Over
             return True
+    except _Over:
+        return False
     except IntegrityError:
         # The partial unique index on the key: another live instance took the place.
         return False

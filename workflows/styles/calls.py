@@ -31,7 +31,7 @@ from workflows.exceptions import (
 )
 from workflows.jsontext import check_text, dump_value, read_back
 from workflows.lifecycle import Call, Cardinality, InteractionStatus, Status
-from workflows.outcomes import Invoke, Next, Outcome, Suspend
+from workflows.outcomes import Done, Invoke, Next, Outcome, Suspend
 from workflows.store import Saved
 from workflows.styles.each import wait_for_each
 from workflows.styles.raised import describe_raised, is_authors, revive_error
@@ -310,8 +310,24 @@ class FunctionContext(Context):
         self,
         id: str,
         items: Iterable[Any],
+        channel: str | Channel[Any] | Callable[[Any], str | Channel[Any]],
+        *,
+        then: Callable[[FunctionContext, Any, Any], R],
+        schema: type[Any] | SchemaValue | None = None,
+        timeout: Duration | None = None,
+        on_item: Literal["fail"] = "fail",
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[R]: ...
+    @overload
+    def wait_for_each(
+        self,
+        id: str,
+        items: Iterable[Any],
         channel: Channel[A] | Callable[[Any], Channel[A]],
         *,
+        then: None = None,
         schema: None = None,
         timeout: Duration | None = None,
         on_item: Literal["fail"] = "fail",
@@ -326,6 +342,7 @@ class FunctionContext(Context):
         items: Iterable[Any],
         channel: str,
         *,
+        then: None = None,
         schema: type[Validating],
         timeout: Duration | None = None,
         on_item: Literal["fail"] = "fail",
@@ -340,6 +357,7 @@ class FunctionContext(Context):
         items: Iterable[Any],
         channel: str,
         *,
+        then: None = None,
         schema: type[T],
         timeout: Duration | None = None,
         on_item: Literal["fail"] = "fail",
@@ -354,6 +372,7 @@ class FunctionContext(Context):
         items: Iterable[Any],
         channel: str | Channel[Any] | Callable[[Any], str | Channel[Any]],
         *,
+        then: None = None,
         schema: type[Any] | SchemaValue | None = None,
         timeout: Duration | None = None,
         on_item: Literal["fail"] = "fail",
@@ -368,6 +387,7 @@ class FunctionContext(Context):
         items: Iterable[Any],
         channel: str | Channel[Any] | Callable[[Any], str | Channel[Any]],
         *,
+        then: Callable[[FunctionContext, Any, Any], Any] | None = None,
         schema: type[Any] | SchemaValue | None = None,
         timeout: Duration | None = None,
         on_item: Literal["partial"],
@@ -381,6 +401,7 @@ class FunctionContext(Context):
         items: Any,
         channel: Any,
         *,
+        then: Any = None,
         schema: Any = None,
         timeout: object = None,
         on_item: str = "fail",
@@ -391,11 +412,16 @@ class FunctionContext(Context):
         """Ask each item by itself, `concurrency` of them at a time; their answers, in the order of the items.
 
         With `on_item="partial"` each is an `ItemResult`. `channel` may be a function that makes a channel of an item.
+        `then(ctx, item, output)` is run as soon as an item is answered, with checkpoints and waits of its own; what it
+        returns takes the place of the answer.
         """
+        if then is not None:
+            refuse_async(then, f"then= of ctx.wait_for_each({id!r})")
         return wait_for_each(
             self,
             Asking(id, channel, schema, assignee, group),
             items,
+            then=then,
             timeout=None if timeout is None else parse_timeout(timeout),
             policy=read_policy(on_item),
             concurrency=read_concurrency(concurrency),
@@ -617,6 +643,21 @@ class FunctionContext(Context):
         # Without asking the database: where it has not been read, something may be blamed.
         if self._saved is None or any(one.blamed for one in self._saved):
             self._left.blame(-1)  # an earlier run ended there, and this one got past it
+
+    def end(self, result: Any, what: str) -> Outcome:
+        """The function has returned: what that means."""
+        if self.suspended is not None:
+            return self.suspended.outcome
+        if self.interrupted is not None:
+            raise self.interrupted
+        self.refuse_unmade_calls()
+        if isinstance(result, Outcome):
+            raise InvalidCall(
+                f"{what} returned {type(result).__name__}(…), which only steps return. A function returns "
+                "its result itself, waits by a call such as ctx.wait_for_signal(…) or ctx.wait_for(…), and fails by "
+                "raising"
+            )
+        return Done(result)
 
     def refuse_unmade_calls(self) -> None:
         """A run that ends before it has made all the calls of an earlier one took another way."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workflows.exceptions import SignalTimeoutError, UnitFailed
+from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed
 from workflows.jsontext import read_back
 from workflows.lifecycle import Call, InteractionStatus, ItemPolicy, UnitStatus
 from workflows.outcomes import Suspend
-from workflows.schema import load_schema_text
-from workflows.store import FoundItem, Saved
-from workflows.units.results import ItemResult
-from workflows.units.streams import Asking, Stream, read_stream
-from workflows.waits import UNIT, Channel, find_channel
+from workflows.store import FoundItem, LineItem, Saved
+from workflows.units.lines import make_error
+from workflows.units.results import ItemResult, cast_answer
+from workflows.units.streams import Asking, Line, Stream, read_stream
+from workflows.waits import UNIT, Channel, name_projector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,14 +29,17 @@ def wait_for_each(
     asking: Asking,
     items: object,
     *,
+    then: Callable[..., Any] | None = None,
     timeout: float | None,
     policy: ItemPolicy,
     concurrency: int,
 ) -> list[Any]:
     """The outputs of the items in their order, or how each of them ended."""
 
+    line = None if then is None else _read_then(asking, then)
+
     def make_stream() -> Stream:
-        return read_stream(asking, items, policy=policy, concurrency=concurrency, timeout=timeout)
+        return read_stream(asking, items, policy=policy, concurrency=concurrency, timeout=timeout, line=line)
 
     saved = _open(ctx, asking.step, make_stream)
     if saved.unit is None:
@@ -47,16 +50,40 @@ def wait_for_each(
             ctx.left.fill_each(saved.unit, asking)
         ctx.suspend(Suspend((name,)))
     ctx.take(name)
+    if line is not None:
+        return _read_lines(ctx, asking.step, saved, policy)
     ends = ctx.left.read_each(saved.unit, typed=not asking.is_one)
     if policy is ItemPolicy.FAIL and saved.unit_status is not UnitStatus.COMPLETED:
         raise ctx.tell(saved, _make_error(asking.step, ends))
-    cast = _make_cast(asking)
+    cast = make_cast(asking)
     if policy is ItemPolicy.FAIL:
         return [cast(one) for one in ends]
     return [
         ItemResult(one.status.value, cast(one) if one.status is InteractionStatus.COMPLETED else None, one.error)  # type: ignore[arg-type]
         for one in ends
     ]
+
+
+def _read_then(asking: Asking, then: Callable[..., Any]) -> Line:
+    """How a line finds `then`: by its name, unless only the workflow's own function can make it, or type its answer."""
+    try:
+        path = name_projector(then)
+    except InvalidCall:
+        path = None
+    schema = asking.make_question().schema if asking.is_one else None
+    return Line("run", path if schema is None or schema.type_path is not None or schema.source is None else None)
+
+
+def _read_lines(ctx: FunctionContext, step: str, saved: Saved, policy: ItemPolicy) -> list[Any]:
+    """What `then` made of each item."""
+    assert saved.unit is not None
+    ends = ctx.units.read_ends(saved.unit)
+    if policy is ItemPolicy.FAIL and saved.unit_status is not UnitStatus.COMPLETED:
+        raise ctx.tell(saved, make_error(step, ends))
+    outputs = [None if one.output is None else read_back(one.output) for one in ends]
+    if policy is ItemPolicy.FAIL:
+        return outputs
+    return [ItemResult(one.status, output, one.error) for one, output in zip(ends, outputs, strict=True)]
 
 
 def _open(ctx: FunctionContext, step: str, make_stream: Callable[[], Stream]) -> Saved:
@@ -84,7 +111,7 @@ def _make_error(step: str, ends: list[FoundItem]) -> Exception:
     return UnitFailed(step, first.error or "it can no longer be answered", first.index)
 
 
-def _make_cast(asking: Asking) -> Callable[[FoundItem], Any]:
+def make_cast(asking: Asking) -> Callable[[FoundItem | LineItem], Any]:
     """What makes the stored output of an item what the author is handed."""
     if asking.is_one:
         question = asking.make_question()
@@ -92,16 +119,8 @@ def _make_cast(asking: Asking) -> Callable[[FoundItem], Any]:
         if question.projector is not None:
             return lambda one: _read(one)
         return lambda one: channel.read_answer(_read(one), question.schema)
-    return _cast_by_row
+    return cast_answer
 
 
-def _cast_by_row(one: FoundItem) -> Any:
-    if one.projector is not None:
-        return _read(one)
-    channel = find_channel(one.channel) if one.channel is not None else Channel
-    schema = None if one.schema is None else load_schema_text(one.schema, one.schema_type)
-    return channel.read_answer(_read(one), schema)
-
-
-def _read(one: FoundItem) -> Any:
+def _read(one: FoundItem | LineItem) -> Any:
     return None if one.output is None else read_back(one.output)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
@@ -29,10 +29,11 @@ from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall, InvalidDefinition, InvalidDuration, InvalidInput, WorkflowError, show
 from workflows.fingerprint import fingerprint_function
 from workflows.jsontext import check_signal_name, check_text
-from workflows.outcomes import Done, Outcome
+from workflows.outcomes import Outcome
 from workflows.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
 from workflows.styles.calls import FunctionContext, Suspended, refuse_async
 from workflows.styles.errors import settle_error
+from workflows.styles.function_lines import define_lines
 
 if TYPE_CHECKING:
     from workflows.models import Instance
@@ -207,20 +208,9 @@ def _define(
             if ctx.suspended is not None:  # raised by a `finally` or an `except BaseException` on the way out
                 return ctx.suspended.outcome
             raise
-        if ctx.suspended is not None:
-            return ctx.suspended.outcome
-        if ctx.interrupted is not None:
-            raise ctx.interrupted
-        ctx.refuse_unmade_calls()
-        if isinstance(result, Outcome):
-            raise InvalidCall(
-                f"workflow {source} returned {type(result).__name__}(…), which only steps return. A function returns "
-                "its result itself, waits by a call such as ctx.wait_for_signal(…) or ctx.wait_for(…), and fails by "
-                "raising"
-            )
-        return Done(result)
+        return ctx.end(result, f"workflow {source}")
 
-    return Definition(
+    whole = Definition(
         name=named,
         version=version,
         max_attempts=max_attempts,
@@ -235,3 +225,4 @@ def _define(
         fingerprint=fingerprint_function(fn),
         make_context=FunctionContext,
     )
+    return replace(whole, lines=define_lines(whole, fn))

@@ -13,6 +13,7 @@ instance reaches them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from workflows import registry
@@ -25,8 +26,8 @@ from workflows.outcomes import Outcome
 from workflows.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
 from workflows.schema import read_schema
 from workflows.styles.errors import settle_error
+from workflows.styles.machine_ends import run_line, run_machine
 from workflows.styles.machine_plan import Plan, plan_machine
-from workflows.styles.machine_run import run_stage
 from workflows.typed import Duration
 
 
@@ -92,19 +93,26 @@ def _define(cls: type[Machine], source: str) -> Definition | None:
         registry.check_count(source, option, getattr(cls, option))
     if hasattr(cls, "late_signals"):
         raise InvalidDefinition(f"machine {source}: late_signals= is of the step style; a machine reads no signals")
-    plan = Plan(source, plan.initial, plan.nodes, plan.flows, accepts, responds)
+    plan = replace(plan, accepts=accepts, responds=responds)
 
     def run(ctx: Context) -> Outcome:
         assert isinstance(ctx, StepContext)
-        return run_stage(plan, ctx)
+        return run_machine(plan, ctx)
 
-    return Definition(
+    def run_item(ctx: Context) -> Outcome:
+        assert isinstance(ctx, StepContext)
+        return run_line(plan, ctx)
+
+    def list_steps(names: list[str]) -> dict[str, StepOptions]:
+        return {one: StepOptions(one in plan.nodes and plan.nodes[one].stage.atomic) for one in names}
+
+    whole = Definition(
         name=name,
         version=cls.version,
         max_attempts=cls.max_attempts,
         step_timeout=step_timeout,
         initial=plan.initial,
-        steps={one: StepOptions(one in plan.nodes and plan.nodes[one].stage.atomic) for one in plan.steps},
+        steps=list_steps(plan.steps),
         run=run,
         handle=settle_error,
         source=source,
@@ -112,6 +120,18 @@ def _define(cls: type[Machine], source: str) -> Definition | None:
         on_event=on_event,
         fingerprint=_compute(plan),
     )
+    if not (names := plan.line_steps):
+        return whole
+    lines = replace(
+        whole,
+        name=f"{name}{registry.LINES}",
+        initial=names[0],
+        steps=list_steps(names),
+        run=run_item,
+        accepts=None,
+        on_event=None,
+    )
+    return replace(whole, lines=lines)
 
 
 def _compute(plan: Plan) -> int:

@@ -13,24 +13,52 @@ from uuid import UUID
 
 from workflows.context import find_owner
 from workflows.exceptions import InvalidData, InvalidOutcome, show
+from workflows.jsontext import read_back
+from workflows.lifecycle import ItemPolicy
 from workflows.schema import Schema, read_schema
-from workflows.styles.machine_stages import WaitFor, is_function
+from workflows.styles.machine_stages import Stage, WaitFor, is_function
+from workflows.units.results import ItemResult, cast_answer, read_status
 from workflows.waits import Callback, Channel, Question, name_projector
 
 if TYPE_CHECKING:
     from workflows.context import StepContext
+    from workflows.store import FoundItem, LineItem
+    from workflows.styles.machine_line import LineView
     from workflows.styles.machine_plan import Plan
+    from workflows.styles.machine_streams import Stream
+
+_NO_ITEM: Any = object()
 
 
 class MachineContext:
     """The author's view of the instance, in a machine."""
 
-    __slots__ = ("_ctx", "_input", "_plan", "steps")
+    __slots__ = ("_ctx", "_input", "_item", "_items", "_last", "_line", "_plan", "_results", "_units", "steps")
 
-    def __init__(self, ctx: StepContext, plan: Plan, results: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        ctx: StepContext,
+        plan: Plan,
+        results: Mapping[str, Any],
+        *,
+        units: Mapping[str, Any] | None = None,
+        line: LineView | None = None,
+        item: Any = _NO_ITEM,
+        last: str | None = None,
+    ) -> None:
         self._ctx = ctx
         self._plan = plan
+        self._results = results
+        #: By the stage that opened a stream: the id of its unit, or the items of one in which nothing is done.
+        self._units = units or {}
+        self._line = line
+        self._item = item
+        self._last = last
         self.steps = Steps(self, results)
+
+    def with_item(self, item: Any) -> MachineContext:
+        """The same for one item, whose question is about to be asked."""
+        return MachineContext(self._ctx, self._plan, self._results, units=self._units, line=self._line, item=item)
 
     @property
     def id(self) -> UUID:
@@ -44,8 +72,8 @@ class MachineContext:
 
     @property
     def key(self) -> str | None:
-        """The correlation key, if it has one."""
-        return self._ctx.key
+        """The correlation key of the machine, if it has one."""
+        return self._ctx.key if self._line is None else self._line.parent.key
 
     @property
     def step(self) -> str:
@@ -67,7 +95,8 @@ class MachineContext:
         """What the instance was started with; typed when `accepts` is a class."""
         if not hasattr(self, "_input"):
             accepts = self._plan.accepts
-            self._input = self._ctx.input if accepts is None else read_typed(accepts, self._ctx.input, "input")
+            stored = self._ctx.input if self._line is None else self._line.parent_input
+            self._input = stored if accepts is None else read_typed(accepts, stored, "input")
         return self._input
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
@@ -75,9 +104,81 @@ class MachineContext:
         self._ctx.progress(done, total, note)
 
     @property
-    def item(self) -> NoReturn:
-        """The item of a stream."""
-        raise InvalidOutcome("ctx.item is what stages between expand and collect are run for; there are none here")
+    def item(self) -> Any:
+        """The item of a stream that a stage between `expand` and `collect` runs for."""
+        if self._item is _NO_ITEM:
+            if self._line is None:
+                raise InvalidOutcome(
+                    "ctx.item is what stages between expand and collect are run for, and "
+                    f"stage {self.step!r} runs once; collect(…) and a wait for the whole list have ctx.items"
+                )
+            self._item = self._line.item
+        return _wrap(self._item, "item")
+
+    @property
+    def items(self) -> list[Any]:
+        """The results of a stream, in the order of its items, for the stage that it ends with."""
+        stream = next((one for one in self._plan.streams.values() if one.closer == self.step), None)
+        if stream is None or self._line is not None:
+            raise InvalidOutcome(
+                f"ctx.items are the results of a stream, and no stream ends with stage {self.step!r}: one ends with "
+                "collect(…) or with a wait for the whole list"
+            )
+        return self.list_results(stream)
+
+    def list_results(self, stream: Stream) -> list[Any]:
+        """The results of a stream that is through; of each item its end too, where not all had to be well."""
+        if not hasattr(self, "_items"):
+            self._items: dict[str, list[Any]] = {}
+        if stream.opener not in self._items:
+            self._items[stream.opener] = self._read_results(stream)
+        return self._items[stream.opener]
+
+    def _read_results(self, stream: Stream) -> list[Any]:
+        kept = self._units.get(stream.opener, [])
+        if not isinstance(kept, str):
+            return [_wrap(one, f"items[{index}]") for index, one in enumerate(kept)]
+        unit = UUID(kept)
+        if stream.first is None and stream.asks is None:
+            return [_wrap(one, f"items[{index}]") for index, one in enumerate(self._ctx.units.read_output(unit))]
+        if stream.first is None:
+            assert stream.asks is not None
+            name, ends = stream.asks, self._ctx.units.read_answers(unit)
+            values = [self._read_answer(name, one, f"items[{one.index}]") for one in ends]
+            results = [
+                ItemResult(read_status(one.status), value, one.error) for one, value in zip(ends, values, strict=True)
+            ]
+        else:
+            results = [
+                ItemResult(one.status, _read_json(one.output, f"items[{one.index}]"), one.error)
+                for one in self._ctx.units.read_ends(unit)
+            ]
+        return [one.output for one in results] if stream.on_item == ItemPolicy.FAIL else list(results)
+
+    def _read_answer(self, name: str, one: FoundItem | LineItem, place: str) -> Any:
+        """The answer to one item, as its wait types it; None where there is none."""
+        stage = self._plan.nodes[name].stage
+        assert isinstance(stage, WaitFor)
+        if one.output is None:
+            return None
+        if is_function(stage.channel):
+            return _wrap(cast_answer(one), place)
+        owner = _find_owner(self, name, stage)
+        stored = read_back(one.output)
+        if owner is not None:
+            return owner[0].read_answer(stored, owner[1])
+        return _wrap(stored if stage.schema is None else read_typed(stage.schema, stored, place), place)
+
+    def make_request(self, name: str, stage: WaitFor) -> Any:
+        """What a wait asks about."""
+        if self._line is not None and (stage.input is None or name == self._line.stream.opener):
+            latest = self._results[self._last] if self._last else self._line.value
+            return make_plain(self._line.make_request(name, stage, latest))
+        if stage.input is None and stage.takes_many:
+            stream = next((one for one in self._plan.streams.values() if one.closer == name), None)
+            if stream is not None:
+                return make_plain(self.list_results(stream))
+        return make_plain(stage.input(self)) if callable(stage.input) else stage.input
 
     def callback(self, stage: str) -> Callback:
         """The callback that a stage waits for: `.resume_url` and `.resume_token`, before the wait is reached."""
@@ -105,35 +206,43 @@ class Steps:
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._read:
-            node = self._ctx._plan.nodes.get(name)
+            ctx = self._ctx
+            node = ctx._plan.nodes.get(name)
             if node is None:
-                raise NotThere(f"there is no stage {show(name)}; there are {', '.join(self._ctx._plan.nodes)}")
+                raise NotThere(f"there is no stage {show(name)}; there are {', '.join(ctx._plan.nodes)}")
             stage = node.stage
             if name in self._results:
-                schema = stage.schema if isinstance(stage, WaitFor) and stage.projector is None else None
-                asked = isinstance(stage, WaitFor) and stage.callback
-                owner = _find_owner(self._ctx, name, stage) if isinstance(stage, WaitFor) else None
-                if owner is not None:
-                    self._read[name] = owner[0].read_answer(self._results[name], owner[1])
-                else:
-                    self._read[name] = _view(self._results[name], schema, name, self._ctx if asked else None)
+                self._read[name] = _read_result(ctx, name, stage, self._results[name])
+            elif ctx._line is not None and name == ctx._line.asks:
+                self._read[name] = ctx._read_answer(name, ctx._line.row, f"steps.{name}")
+            elif ctx._line is not None and node.stream is not ctx._line.stream and name in ctx._line.parent_steps:
+                self._read[name] = _read_result(ctx, name, stage, ctx._line.parent_steps[name])
+            elif ctx._line is None and (stream := _find_stream(ctx, name)) is not None:
+                self._read[name] = _list_stage(ctx, name, stage, stream)
             elif isinstance(stage, WaitFor) and stage.callback:
-                return Unanswered(name, self._ctx)
+                return Unanswered(name, ctx)
             else:
                 raise NotThere(f"stage {name!r} has not run yet")
         return self._read[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._results
+        return name in self._list()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._results)
+        return iter(self._list())
 
     def __len__(self) -> int:
-        return len(self._results)
+        return len(self._list())
+
+    def _list(self) -> list[str]:
+        line = self._ctx._line
+        if line is None:
+            return list(self._results)
+        before = [*line.parent_steps, *([line.asks] if line.asks else [])]
+        return list(dict.fromkeys([*(one for one in before if one not in line.stream.members), *self._results]))
 
     def __repr__(self) -> str:
-        return f"<steps {', '.join(self._results) or 'none yet'}>"
+        return f"<steps {', '.join(self._list()) or 'none yet'}>"
 
 
 class NotThere(AttributeError, KeyError):
@@ -211,20 +320,19 @@ class View(dict[str, Any]):
 
 def make_callback(ctx: MachineContext, name: str, stage: WaitFor) -> Question:
     """The one question of a callback stage, whoever needs it first: its address, or the wait."""
-    request = stage.input
-    if callable(request):
-        try:
-            request = request(ctx)
-        except NotThere:
-            if ctx.step == name:
-                raise
-            request = None  # its address is needed before all that is asked is known
+    try:
+        request = ctx.make_request(name, stage)
+    except NotThere:
+        if ctx.step == name:
+            raise
+        request = None  # its address is needed before all that is asked is known
     return Question(
         name,
         channel=stage.channel or "callback",
         token=True,
         schema=stage.schema,
-        request=make_plain(request),
+        request=request,
+        cardinality=stage.cardinality,
         projector=name_projector(stage.projector),
         body=stage.body,
     )
@@ -236,6 +344,8 @@ def make_plain(value: Any) -> Any:
         return {name: make_plain(one) for name, one in dict.items(value)}
     if isinstance(value, list | tuple):
         return [make_plain(one) for one in value]
+    if isinstance(value, ItemResult):
+        return {"status": str(value.status), "output": make_plain(value.output)}
     return value
 
 
@@ -252,10 +362,50 @@ def _find_owner(ctx: MachineContext, name: str, stage: WaitFor) -> tuple[type[Ch
     if stage.projector is not None:
         return None
     if is_function(stage.channel):
+        inside = ctx._line is None or ctx._plan.nodes[name].stream is ctx._line.stream
         with ctx._ctx.at_work():
-            return find_owner(ctx.id, name)
+            return find_owner(ctx.id if inside or ctx._line is None else UUID(ctx._line.parent.id), name)
     owns = isinstance(stage.channel, Channel) and stage.channel.owns_answers
     return (type(stage.channel), read_schema(stage.channel.schema)) if owns else None
+
+
+def _read_result(ctx: MachineContext, name: str, stage: Stage, stored: Any) -> Any:
+    schema = stage.schema if isinstance(stage, WaitFor) and stage.projector is None else None
+    asked = isinstance(stage, WaitFor) and stage.callback
+    owner = _find_owner(ctx, name, stage) if isinstance(stage, WaitFor) else None
+    if owner is not None:
+        return owner[0].read_answer(stored, owner[1])
+    return _view(stored, schema, name, ctx if asked else None)
+
+
+def _read_json(text: str | None, place: str) -> Any:
+    return None if text is None else _wrap(read_back(text), place)
+
+
+def _find_stream(ctx: MachineContext, name: str) -> Stream | None:
+    """The stream that a stage belongs to, if it has been opened."""
+    for stream in ctx._plan.streams.values():
+        if name in (stream.opener, stream.asks, *stream.members) and stream.opener in ctx._units:
+            return stream
+    return None
+
+
+def _list_stage(ctx: MachineContext, name: str, stage: Stage, stream: Stream) -> list[Any]:
+    """What a stage of a stream has made of each item, in the order of the items; None where it has not run."""
+    kept = ctx._units[stream.opener]
+    last = stream.members[-1] if stream.members else stream.asks or stream.opener
+    if not isinstance(kept, str):
+        return [_wrap(one, f"steps.{name}[{index}]") for index, one in enumerate(kept)]
+    unit = UUID(kept)
+    if name == stream.opener and stream.asks != name and name not in stream.members:
+        if last == name:
+            return ctx.list_results(stream)
+        return [_wrap(one, f"steps.{name}[{index}]") for index, one in enumerate(ctx._ctx.units.read_requests(unit))]
+    if name == stream.asks:
+        answers = ctx._ctx.units.read_answers(unit)
+        return [ctx._read_answer(name, one, f"steps.{name}[{one.index}]") for one in answers]
+    results = ctx._ctx.units.read_stage_results(unit, name)
+    return [_wrap(one, f"steps.{name}[{index}]") for index, one in enumerate(results)]
 
 
 def _view(stored: Any, schema: Schema | None, name: str, ctx: MachineContext | None) -> Any:

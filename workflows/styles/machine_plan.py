@@ -7,13 +7,14 @@ targets. Invariant owned: every stage of a plan has been read, and every name th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from workflows.exceptions import InvalidDefinition, WorkflowError, show
 from workflows.jsontext import check_text
 from workflows.schema import Schema
 from workflows.styles.machine_stages import END, FAIL, Action, Branch, Flow, Sleep, Stage, WaitFor
+from workflows.styles.machine_streams import Stream, StreamProblem, check_crossings, find_streams, refuse_in_flow
 
 #: What ctx and Machine call by these names, and what a reader would take for it.
 RESERVED = frozenset(
@@ -29,8 +30,12 @@ class Node:
 
     name: str
     stage: Stage
-    #: The stage after it; None where its line ends.
+    #: The stage after it; None where its line ends, or the item's.
     next: str | None
+    #: The stream whose lines run it.
+    stream: Stream | None = None
+    #: Whether it stands in a flow, which an instance and a line may take alike.
+    is_side: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,8 @@ class Plan:
     flows: Mapping[str, str]
     accepts: Schema | None = None
     responds: Schema | None = None
+    #: By the stage that opens each.
+    streams: Mapping[str, Stream] = field(default_factory=dict)
 
     def lead(self, target: str) -> str | None:
         """The stage that a target means; None for the end."""
@@ -56,9 +63,21 @@ class Plan:
 
     @property
     def steps(self) -> list[str]:
-        """What the engine may be asked to run. A machine that ends by sleeping has one step more: its end."""
-        sleeps = any(isinstance(node.stage, Sleep) and node.next is None for node in self.nodes.values())
-        return [*self.nodes, END] if sleeps else list(self.nodes)
+        """What the engine may be asked to run of the instance itself.
+
+        A machine that ends by sleeping, or with a stream, has one step more: its end.
+        """
+        own = [name for name, node in self.nodes.items() if node.stream is None or name in self.streams]
+        ends = any(isinstance(self.nodes[name].stage, Sleep) and self.nodes[name].next is None for name in own)
+        return [*own, END] if ends or any(one.closer is None for one in self.streams.values()) else own
+
+    @property
+    def line_steps(self) -> list[str]:
+        """The same of the lines of its streams; none where it has no stream."""
+        if not self.streams:
+            return []
+        side = [name for name, node in self.nodes.items() if node.is_side]
+        return [*(name for name, node in self.nodes.items() if node.stream is not None), *side, END]
 
 
 def plan_machine(cls: type, source: str) -> Plan | None:
@@ -77,13 +96,35 @@ def plan_machine(cls: type, source: str) -> Plan | None:
     if not line:
         return None
     nodes: dict[str, Node] = {}
+    streams: list[Stream] = []
     for stages in (line, *members.values()):
+        read = {name: _read(source, name, stage) for name, stage in stages.items()}
+        try:
+            if stages is line:
+                streams = find_streams(read)
+            else:
+                refuse_in_flow(read)
+        except StreamProblem as problem:
+            raise _wrong(source, problem.name, read[problem.name], problem.problem) from None
+        of = {name: one for one in streams for name in one.members}
+        ends = {one.members[-1] for one in streams if one.members}
         follows = [*list(stages)[1:], None]
-        for (name, stage), after in zip(stages.items(), follows, strict=True):
-            nodes[name] = Node(name, _read(source, name, stage), after)
-    plan = Plan(source, next(iter(line)), nodes, {name: next(iter(stages)) for name, stages in members.items()})
+        for (name, stage), after in zip(read.items(), follows, strict=True):
+            side = stages is not line
+            nodes[name] = Node(name, stage, None if name in ends else after, None if side else of.get(name), side)
+    plan = Plan(
+        source,
+        next(iter(line)),
+        nodes,
+        {name: next(iter(stages)) for name, stages in members.items()},
+        streams={one.opener: one for one in streams},
+    )
     for node in nodes.values():
         _check_targets(plan, node)
+    try:
+        check_crossings(streams, {name: node.stage for name, node in nodes.items()}, members)
+    except StreamProblem as problem:
+        raise _wrong(source, problem.name, nodes[problem.name].stage, problem.problem) from None
     return plan
 
 

@@ -1,9 +1,10 @@
 """Running one stage of a machine: every stage is one step of the engine, so each result is committed by itself.
 
-Lives here: what each kind of stage does when an instance reaches it. Invariants owned:
+Lives here: what each kind of stage does when an instance, or the line of an item, reaches it. The two ends of a stream
+are in `machine_ends`. Invariants owned:
 
 * A result is kept as it reads back from its row, and a stage is left only together with its result.
-* The state holds results only: no token, no address, nothing that a page must not show.
+* The state holds results and ids of units only: no token, no address, nothing that a page must not show.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workflows.exceptions import InvalidData, InvalidOutcome, show
@@ -19,86 +21,120 @@ from workflows.outcomes import UNSET, Await, Done, Next, Outcome, Stop
 from workflows.styles.machine_context import MachineContext, make_callback, make_plain
 from workflows.styles.machine_plan import Node, Plan
 from workflows.styles.machine_stages import END, FAIL, Action, Branch, Launch, Sleep, WaitFor, is_function
-from workflows.waits import EventSpec, Question, ask_channel, event
+from workflows.waits import UNIT, EventSpec, Question, ask_channel, event
 
 if TYPE_CHECKING:
-    from workflows.context import StepContext
+    from workflows.context import Signal, StepContext
+    from workflows.styles.machine_line import LineView
 
 
-def run_stage(plan: Plan, ctx: StepContext) -> Outcome:
-    """Run the stage that the instance is in."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of one stage."""
+
+    plan: Plan
+    ctx: StepContext
+    #: The results so far: `steps` by stage, the `last` one, and the `units` of streams by the stage that opened them.
+    kept: dict[str, Any]
+    mine: MachineContext
+    #: Of the line of an item; None for the instance itself.
+    line: LineView | None = None
+
+    def find_answer(self) -> Signal | None:
+        """What came for the question of this stage; the release of a stream that ends here is none."""
+        ends = {f"{UNIT}{unit}" for unit in self.kept.get("units", {}).values() if isinstance(unit, str)}
+        return next((one for one in self.ctx.awaited if one.name not in ends), None)
+
+
+def begin_run(plan: Plan, ctx: StepContext, line: LineView | None = None) -> Run:
+    """Read what was kept."""
     kept = _read_kept(ctx)
-    if ctx.step == END:
-        return _end(plan, kept)
-    node = plan.nodes[ctx.step]
-    mine = MachineContext(ctx, plan, kept["steps"])
+    mine = MachineContext(ctx, plan, kept["steps"], units=kept.get("units", {}), line=line, last=kept["last"])
+    return Run(plan, ctx, kept, mine, line)
+
+
+def run_stage(run: Run, node: Node) -> Outcome:
+    """Run a stage that is no end of a stream."""
     match node.stage:
         case Action(fn=fn, then=then):
-            return _leave(plan, kept, node, _call(fn, mine), node.next if then is None else plan.lead(then))
+            return leave(run, node, call(fn, run.mine), node.next if then is None else run.plan.lead(then))
         case Branch():
-            return _choose(plan, kept, node, _call(node.stage.fn, mine))
+            return _choose(run, node, call(node.stage.fn, run.mine))
         case WaitFor():
-            return _wait(plan, ctx, kept, node, node.stage, mine)
+            return wait(run, node, node.stage)
         case Launch():
-            started = _launch(node.stage, mine)
-            return _leave(plan, kept, node, {"id": started}, node.next)
+            started = _launch(node.stage, run.mine)
+            return leave(run, node, {"id": started}, node.next)
         case Sleep(duration=duration):
             return Next(END if node.next is None else node.next, delay=duration)
     raise InvalidOutcome(f"stage {node.name!r} is of a kind that cannot run: {show(node.stage)}")
 
 
-def _choose(plan: Plan, kept: Mapping[str, Any], node: Node, target: Any) -> Outcome:
-    allowed = node.stage.list_targets() or plan.targets
+def _choose(run: Run, node: Node, target: Any) -> Outcome:
+    known = run.plan.targets if run.line is None else [*run.line.stream.members, *run.plan.flows, END]
+    allowed = node.stage.list_targets() or known
     if target == FAIL:
         return Stop(f"branch {node.name!r} returned FAIL")
     if not isinstance(target, str) or target not in allowed:
         raise InvalidOutcome(f"branch {node.name!r} returned {show(target)}; it may return {', '.join(allowed)}")
-    after = plan.lead(target)
-    return _end(plan, kept) if after is None else Next(after)
+    after = run.plan.lead(target)
+    return end(run) if after is None else Next(after)
 
 
-def _wait(
-    plan: Plan, ctx: StepContext, kept: dict[str, Any], node: Node, stage: WaitFor, mine: MachineContext
-) -> Outcome:
+def wait(run: Run, node: Node, stage: WaitFor) -> Outcome:
     """The same step asks and takes the answer, so that an answer that is there is taken whenever it came."""
-    if ctx.awaited:
-        return _leave(plan, kept, node, ctx.awaited[0].payload, node.next)
-    if not ctx.timed_out or kept.get("failed") == node.name:
-        state = _write_kept(kept) if "failed" in kept else UNSET
-        return Await(_ask(node.name, stage, mine), then=node.name, timeout=stage.timeout, state=state)
+    answer = run.find_answer()
+    if answer is not None:
+        return leave(run, node, answer.payload, node.next)
+    return ask(run, node, stage)
+
+
+def ask(run: Run, node: Node, stage: WaitFor) -> Outcome:
+    """Ask, or do what is to be done when no answer came in time."""
+    if not run.ctx.timed_out or run.kept.get("failed") == node.name:
+        state = write_kept(run.kept) if "failed" in run.kept else UNSET
+        return Await(_make_wait(run, node, stage), then=node.name, timeout=stage.timeout, state=state)
     if stage.on_timeout == FAIL:
-        ctx.state = kept | {"failed": node.name}  # retry() runs the stage as it was left; then it shall ask anew
+        run.ctx.state = run.kept | {"failed": node.name}  # retry() runs the stage as it was left; then it asks anew
         unit = " s" if isinstance(stage.timeout, int | float) else ""
         return Stop(f"stage {node.name!r} had no answer within its timeout of {stage.timeout}{unit}")
-    return Next(plan.flows[stage.on_timeout])
+    return Next(run.plan.flows[stage.on_timeout])
 
 
-def _ask(name: str, stage: WaitFor, mine: MachineContext) -> EventSpec | Question:
+def _make_wait(run: Run, node: Node, stage: WaitFor) -> EventSpec | Question:
+    name, mine = node.name, run.mine
     if stage.event is not None:
-        match = _ask_author(stage.match, mine)
+        match = ask_author(stage.match, mine)
         if not isinstance(match, Mapping):
             raise InvalidOutcome(f"match= of stage {name!r} returned {show(match)}, not a dict of field to value")
         return event(stage.event, match, stage.schema, channel=stage.channel)
     if stage.callback:
         return make_callback(mine, name, stage)
-    channel = _call(stage.channel, mine) if is_function(stage.channel) else stage.channel
+    channel = call(stage.channel, mine) if is_function(stage.channel) else stage.channel
     return ask_channel(
-        name, channel, request=_ask_author(stage.input, mine), schema=stage.schema, projector=stage.projector
+        name,
+        channel,
+        request=mine.make_request(name, stage),
+        schema=stage.schema,
+        cardinality=stage.cardinality,
+        projector=stage.projector,
     )
 
 
 def _launch(stage: Launch, mine: MachineContext) -> str:
     from workflows.api import start
 
-    return str(start(stage.workflow, _ask_author(stage.input, mine), actor=f"instance:{mine.id}").id)
+    return str(start(stage.workflow, ask_author(stage.input, mine), actor=f"instance:{mine.id}").id)
 
 
-def _ask_author(value: Any, mine: MachineContext) -> Any:
-    return make_plain(_call(value, mine)) if callable(value) else value
+def ask_author(value: Any, mine: MachineContext) -> Any:
+    """A value as it was written, or what a function of ctx makes of it."""
+    return make_plain(call(value, mine)) if callable(value) else value
 
 
-def _call(fn: Any, mine: MachineContext) -> Any:
-    value = fn(mine)
+def call(fn: Any, mine: MachineContext, *more: Any) -> Any:
+    """Call the function of a stage, which returns no outcome."""
+    value = fn(mine, *more)
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()
@@ -113,31 +149,45 @@ def _call(fn: Any, mine: MachineContext) -> Any:
     return value
 
 
-def _leave(plan: Plan, kept: dict[str, Any], node: Node, value: Any, after: str | None) -> Outcome:
+def leave(run: Run, node: Node, value: Any, after: str | None) -> Outcome:
     """Go on with the stage's result kept."""
     text = dump_value(make_plain(value), f"the result of stage {node.name!r}")
-    kept = kept | {"steps": kept["steps"] | {node.name: read_back(text)}, "last": node.name}
+    kept = run.kept | {"steps": run.kept["steps"] | {node.name: read_back(text)}, "last": node.name}
     if after is None:
-        return _end(plan, kept)
-    return Next(after, _write_kept(kept))
+        return end(Run(run.plan, run.ctx, kept, run.mine, run.line))
+    return Next(after, write_kept(kept))
 
 
-def _end(plan: Plan, kept: Mapping[str, Any]) -> Outcome:
-    """The latest result is the instance's, if it fits."""
-    result = kept["steps"].get(kept["last"])
+def end(run: Run) -> Outcome:
+    """The latest result is the instance's, if it fits; or the item's."""
+    kept = run.kept
+    if run.line is not None:
+        if kept["last"] is None:
+            return Done(run.line.value)
+        # Which stage the result is of is kept for those who read the results by stage; the result is the row's own.
+        run.ctx.state = write_kept(
+            kept | {"steps": {name: one for name, one in kept["steps"].items() if name != kept["last"]}}
+        )
+        return Done(kept["steps"][kept["last"]])
+    return finish(run.plan, kept["steps"].get(kept["last"]), kept["last"])
+
+
+def finish(plan: Plan, result: Any, stage: str | None) -> Outcome:
+    """The end of the instance, with a result that fits its `responds`."""
     if plan.responds is not None:
         try:
             plan.responds.check(result)
         except InvalidData as error:
-            told = "; ".join(f"{place or 'all of it'}: {', '.join(why)}" for place, why in error.errors.items())
-            where = f"stage {kept['last']!r}" if kept["last"] else "no stage"
-            return Stop(f"the result, returned by {where}, does not fit responds= of machine {plan.source}: {told}")
+            problems = "; ".join(f"{place or 'all of it'}: {', '.join(why)}" for place, why in error.errors.items())
+            where = f"stage {stage!r}" if stage else "no stage"
+            return Stop(f"the result, returned by {where}, does not fit responds= of machine {plan.source}: {problems}")
     return Done(result)
 
 
-def _write_kept(kept: Mapping[str, Any]) -> dict[str, Any]:
+def write_kept(kept: Mapping[str, Any]) -> dict[str, Any]:
     """`steps` comes first, where jsonb has it last: the text of a first state is never that of the input."""
-    return {"steps": kept["steps"], "last": kept["last"]}
+    units = {"units": kept["units"]} if kept.get("units") else {}
+    return {"steps": kept["steps"], "last": kept["last"], **units}
 
 
 def _read_kept(ctx: StepContext) -> dict[str, Any]:

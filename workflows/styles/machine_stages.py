@@ -26,7 +26,9 @@ END: Final = "END"
 #: What an unanswered wait does to its instance unless told otherwise.
 FAIL: Final = "FAIL"
 
-_LATER = "item streams (expand, collect, each=True, MANY_… cardinalities) are not available yet"
+#: How many items of a stream are under way at once, unless a stage says otherwise.
+CONCURRENCY: Final = 128
+POLICIES: Final = ("fail", "partial")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -78,13 +80,29 @@ class Branch(Stage):
 
 
 @dataclass(frozen=True, eq=False)
-class Stream(Stage):
-    """`expand` and `collect`: one stage becomes many runs, and many become one again."""
+class Expand(Stage):
+    """Many of one: the stages after it run once per item."""
+
+    fn: Callable[..., Any]
+    #: "fail" or "partial"; None leaves it to the wait that asks the items, else "fail".
+    on_item: Any = None
+    concurrency: Any = None
+
+    def read(self) -> Stage:
+        check_function(self.fn)
+        _check_stream(self.on_item, self.concurrency)
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Collect(Stage):
+    """One of many: called once, when each item is through."""
 
     fn: Callable[..., Any]
 
     def read(self) -> Stage:
-        raise InvalidDefinition(_LATER)
+        takes_items(self.fn)
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,15 +120,12 @@ class WaitFor(Stage):
     input: Any = None
     projector: Any = None
     body: Any = "any"
+    on_item: Any = None
+    concurrency: Any = None
 
     def read(self) -> Stage:
         self._check_kind()
-        if _read_flag(self.each, "each") or self.cardinality != Cardinality.ONE_TO_ONE:
-            if self.cardinality not in list(Cardinality):
-                raise InvalidDefinition(
-                    f"cardinality must be one of {', '.join(Cardinality)}, not {show(self.cardinality)}"
-                )
-            raise InvalidDefinition(_LATER)
+        self._check_shape()
         if self.timeout is not None:
             parse_timeout(self.timeout)
         elif self.on_timeout != FAIL:
@@ -146,6 +161,47 @@ class WaitFor(Stage):
 
     def list_targets(self) -> tuple[str, ...]:
         return () if self.on_timeout == FAIL else (self.on_timeout,)
+
+    @property
+    def takes_many(self) -> bool:
+        """Whether it is asked once about a whole list."""
+        return self.cardinality in (Cardinality.MANY_TO_ONE, Cardinality.MANY_TO_MANY)
+
+    @property
+    def gives_many(self) -> bool:
+        """Whether its answer is a list, which the stages after it take item by item."""
+        return self.cardinality in (Cardinality.ONE_TO_MANY, Cardinality.MANY_TO_MANY)
+
+    @property
+    def asks_items(self) -> bool:
+        """Whether all items can be asked by one unit, before any of them has a line of its own.
+
+        A callback has an address before it is reached, an event asks nobody, and a flow is taken by a line.
+        """
+        return bool(
+            self.each
+            and self.channel is not None
+            and self.event is None
+            and not self.callback
+            and self.projector is None
+            and self.on_timeout == FAIL
+        )
+
+    def _check_shape(self) -> None:
+        if self.cardinality not in list(Cardinality):
+            raise InvalidDefinition(
+                f"cardinality must be one of {', '.join(Cardinality)}, not {show(self.cardinality)}"
+            )
+        if _read_flag(self.each, "each") and self.cardinality != Cardinality.ONE_TO_ONE:
+            raise InvalidDefinition(
+                "each=True asks about each item by itself, and "
+                f"cardinality={show(str(self.cardinality))} once about all: leave one of them out"
+            )
+        if self.event is not None and self.cardinality != Cardinality.ONE_TO_ONE:
+            raise InvalidDefinition(
+                "cardinality= is of what is asked by a callback or channel; an event is asked nothing"
+            )
+        _check_stream(self.on_item, self.concurrency)
 
     def _check_kind(self) -> None:
         given = [
@@ -205,11 +261,7 @@ def check_function(fn: Any) -> Any:
     """An ordinary function that can be called with ctx alone."""
     if not callable(fn):
         raise InvalidDefinition(f"it takes a function of ctx, not {show(fn)}")
-    if any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in (fn, type(fn).__call__)):
-        raise InvalidDefinition(
-            "its function is async: stages run in worker processes, one at a time. Write it as an ordinary function "
-            "and call async code through asgiref.sync.async_to_sync."
-        )
+    _refuse_async(fn)
     try:
         inspect.signature(fn).bind(None)
     except TypeError as error:
@@ -219,6 +271,42 @@ def check_function(fn: Any) -> Any:
     except ValueError:
         pass  # some builtins do not tell their arguments
     return fn
+
+
+def _refuse_async(fn: Any) -> None:
+    if any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in (fn, type(fn).__call__)):
+        raise InvalidDefinition(
+            "its function is async: stages run in worker processes, one at a time. Write it as an ordinary function "
+            "and call async code through asgiref.sync.async_to_sync."
+        )
+
+
+def takes_items(fn: Any) -> bool:
+    """Whether a function of `collect` takes the results beside ctx; refuses one that takes neither."""
+    if callable(fn):
+        try:
+            inspect.signature(fn).bind(None)
+        except TypeError:
+            try:
+                inspect.signature(fn).bind(None, None)
+            except TypeError:
+                pass
+            else:
+                _refuse_async(fn)
+                return True
+        except ValueError:
+            pass
+    check_function(fn)
+    return False
+
+
+def _check_stream(on_item: Any, concurrency: Any) -> None:
+    if on_item is not None and on_item not in POLICIES:
+        raise InvalidDefinition(f'on_item= is "fail" or "partial", not {show(on_item)}')
+    if concurrency is not None and (
+        not isinstance(concurrency, int) or isinstance(concurrency, bool) or not 1 <= concurrency <= 10_000
+    ):
+        raise InvalidDefinition(f"concurrency= is a whole number from 1 to 10000, not {show(concurrency)}")
 
 
 def _read_value(value: Any, what: str) -> Any:

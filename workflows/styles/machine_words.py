@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from workflows.styles.machine_stages import END as END
 from workflows.styles.machine_stages import FAIL as FAIL
-from workflows.styles.machine_stages import Action, Branch, Flow, Launch, Sleep, Stream, WaitFor
+from workflows.styles.machine_stages import Action, Branch, Collect, Expand, Flow, Launch, Sleep, WaitFor
 
 if TYPE_CHECKING:
     from workflows.styles.machine_context import MachineContext
-    from workflows.typed import BodyKind, CardinalityName, Duration, Projector, SchemaValue, WorkflowRef
+    from workflows.typed import BodyKind, CardinalityName, Duration, OnItem, Projector, SchemaValue, WorkflowRef
     from workflows.waits import Channel
 
 
@@ -34,14 +34,27 @@ def branch(fn: Callable[[MachineContext], str], *, to: Iterable[str] | None = No
     return Branch(fn, to)
 
 
-def expand(fn: Callable[[MachineContext], Iterable[Any]]) -> Any:
-    """Make many of one: the stages up to `collect` run once per item. Not available yet."""
-    return Stream(fn)
+def expand(
+    fn: Callable[[MachineContext], Iterable[Any]],
+    *,
+    on_item: OnItem | None = None,
+    concurrency: int | None = None,
+) -> Any:
+    """Make many of one: the stages after it run once for each item that `fn(ctx)` returns, up to `collect`.
+
+    There an item is `ctx.item`. With `on_item="fail"` (the default) one failed item fails the instance; with
+    "partial" it goes on, and each result says how its item ended. At most `concurrency` items (128 by default) are
+    under way at once.
+    """
+    return Expand(fn, on_item, concurrency)
 
 
-def collect(fn: Callable[[MachineContext], Any]) -> Any:
-    """Make one of many: `fn` is called once all items have arrived. Not available yet."""
-    return Stream(fn)
+def collect(fn: Callable[..., Any]) -> Any:
+    """Make one of many: `fn(ctx)` is called once, when each item of the stream is through.
+
+    `ctx.items` has the results in the order of the items; a function of two arguments is passed them: `fn(ctx, items)`.
+    """
+    return Collect(fn)
 
 
 def wait_for(
@@ -58,6 +71,8 @@ def wait_for(
     input: object | Callable[[MachineContext], object] = None,
     projector: Projector | None = None,
     body: BodyKind = "any",
+    on_item: OnItem | None = None,
+    concurrency: int | None = None,
 ) -> Any:
     """Wait for a named event, for a partner's callback, or for the answer that comes by a channel.
 
@@ -65,9 +80,27 @@ def wait_for(
     when no answer came in time; its result is the instance's result. `projector(input, answer)` makes the
     trusted result of what somebody sent. `body` says what a partner posts to a callback: the answer itself ("raw"),
     `{"data": answer}` ("wrapped"), or either.
+
+    `each=True` asks about each item of a stream by itself; outside of one it opens one, of the list in `input` or of
+    the list that the stage before it returned. `cardinality` says what is asked once: about a whole list
+    (`MANY_TO_ONE`, `MANY_TO_MANY`: a stream ends here), or for a list (`ONE_TO_MANY`, `MANY_TO_MANY`: one begins).
+    `on_item` and `concurrency` are those of `expand`, for the stage that opens the stream.
     """
     return WaitFor(
-        event, callback, channel, match, timeout, on_timeout, schema, cardinality, each, input, projector, body
+        event,
+        callback,
+        channel,
+        match,
+        timeout,
+        on_timeout,
+        schema,
+        cardinality,
+        each,
+        input,
+        projector,
+        body,
+        on_item,
+        concurrency,
     )
 
 

@@ -25,7 +25,7 @@ from django.utils.module_loading import import_string
 
 from workflows.exceptions import InvalidDefinition, show
 from workflows.styles.machine_parse import Fields, Named, parse_text, read_text
-from workflows.styles.machine_stages import Action, Branch, Flow, Launch, Sleep, Stage, Stream, WaitFor
+from workflows.styles.machine_stages import Action, Branch, Collect, Expand, Flow, Launch, Sleep, Stage, WaitFor
 
 #: `wait for` in Spanish, French, German, Japanese, Chinese and Korean.
 TRANSLATIONS = ("espera", "attend", "wartet auf", "待つ", "等待", "기다리다")
@@ -44,6 +44,8 @@ _WAIT = (
     "input",
     "projector",
     "body",
+    "on_item",
+    "concurrency",
 )
 #: A flow may be named with its word: `on_timeout: flow(give_up)`.
 _FLOW = re.compile(r"flow\(\s*([^()\s]+)\s*\)")
@@ -54,7 +56,7 @@ _BESIDE = {
     "wait_for": (),
     "launch": ("input",),
     "sleep": (),
-    "expand": (),
+    "expand": ("on_item", "concurrency"),
     "collect": (),
 }
 _WORDS = {word: word for word in _BESIDE} | dict.fromkeys(("wait for", *TRANSLATIONS), "wait_for")
@@ -138,8 +140,10 @@ class _Reader:
                 return Launch(value, self._read_value(body, "input"), line=at)
             case "sleep":
                 return Sleep(value, line=at)
+            case "expand":
+                return Expand(self._find(value, at), body.get("on_item"), body.get("concurrency"), line=at)
             case _:
-                return Stream(self._find(value, at), line=at)
+                return Collect(self._find(value, at), line=at)
 
     def _read_wait(self, content: Any, line: int, what: str) -> Stage:
         body = self._read_fields(content, line, f"wait for of {what}", _WAIT)

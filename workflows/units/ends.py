@@ -7,6 +7,7 @@ transaction around it, leaves it to the sweep, which finds it in the rows.
 from __future__ import annotations
 
 from functools import partial
+from uuid import UUID
 
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -37,7 +38,7 @@ def answer_item(
         if not found.late:
             answer = ItemAnswer(found.id, output, version)
             if once is None:
-                ended = store.complete_items(db, [answer], actor=actor, door=door, override=override)
+                ended = store.complete_items(db, [answer], actor=actor, door=door, override=override, lines=found.lines)
             else:
                 with store.atomic(db):
                     ended = store.complete_items(db, [answer], actor=actor, door=door, override=override)
@@ -67,4 +68,11 @@ def follow_up(db: BaseDatabaseWrapper, ended: Ended) -> None:
 
 def _release(db: BaseDatabaseWrapper, ended: Ended) -> None:
     for unit in sorted(ended.closed):
-        store.retrying(db, partial(store.release_unit, db, unit))
+        release(db, unit)
+
+
+def release(db: BaseDatabaseWrapper, unit: UUID) -> bool:
+    """Let the instance of a unit that is over go on, once; what its lines still do of it is cancelled before."""
+    for line, parent in store.list_live_lines(db, unit):
+        store.cancel_tree(db, line, parent, reason="its unit has failed", actor="")
+    return store.retrying(db, partial(store.release_unit, db, unit))

@@ -35,7 +35,9 @@ def prepare_items(
         timeout=stream.timeout,
         channel=stream.channel,
         hooked=stream.is_hooked,
-        lines=stream.lines,
+        line_step=None if stream.line is None else stream.line.step,
+        line_then=None if stream.line is None else stream.line.then,
+        line_room=stream.line_room,
         position=position,
         call=call,
     )

@@ -19,6 +19,9 @@ from workflows.waits import Channel, Question, ask_channel
 
 INPUT_LIMIT = "AWAIT_AGGREGATE_MAX_INPUT_ITEMS"
 
+#: The channel of items that nobody is asked about.
+LINE = "holdpoint:line"
+
 #: Items that are asked and not over, unless the author says otherwise.
 CONCURRENCY = 128
 MOST_CONCURRENT = 1_000_000
@@ -51,6 +54,16 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """What continues each item of a stream, in an instance of its own."""
+
+    #: The step that it begins with.
+    step: str
+    #: "module:qualname" of the function, where that finds it.
+    then: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     """Items to be asked, each with its question."""
 
@@ -63,8 +76,10 @@ class Stream:
     concurrency: int
     #: Seconds for each, from the moment it is asked.
     timeout: float | None
-    #: Whether answers are continued by lines.
-    lines: bool = False
+    #: What continues an item that is answered; None where the answer is its result.
+    line: Line | None = None
+    #: Of a stream in which nothing is asked before the lines: how many of them may be under way.
+    line_room: int = 0
 
     @property
     def is_hooked(self) -> bool:
@@ -93,7 +108,7 @@ def read_stream(
     policy: ItemPolicy,
     concurrency: int,
     timeout: float | None,
-    lines: bool = False,
+    line: Line | None = None,
 ) -> Stream:
     """The stream of a list, a query or a generator, read to its end, which has to come before the limit."""
     requests = dump_items(items, asking.step)
@@ -101,7 +116,12 @@ def read_stream(
         questions = [asking.make_question()]
     else:
         questions = [asking.make_question(read_back(text)) for text in requests]
-    return Stream(asking.step, requests, questions, policy, concurrency, timeout, lines)
+    return Stream(asking.step, requests, questions, policy, concurrency, timeout, line)
+
+
+def plan_lines(step: str, requests: Sequence[str], line: Line, policy: ItemPolicy, room: int) -> Stream:
+    """A stream whose items go to their lines at once: nobody is asked about them, and nobody sees them."""
+    return Stream(step, requests, [Question(step, channel=LINE)], policy, 0, None, line, room)
 
 
 def dump_items(items: object, step: str) -> list[str]:

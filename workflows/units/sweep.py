@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.models import Instance
-from workflows.units.ends import follow_up
+from workflows.units.ends import follow_up, release
 
 #: Items and units of one round.
 BATCH = 500
@@ -32,10 +32,12 @@ def work() -> int:
         follow_up(db, ended)
         done += len(ended.how)
     for unit in store.list_closed_units(db, BATCH):
-        done += store.retrying(db, lambda unit=unit: store.release_unit(db, unit))  # type: ignore[misc]
-    for unit, hooked in store.list_filling_units(db, BATCH):
+        done += release(db, unit)
+    for unit, hooked, asks_nothing in store.list_filling_units(db, BATCH):
         if hooked:
             done += store.call_author(db, unit)
+        elif asks_nothing:
+            done += store.retrying(db, lambda unit=unit: store.admit_lines(db, unit))  # type: ignore[misc]
         else:
             done += len(store.retrying(db, lambda unit=unit: store.admit_items(db, unit)))  # type: ignore[misc]
     return done

@@ -1,0 +1,128 @@
+"""How lines end: their items are through, in the transaction of that end, and with the last of them their unit.
+
+Invariants owned:
+
+* The unit is told of all lines of a batch in one statement, which reads none that is still under way.
+* Instances first, then items, then units: whatever a failed line closes of its unit is locked in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows.lifecycle import (
+    FIRST_TERMINAL,
+    INTERACTION_CODES,
+    UNIT_CODES,
+    UNIT_PHASE_CODES,
+    Event,
+    InteractionStatus,
+    ItemPolicy,
+    UnitPhase,
+    UnitStatus,
+)
+from workflows.store.item_ends import lock_items
+from workflows.store.sql import AWAITING, CANCELLED, CLOCK, DONE, LEDGER, LIVE, compact, fetch, kind, write_plain
+
+_CANCELLED = INTERACTION_CODES[InteractionStatus.CANCELLED]
+_PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
+_OPEN, _THROUGH_STATUS, _FAILED = (
+    UNIT_CODES[one] for one in (UnitStatus.OPEN, UnitStatus.COMPLETED, UnitStatus.FAILED)
+)
+_CLOSED = UNIT_PHASE_CODES[UnitPhase.CLOSED]
+
+#: After the lines were committed, in the same transaction. A unit that is over already counts nothing more.
+_THROUGH = compact(f"""
+    WITH e AS MATERIALIZED (
+      SELECT i.id, i.unit_id, i.item, i.status, i.error FROM unnest(%(ids)s::uuid[]) v(id) CROSS JOIN LATERAL (
+        SELECT * FROM holdpoint_instance i WHERE i.id = v.id AND i.unit_id IS NOT NULL
+          AND i.status >= {FIRST_TERMINAL} OFFSET 0) i
+    ), n AS MATERIALIZED (
+      SELECT n.*, {CLOCK} AS at FROM (SELECT DISTINCT e.unit_id FROM e ORDER BY 1) d, LATERAL (
+        SELECT n.id, n.status, n.seq, n.policy, n.line_room FROM holdpoint_unit n
+        WHERE n.id = d.unit_id FOR NO KEY UPDATE) n
+    ), g AS (
+      SELECT e.unit_id, min(n.at) AS at, count(*)::int AS n, (count(*) FILTER (WHERE e.status <> {DONE}))::int AS bad,
+        (count(*) FILTER (WHERE e.status <> {DONE} OR n.line_room > 0))::int AS rows,
+        bool_or(e.status <> {DONE} AND n.policy = '{ItemPolicy.FAIL}') AS breaks
+      FROM e JOIN n ON n.id = e.unit_id WHERE n.status = {_OPEN} GROUP BY 1
+    ), u AS (
+      UPDATE holdpoint_unit n SET remaining = n.remaining - g.n, answered = n.answered - g.bad,
+        failed = n.failed + g.bad, queued = CASE WHEN g.breaks THEN 0 ELSE n.queued END,
+        seq = n.seq + g.rows + (n.remaining = g.n AND NOT g.breaks)::int,
+        status = CASE WHEN g.breaks THEN {_FAILED} WHEN n.remaining = g.n THEN {_THROUGH_STATUS} ELSE n.status END,
+        closed_at = CASE WHEN g.breaks OR n.remaining = g.n THEN g.at END,
+        phase = CASE WHEN g.breaks OR n.remaining = g.n THEN {_CLOSED} ELSE n.phase END
+      FROM g WHERE n.id = g.unit_id
+      RETURNING n.id, n.seq, n.workspace_id, n.total, n.answered, n.failed, n.expired, n.line_room, g.at,
+        g.breaks, g.rows, n.status <> {_OPEN} AS over
+    ), li AS (
+      {LEDGER}
+      SELECT u.id, u.at, NULL, u.seq - u.rows - (u.over AND NOT u.breaks)::int
+          + row_number() OVER (PARTITION BY u.id ORDER BY e.item),
+        u.workspace_id, {kind(Event.ITEM_COMPLETED)}, {AWAITING}, '', NULL, jsonb_strip_nulls(jsonb_build_object(
+          'index', e.item, 'line', e.id, 'reason', e.error,
+          'how', CASE e.status WHEN {DONE} THEN 'completed' WHEN {CANCELLED} THEN 'cancelled' ELSE 'failed' END))
+      FROM u JOIN e ON e.unit_id = u.id WHERE e.status <> {DONE} OR u.line_room > 0
+    ), lc AS (
+      {LEDGER}
+      SELECT u.id, u.at, NULL, u.seq, u.workspace_id, {kind(Event.UNIT_COMPLETED)}, {AWAITING}, '', NULL,
+        jsonb_build_object('items', u.total, 'completed', u.answered, 'failed', u.failed, 'expired', u.expired)
+      FROM u WHERE u.over AND NOT u.breaks
+    ), s AS (
+      UPDATE holdpoint_interaction x
+      SET status = {_CANCELLED}, closed_at = u.at, version = x.version + 1, queued = false
+      FROM u CROSS JOIN LATERAL (SELECT o.id FROM holdpoint_interaction o
+        WHERE u.breaks AND o.unit_id = u.id AND o.status + 0 = {_PENDING} OFFSET 0) o
+      WHERE x.id = o.id AND x.status + 0 = {_PENDING} RETURNING x.id
+    )
+    SELECT u.id, NULL FROM u WHERE u.over UNION ALL SELECT NULL, s.id FROM s
+""")
+
+#: Of lines that have failed: the items that their units would cancel, to be locked before the units.
+_LEFT = compact(f"""
+    SELECT x.id FROM (
+      SELECT DISTINCT u.id FROM unnest(%(ids)s::uuid[]) v(id)
+      CROSS JOIN LATERAL (SELECT i.unit_id FROM holdpoint_instance i
+        WHERE i.id = v.id AND i.status > {DONE} AND i.unit_id IS NOT NULL OFFSET 0) i
+      CROSS JOIN LATERAL (SELECT u.id FROM holdpoint_unit u
+        WHERE u.id = i.unit_id AND u.policy = '{ItemPolicy.FAIL}' AND u.status + 0 = {_OPEN} OFFSET 0) u) u
+    CROSS JOIN LATERAL (SELECT o.id FROM holdpoint_interaction o
+      WHERE o.unit_id = u.id AND o.status + 0 = {_PENDING} OFFSET 0) x
+""")
+
+#: A line that failed goes on: its item is not through after all, if its unit still waits.
+_REOPEN = compact(f"""
+    UPDATE holdpoint_unit n SET remaining = n.remaining + 1, answered = n.answered + 1, failed = n.failed - 1
+    WHERE n.id = %(unit)s::uuid AND n.status + 0 = {_OPEN} RETURNING n.id
+""")
+
+#: Of a unit that has failed: what its lines still do, and whatever they have begun.
+_LIVE_LINES = compact(f"""
+    SELECT i.id, i.parent_id FROM holdpoint_instance i WHERE i.unit_id = %(unit)s::uuid AND i.{LIVE} ORDER BY i.id
+""")
+
+
+def end_lines(db: BaseDatabaseWrapper, lines: Iterable[Any]) -> set[UUID]:
+    """Tell the units of lines that have ended, in the transaction that ends them; the units that are over with it."""
+    params = {"ids": write_plain(sorted(map(str, lines)))}
+    if left := [id for (id,) in fetch(db, _LEFT, params)]:
+        lock_items(db, left)
+    return {unit for unit, _ in fetch(db, _THROUGH, params) if unit is not None}
+
+
+def reopen_line(db: BaseDatabaseWrapper, unit: UUID) -> bool:
+    """A failed line of a unit is to go on: whether the unit still waits, which counts it again.
+
+    Within the transaction that reopens it.
+    """
+    return bool(fetch(db, _REOPEN, {"unit": unit}))
+
+
+def list_live_lines(db: BaseDatabaseWrapper, unit: UUID) -> list[tuple[UUID, UUID]]:
+    """Lines of a unit that have not ended, each with its parent."""
+    return [(id, parent) for id, parent in fetch(db, _LIVE_LINES, {"unit": unit})]

@@ -1,0 +1,81 @@
+"""What the line of an item sees of its item, and of the machine that it belongs to. Read when somebody asks.
+
+Invariant owned: nothing here is copied into the line's own row, so that ten thousand lines cost no more than their
+items.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from workflows.jsontext import read_back
+from workflows.styles.machine_stages import WaitFor
+
+if TYPE_CHECKING:
+    from workflows.context import StepContext
+    from workflows.store import Claim, LineItem
+    from workflows.styles.machine_plan import Plan
+    from workflows.styles.machine_streams import Stream
+
+
+class LineView:
+    """One line's item and parent."""
+
+    def __init__(self, ctx: StepContext, plan: Plan) -> None:
+        self._ctx, self._plan = ctx, plan
+
+    @cached_property
+    def row(self) -> LineItem:
+        """The item's row."""
+        return self._ctx.units.read_line()
+
+    @cached_property
+    def stream(self) -> Stream:
+        """The stream whose item it is."""
+        step = self.row.step
+        return next(one for one in self._plan.streams.values() if step in (one.opener, one.asks))
+
+    @cached_property
+    def item(self) -> Any:
+        """The item as the stream was opened with it."""
+        return json.loads(self.row.request)
+
+    @property
+    def asks(self) -> str | None:
+        """The wait that was answered before the line began."""
+        return self.stream.asks
+
+    @cached_property
+    def output(self) -> Any:
+        """The answer that it began with."""
+        return None if self.row.output is None else read_back(self.row.output)
+
+    @property
+    def value(self) -> Any:
+        """What the line begins with: the answer, else the item."""
+        return self.item if self.asks is None else self.output
+
+    @cached_property
+    def parent(self) -> Claim:
+        """The instance that opened the stream."""
+        return self._ctx.units.read_parent()
+
+    @cached_property
+    def parent_steps(self) -> dict[str, Any]:
+        """The results of the stages before the stream."""
+        stored = self.parent.state
+        results: dict[str, Any] = {} if stored is None else json.loads(stored)["steps"]
+        return results
+
+    @cached_property
+    def parent_input(self) -> Any:
+        """What the machine was started with."""
+        return json.loads(self.parent.input)
+
+    def make_request(self, name: str, stage: WaitFor, latest: Any) -> Any:
+        """What a wait of the line asks about, where it does not say so itself."""
+        if name == self.stream.opener:
+            return self.item  # it opens the stream: its input was the list
+        return latest if stage.each else None
