@@ -25,7 +25,7 @@ HELD = 12
 #: Beside the largest list of the API: what a form adds to what it sends.
 ROOM = 64 * 1024
 #: Where programs call. These views look at the length before they read, and refuse in words of their own.
-MACHINES = ("/v1/", "/resume/")
+MACHINES = ("/v1/", "/resume/", "/hooks/")
 
 
 class Body:

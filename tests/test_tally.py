@@ -518,7 +518,8 @@ def test_each_workspace_has_sums_of_its_own_and_all_have_those_of_nobody() -> No
         workflows.workspace.create(slug)
     live(1)
     live(2, "acme")
-    tally.add_dropped(db(), {(None, "invalid_token"): 3, (Workspace.objects.get(slug="acme").pk, "unknown"): 1})
+    acme = Workspace.objects.get(slug="acme").pk
+    tally.add_counts(db(), {(None, "dropped", "invalid_token"): 3, (acme, "dropped", "unknown"): 1})
     count_all()
     ids = dict(Workspace.objects.values_list("slug", "pk"))
     assert sums(ids["default"])["started"] == 1

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from workflows.exceptions import UnknownWorkflow as UnknownWorkflow
     from workflows.exceptions import UnknownWorkspace as UnknownWorkspace
     from workflows.exceptions import WorkflowError as WorkflowError
+    from workflows.hooks.definition import hook as hook
     from workflows.outcomes import Await as Await
     from workflows.outcomes import Child as Child
     from workflows.outcomes import Done as Done
@@ -113,6 +114,7 @@ _HOMES = {
     "workflows.waits": "Channel event",
     "workflows.api": "cancel result retry signal signal_many start start_many",
     "workflows.events": "emit",
+    "workflows.hooks.definition": "hook",
     "workflows.outcomes": "Await Child Done Next Retry Spawn Stop",
     "workflows.scope": "workspace",
     "workflows.styles.machine": "Machine",

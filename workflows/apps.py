@@ -17,13 +17,14 @@ class WorkflowsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Find every app's workflows.py; check the settings; send what is asked; provide rows after each migrate."""
+        """Find every app's workflows.py and hooks.py, check the settings, send what is asked, provide rows."""
         from workflows import checks, provision, watch
         from workflows.sweeps import Sweep, register_sweep
         from workflows.transports import dispatcher
         from workflows.units import sweep
 
         autodiscover_modules("workflows")
+        autodiscover_modules("hooks")
         register_sweep(Sweep("units", sweep.seconds_to_next, sweep.work))
         checks.register_checks()
         register_sweep(Sweep("dispatch", dispatcher.seconds_to_next, dispatcher.work))

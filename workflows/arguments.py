@@ -16,7 +16,7 @@ from django.utils import timezone
 from workflows.exceptions import InvalidCall, InvalidTarget, show
 from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.models import Instance
-from workflows.scope import current_workspace
+from workflows.scope import current_actor, current_workspace
 from workflows.store import Address
 
 
@@ -57,11 +57,14 @@ def read_many(values: Any, what: str) -> list[Any]:
 
 
 def read_actor(actor: object) -> str:
-    """A text, or a user as `user:<primary key>`: a name may change, its account stays."""
+    """A text, or a user as `user:<primary key>`: a name may change, its account stays.
+
+    Without one it is whoever acts here, such as a hook.
+    """
     if isinstance(actor, str):
-        return check_text(actor, "actor", limit=255, blank=True)
+        return check_text(actor, "actor", limit=255, blank=True) or current_actor()
     if actor is None:
-        return ""
+        return current_actor()
     pk = getattr(actor, "pk", None)
     if pk is None:
         raise InvalidCall(f"actor must be text or a saved user, not {show(actor)}")

@@ -33,6 +33,7 @@ DEFAULTS: Mapping[str, Any] = {
     "AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS": 10_000,
     "RETENTION": None,
     "EVENT_LOOKBACK": "7d",
+    "HOOK_RETENTION": "30d",
     "POLICY": None,
     "WORKSPACES_FOR": None,
     "METRICS_PUBLIC": False,
@@ -83,6 +84,11 @@ class Conf:
     def event_lookback(self) -> float:
         """Seconds for which a named event can be taken by a wait that comes after it."""
         return parse_timeout(self._read("EVENT_LOOKBACK"))
+
+    @property
+    def hook_retention(self) -> float:
+        """Seconds for which a provider's message is known by its id."""
+        return parse_timeout(self._read("HOOK_RETENTION"))
 
     @property
     def policy(self) -> Callable[[str, Any, str], Any] | None:
@@ -289,6 +295,7 @@ _READERS: Mapping[str, Callable[[Any], str | None]] = {
     "AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS": _want_count,
     "RETENTION": _want_duration,
     "EVENT_LOOKBACK": _want_duration,
+    "HOOK_RETENTION": _want_duration,
     "POLICY": _want_function,
     "WORKSPACES_FOR": _want_function,
     "METRICS_PUBLIC": _want_flag,

@@ -1,6 +1,6 @@
-"""Completions that were dropped and of which no ledger tells: refusals of strangers, and of what is not there.
+"""What no ledger tells: refused completions of strangers and of what is not there, and requests to inbound hooks.
 
-Lives here: counting them in memory, and adding them to the database's sums within about two seconds; and rows of the
+Lives here: counting these in memory, and adding them to the database's sums within about two seconds; and rows of the
 ledger that are written as late, because to write them at once would tell the caller by the time it takes that there
 was something. Invariants owned: counting costs the request that is refused no statement and never fails it; what is
 kept in memory is bounded, and of equal rows of one moment one is written and the others are counted; a forked process
@@ -22,8 +22,8 @@ from django.db import connections, router
 from workflows.exceptions import InteractionResolved, InvalidCall, UnknownInteraction, show
 from workflows.models import Tally
 from workflows.store.complete import record_refusal
-from workflows.store.counting import REASON_OF, REASONS
-from workflows.store.tally import add_dropped
+from workflows.store.counting import HOOK_OUTCOMES, REASON_OF, REASONS
+from workflows.store.tally import add_counts
 
 logger = logging.getLogger("workflows")
 
@@ -35,7 +35,10 @@ LAST_SECONDS = 2.0
 #: Different counts kept in memory; of more the workspace is forgotten. As many rows; of more only the number is kept.
 MOST = 1_000
 
-Key = tuple[int | None, str]
+#: Workspace, name and label.
+Key = tuple[int | None, str, str]
+
+DROPPED, HOOKS = "dropped", "hooks"
 
 #: Why, as it is counted, where a row is not written after all.
 UNKNOWN = REASON_OF[UnknownInteraction.__name__]
@@ -58,7 +61,17 @@ def count_dropped(workspace: int | None, reason: str) -> None:
     """
     if reason not in REASONS:
         raise InvalidCall(f"{show(reason)} is no reason to drop a completion; there are {', '.join(REASONS)}")
-    _drops.count(workspace, reason)
+    _drops.count((workspace, DROPPED, reason))
+
+
+def count_hook(workspace: int | None, outcome: str) -> None:
+    """Count one request to an inbound hook; None where it is about no workspace.
+
+    >>> count_hook(None, "unverified")
+    """
+    if outcome not in HOOK_OUTCOMES:
+        raise InvalidCall(f"{show(outcome)} is no outcome of a hook; there are {', '.join(HOOK_OUTCOMES)}")
+    _drops.count((workspace, HOOKS, outcome))
 
 
 def count_refusal(workspace: int | None, refused: Exception) -> None:
@@ -96,9 +109,9 @@ class _Drops:
         self._ending = threading.Event()
         self._finalizer: object = None
 
-    def count(self, workspace: int | None, reason: str) -> None:
+    def count(self, key: Key) -> None:
         with self._lock:
-            self._add((workspace, reason), 1)
+            self._add(key, 1)
             self._begin()
 
     def record(self, refusal: Refusal) -> None:
@@ -115,12 +128,13 @@ class _Drops:
             for row in list(rows):
                 if not record_refusal(db, row.instance, actor=row.actor, data=row.data):
                     # It was pruned meanwhile.
-                    counts[row.workspace, UNKNOWN] = counts.get((row.workspace, UNKNOWN), 0) + 1
+                    key = (row.workspace, DROPPED, UNKNOWN)
+                    counts[key] = counts.get(key, 0) + 1
                 del rows[row]
             if counts:
-                add_dropped(db, counts)
+                add_counts(db, counts)
         except Exception as error:
-            logger.warning("dropped completions could not be counted; they are counted later: %s", error)
+            logger.warning("counts could not be added to the sums; they are added later: %s", error)
             with self._lock:
                 for key, count in counts.items():
                     self._add(key, count)
@@ -137,13 +151,13 @@ class _Drops:
 
     def _keep(self, row: Refusal) -> None:
         if row in self._rows or len(self._rows) >= MOST:
-            self._add((row.workspace, UNKNOWN), 1)
+            self._add((row.workspace, DROPPED, UNKNOWN), 1)
         else:
             self._rows[row] = None
 
     def _add(self, key: Key, count: int) -> None:
         if key not in self._counts and len(self._counts) >= MOST:
-            key = (None, key[1])
+            key = (None, *key[1:])
         self._counts[key] = self._counts.get(key, 0) + count
 
     def _begin(self) -> None:

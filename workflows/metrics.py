@@ -44,7 +44,7 @@ from workflows.rest.problems import (
     RequestRefused,
     answer_problem,
 )
-from workflows.store.counting import BUCKET_LABELS, REASONS
+from workflows.store.counting import BUCKET_LABELS, HOOK_OUTCOMES, REASONS
 from workflows.store.state import Pending, State, prepare_reading, read_pending, read_state
 from workflows.store.tally import read_backlog, read_tallies, tally_batch
 
@@ -96,6 +96,12 @@ class Reading:
             both = (self.tallies.get((source, reason), 0) for source in ("refused", "dropped"))
             dropped.add_metric([reason], sum(both))
         yield dropped
+        hooks = CounterMetricFamily(
+            "holdpoint_hooks", "Requests to inbound hooks, by what became of them.", labels=["outcome"]
+        )
+        for outcome in HOOK_OUTCOMES:
+            hooks.add_metric([outcome], self.tallies.get(("hooks", outcome), 0))
+        yield hooks
         yield self._collect_resumes()
         pending = GaugeMetricFamily(
             "holdpoint_pending", "Interactions that wait for an answer, by how long: up to so long.", labels=["age"]

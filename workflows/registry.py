@@ -96,7 +96,7 @@ def register(definition: Definition) -> None:
         )
     at = (definition.name, definition.version)
     known = _definitions.get(at)
-    if known is not None and not _may_replace(known.source, definition.source):
+    if known is not None and not may_replace(known.source, definition.source):
         raise DuplicateWorkflow(definition.name, definition.version, known.source, definition.source)
     _definitions[at], _deaf = definition, None
     latest = _latest.get(definition.name)
@@ -151,7 +151,8 @@ def check_count(source: str, option: str, value: object) -> None:
         raise InvalidDefinition(f"workflow {source}: {option} must be a whole number from 1 to 32000, not {value!r}")
 
 
-def _may_replace(known: str, new: str) -> bool:
+def may_replace(known: str, new: str) -> bool:
+    """Whether the second of two owners of a name is the first one loaded again, or both live inside functions."""
     if known == new:
         return True
     scope, local = known.rpartition(".<locals>.")[:2]

@@ -1,7 +1,7 @@
-"""Which workspace a call means when it does not say, and which instance makes it.
+"""Which workspace a call means when it does not say, which instance makes it, and who acts.
 
 Inside a step it is the instance's, inside `with workspace("acme")` (or a request) that one, else the
-default. Invariant owned: both are context variables, so threads and async tasks never see each other's.
+default. Invariant owned: all are context variables, so threads and async tasks never see each other's.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ DEFAULT_WORKSPACE = "default"
 _current: ContextVar[str | int] = ContextVar("holdpoint_workspace", default=DEFAULT_WORKSPACE)
 #: The instance whose step is running here: what it starts goes back to whoever asked for it.
 _running: ContextVar[str | None] = ContextVar("holdpoint_running", default=None)
+#: Who acts where a call names nobody.
+_actor: ContextVar[str] = ContextVar("holdpoint_actor", default="")
 
 
 class _WorkspaceCalls:
@@ -69,6 +71,21 @@ def enter(which: str | int) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def current_actor() -> str:
+    """Who acts where a call names nobody; empty outside of `act_as`."""
+    return _actor.get()
+
+
+@contextmanager
+def act_as(actor: str) -> Iterator[None]:
+    """Calls in this block are made by this actor, unless they name another one."""
+    token = _actor.set(actor)
+    try:
+        yield
+    finally:
+        _actor.reset(token)
 
 
 def current_instance() -> str | None:

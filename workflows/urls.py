@@ -2,7 +2,7 @@
 
 from django.urls import include, path
 
-from workflows import urls_api, urls_resume
+from workflows import urls_api, urls_hooks, urls_resume
 
 app_name = "workflows"
 
@@ -11,5 +11,6 @@ urlpatterns = [
     # after the other, so what is called most comes first.
     path("", include(urls_api.urlpatterns)),
     path("", include(urls_resume.urlpatterns)),
+    path("", include(urls_hooks.urlpatterns)),
     path("", include("workflows.urls_health")),
 ]

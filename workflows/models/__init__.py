@@ -18,6 +18,7 @@ from workflows.models.history import LedgerEvent as LedgerEvent
 from workflows.models.history import LedgerSeal as LedgerSeal
 from workflows.models.history import Renewal as Renewal
 from workflows.models.history import Worker as Worker
+from workflows.models.hooks import HookReceipt as HookReceipt
 from workflows.models.instances import Instance as Instance
 from workflows.models.instances import Signal as Signal
 from workflows.models.instances import Workspace as Workspace

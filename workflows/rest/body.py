@@ -49,13 +49,15 @@ def read_bytes(
     limit: int | None = None,
     empty: bool = False,
     forms: bool = False,
+    any_type: bool = False,
     more: Callable[[], bool] | None = None,
 ) -> bytes:
     """The body as it was sent, of at most `limit` bytes (`MAX_BODY` if none is given); 415, 413 or 400 otherwise,
     and 503 where the server gave up waiting for it.
 
-    An `empty` one may be of no media type; with `forms` it may be a form's. `more` is asked only for a body that is
-    larger than the limit: whether up to `MAX_BULK_BODY` of it shall be read all the same.
+    An `empty` one may be of no media type; with `forms` it may be a form's; with `any_type` whatever its sender says
+    it is. `more` is asked only for a body that is larger than the limit: whether up to `MAX_BULK_BODY` of it shall be
+    read all the same.
     """
     most = conf.max_body if limit is None else limit
     if more is not None:
@@ -66,7 +68,10 @@ def read_bytes(
             return b""
         _check_media_type(request)
         return raw
-    _check_media_type(request, forms=forms)
+    if any_type:
+        _check_encoding(request)
+    else:
+        _check_media_type(request, forms=forms)
     return _read_bytes(request, most, more)
 
 
@@ -172,6 +177,10 @@ def _check_media_type(request: HttpRequest, *, forms: bool = False) -> None:
             f"{' or that of the form' if forms else ''}.",
             headers={"Accept": ", ".join((MEDIA_TYPE, *FORM_TYPES)) if forms else MEDIA_TYPE},
         )
+    _check_encoding(request)
+
+
+def _check_encoding(request: HttpRequest) -> None:
     if request.META.get("HTTP_CONTENT_ENCODING", "identity").lower() != "identity":
         raise RequestRefused(UNSUPPORTED_MEDIA_TYPE, "Send the body as it is, without a Content-Encoding.")
 

@@ -127,6 +127,9 @@ from workflows.store.parked import prune_parked as prune_parked
 from workflows.store.postpone import postpone as postpone
 from workflows.store.progress import find_progressed as find_progressed
 from workflows.store.progress import show_progress as show_progress
+from workflows.store.receipts import keep_receipt as keep_receipt
+from workflows.store.receipts import prune_receipts as prune_receipts
+from workflows.store.receipts import reserve_receipt as reserve_receipt
 from workflows.store.releasing import call_author as call_author
 from workflows.store.releasing import list_closed_units as list_closed_units
 from workflows.store.releasing import list_filling_units as list_filling_units

@@ -35,6 +35,9 @@ REASONS = (
     "error",
 )
 
+#: What became of a request to an inbound hook. No ledger tells of one that was refused.
+HOOK_OUTCOMES = ("taken", "repeated", "not_taken", "failed", "unverified", "unreadable", "throttled", "unknown")
+
 #: What is raised, and what its row calls it -> the reason. Whatever is not listed is no dropped completion.
 REASON_OF: Mapping[str, str] = {
     error.__name__: reason

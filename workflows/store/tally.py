@@ -80,11 +80,12 @@ _BEHIND = compact(f"""
     WHERE l.xid >= %(lower)s AND l.at >= %(since)s AND l.at < 'infinity' LIMIT 1
 """)
 
-_DROP = compact(f"""
+_ADD = compact(f"""
     INSERT INTO holdpoint_tally AS o (workspace_id, name, label, value)
-    SELECT coalesce(v.ws, {NOBODY}), 'dropped', v.reason, sum(v.n)
-    FROM unnest(%(workspaces)s::int[], %(reasons)s::text[], %(counts)s::float8[]) v(ws, reason, n)
-    GROUP BY 1, 3 ORDER BY 1, 3
+    SELECT coalesce(v.ws, {NOBODY}), v.name, v.label, sum(v.n)
+    FROM unnest(%(workspaces)s::int[], %(names)s::text[], %(labels)s::text[], %(counts)s::float8[])
+      v(ws, name, label, n)
+    GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
     ON CONFLICT (workspace_id, name, label) DO UPDATE SET value = o.value + excluded.value
 """)
 
@@ -143,14 +144,15 @@ def read_backlog(db: BaseDatabaseWrapper) -> float:
     return max(0.0, rows[0][0]) if rows else 0.0
 
 
-def add_dropped(db: BaseDatabaseWrapper, counts: Mapping[tuple[int | None, str], int]) -> None:
-    """Add completions that were dropped without a row in the ledger, by workspace (None: nobody's) and reason."""
+def add_counts(db: BaseDatabaseWrapper, counts: Mapping[tuple[int | None, str, str], int]) -> None:
+    """Add what the ledger does not tell, by workspace (None: nobody's), name and label."""
     params = {
-        "workspaces": write_plain([workspace for workspace, _ in counts]),
-        "reasons": write_texts([reason for _, reason in counts]),
+        "workspaces": write_plain([workspace for workspace, _, _ in counts]),
+        "names": write_texts([name for _, name, _ in counts]),
+        "labels": write_texts([label for _, _, label in counts]),
         "counts": write_plain(list(counts.values())),
     }
-    fetch(db, _DROP, params, rows=False)
+    fetch(db, _ADD, params, rows=False)
 
 
 def _find_position(db: BaseDatabaseWrapper) -> Position:

@@ -1,0 +1,1 @@
+"""Inbound hooks: what providers post."""
