@@ -31,7 +31,7 @@ class InputTakes(Workflow):
 
 UNKNOWN = "01900000-0000-7000-8000-000000000000"
 #: What stands in an address whose parameter means nothing.
-NOBODY = {"id": UNKNOWN, "key": "nobody", "signal_id": "nobody", "token": "none", "rest": "x"}
+NOBODY = {"id": UNKNOWN, "key": "nobody", "signal_id": "nobody", "token": "none", "rest": "x", "name": "nobody"}
 JSON = "application/json"
 
 EVERY = list_routes()
@@ -59,6 +59,7 @@ GOOD: dict[str, bytes] = {
     f"/v1/approvals/{UNKNOWN}/undo": b"{}",
     "/v1/events": b'{"event":"input.nobody"}',
     "/resume/none": b'{"data":1}',
+    "/hooks/nobody": b'{"id":"1"}',
 }
 #: Where nothing has to be said.
 MAY_BE_EMPTY = ("/cancel", "/retry", "/claim", "/release", "/undo")

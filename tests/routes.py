@@ -14,7 +14,7 @@ from urllib.parse import quote
 from django.urls import URLPattern, URLResolver, get_resolver
 
 #: Regular expressions, which do not say where in an address their parameter stands.
-SPELT = {"resume": "/resume/{token}", "": "/v1/{rest}"}
+SPELT = {"resume": "/resume/{token}", "hooks": "/hooks/{name}", "": "/v1/{rest}"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,6 +262,7 @@ def test_no_label_holds_a_name_or_an_id(settings: Any) -> None:
         "age",
         "status",
         "reason",
+        "outcome",
     }
 
 

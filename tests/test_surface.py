@@ -28,7 +28,7 @@ from workflows.uuid7 import make_uuid7
 STEP_STYLE = "Await Channel Child Done Next Retry Spawn Stop Workflow event step"
 FUNCTION_STYLE = "durable"
 MACHINE_STYLE = "END FAIL Machine action branch collect expand flow launch sleep wait_for"
-CALLS = "cancel complete emit result retry signal signal_many start start_many workspace"
+CALLS = "cancel complete emit hook result retry signal signal_many start start_many workspace"
 VALUES = "Answer Completion Delivery ItemResult Signal"
 CONTEXTS = "FunctionContext MachineContext StepContext"
 ERRORS = """

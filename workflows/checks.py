@@ -27,6 +27,7 @@ from workflows.checks_links import check_links, check_routes, check_token_keys
 from workflows.checks_steps import check_targets
 from workflows.conf import Problem, conf, find_problems
 from workflows.exceptions import InvalidDuration
+from workflows.hooks.checks import check_hook_routes, check_hook_secrets
 from workflows.models import Instance
 
 TAG = "holdpoint"
@@ -49,12 +50,14 @@ def register_checks() -> None:
     for check in (check_apps, check_names, check_database, check_queue, check_settings):
         register(_as_list(check), TAG)
     register(_as_list(check_routes), TAG)
+    register(_as_list(check_hook_routes), TAG)
     register(_as_list(check_targets), TAG)
     register(_as_list(check_speed), TAG, deploy=True)
     register(check_deploy, TAG, Tags.database)
     register(check_isolation, TAG, Tags.database)
     register(check_vanished, TAG, Tags.database)
     register(_as_list(check_links), TAG, deploy=True)
+    register(_as_list(check_hook_secrets), TAG, deploy=True)
     register(check_token_keys, TAG, Tags.database)
 
 

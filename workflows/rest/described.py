@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of the addresses that are plain views: resume links, probes, metrics."""
+"""What the OpenAPI document says of the addresses that are plain views: resume links, hooks, probes, metrics."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ _LATER = {
 _METRICS = ("text/plain", "application/openmetrics-text")
 _HEADERS = {
     "401": {
-        "WWW-Authenticate": {"description": "`Bearer`: send a key.", "required": True, "schema": {"type": "string"}}
+        "WWW-Authenticate": {
+            "description": "What is missing: a key (`Bearer`), or the signature of a provider (`Signature`).",
+            "required": True,
+            "schema": {"type": "string"},
+        }
     },
+    "429": {"Retry-After": _LATER},
     "503": {"Retry-After": _LATER},
 }
 
@@ -130,6 +135,58 @@ PATHS: dict[str, Any] = {
                 s422="The data does not fit what was asked; `errors` says where.",
                 s500="Something failed here.",
                 s503="The database cannot be used at the moment.",
+            ),
+        }
+    },
+    "/hooks/{name}": {
+        "post": {
+            "operationId": "postHook",
+            "tags": ["Signals"],
+            "summary": "A provider's own webhook",
+            "description": "A provider posts its own shape here, signed as it signs everything: no key is needed. "
+            "What it means is said by the function of the hook. A message that comes again is told the first answer, "
+            "and one that was not taken may be sent again: nothing happens twice.",
+            "security": [],
+            "parameters": [
+                {
+                    "name": "name",
+                    "in": "path",
+                    "required": True,
+                    "schema": {"type": "string", "minLength": 1, "pattern": "^[^/]+$"},
+                    "description": "The hook, as this site calls it.",
+                },
+            ],
+            "requestBody": {
+                "required": True,
+                "content": {"*/*": {"schema": {"description": "Whatever the provider sends; these bytes are signed."}}},
+            },
+            "responses": _answers(
+                {
+                    "200": {
+                        "description": "Taken, or taken before.",
+                        "headers": {
+                            "Idempotency-Replayed": {
+                                "description": "Only with an answer that is told again.",
+                                "schema": {"type": "string", "const": "true"},
+                            }
+                        },
+                        "content": {
+                            "application/json": {
+                                "schema": {"description": "What the function of the hook returned."},
+                                "examples": {"nothing was returned": {"value": {"received": True}}},
+                            }
+                        },
+                    }
+                },
+                s400="The body cannot be read, not all of it came, or it names no id.",
+                s401="It is not signed by the provider; nothing was stored.",
+                s404="There is no such hook.",
+                s409="What it is about cannot take it now; nothing was stored.",
+                s413="The body is too large.",
+                s415="The body is compressed.",
+                s429="Too many messages: `Retry-After` says when to come back.",
+                s500="The function of the hook failed; nothing was stored.",
+                s503="The database cannot be used, or the hook has no secret: `Retry-After`.",
             ),
         }
     },

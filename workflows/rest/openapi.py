@@ -254,7 +254,7 @@ def describe_api() -> dict[str, Any]:
 
 def _is_routed(name: str) -> bool:
     """Whether this site has the address: each part of the routes can be included alone."""
-    arguments = {"token": "t"} if name == "resume" else {}
+    arguments = {"resume": {"token": "t"}, "hooks": {"name": "n"}}.get(name, {})
     for where in (f"workflows:{name}", name):
         with contextlib.suppress(NoReverseMatch):
             return bool(reverse(where, kwargs=arguments))
