@@ -32,7 +32,8 @@ CALLS = "cancel complete emit hook result retry signal signal_many start start_m
 VALUES = "Answer Completion Delivery ItemResult Signal"
 CONTEXTS = "FunctionContext MachineContext StepContext"
 ERRORS = """
-    AnswerElsewhere CallRaised ChildCancelled ChildFailed ClaimLost DuplicateCheckpoint DuplicateKey DuplicateWorkflow
+    AnswerElsewhere CallRaised ChildCancelled ChildFailed ClaimLost DispatchFailed DuplicateCheckpoint DuplicateKey
+    DuplicateWorkflow
     EngineOwned IdempotencyConflict InstanceCancelled InstanceFailed InteractionRefused InteractionResolved
     InvalidCall InvalidData InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidSchema
     InvalidSignalId InvalidTarget LeftTransactionOpen NoReader NoTarget NonDeterministic NotCancellable NotFinished

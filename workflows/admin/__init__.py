@@ -10,7 +10,16 @@ from workflows.admin.instances import InstanceAdmin
 from workflows.admin.interactions import InteractionAdmin
 from workflows.admin.keys import ApiKeyAdmin
 from workflows.admin.parked import ParkedAnswerAdmin
+from workflows.admin.receipts import HookReceiptAdmin
 from workflows.admin.workers import WorkerAdmin
 from workflows.admin.workspaces import WorkspaceAdmin
 
-__all__ = ["ApiKeyAdmin", "InstanceAdmin", "InteractionAdmin", "ParkedAnswerAdmin", "WorkerAdmin", "WorkspaceAdmin"]
+__all__ = [
+    "ApiKeyAdmin",
+    "HookReceiptAdmin",
+    "InstanceAdmin",
+    "InteractionAdmin",
+    "ParkedAnswerAdmin",
+    "WorkerAdmin",
+    "WorkspaceAdmin",
+]
