@@ -32,7 +32,7 @@ from workflows.models import Instance
 from workflows.store.workers import list_alive
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 40.0
+PATIENCE = 90.0
 STOP_SECONDS = 15.0
 
 Found = TypeVar("Found")

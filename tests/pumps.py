@@ -15,7 +15,7 @@ from django.db import connections
 
 from workflows.pump import Pump
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 
 
 @contextmanager

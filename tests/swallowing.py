@@ -39,7 +39,7 @@ class Proxy:
 
     def close(self) -> None:
         self._ended.set()
-        self._thread.join(5)
+        self._thread.join(60)
         self._listener.close()
         for link in self._links:
             for one in link:

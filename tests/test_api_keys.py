@@ -317,7 +317,7 @@ def test_a_remembered_key_ends_with_its_expiry():
     access = still.find(key)
     assert access is not None
     assert access.expires_at is not None
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while timezone.now() < access.expires_at:
         assert time.monotonic() < until
         threading.Event().wait(0.01)

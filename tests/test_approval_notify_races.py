@@ -208,7 +208,7 @@ def test_a_decision_while_a_mail_is_on_its_way_closes_that_mail_too(failing: typ
     def wait(message: Any) -> None:
         if "Please decide" in message.subject:
             sending.set()
-            assert decided.wait(10)
+            assert decided.wait(60)
 
     failing.fail = staticmethod(wait)
 
@@ -217,7 +217,7 @@ def test_a_decision_while_a_mail_is_on_its_way_closes_that_mail_too(failing: typ
             pass
 
     def decide_meanwhile() -> None:
-        assert sending.wait(10)
+        assert sending.wait(60)
         decide(review, "approve", actor=User.objects.get(username="ann"))
         while sweep.work():
             pass

@@ -714,7 +714,7 @@ def test_a_step_cannot_swallow_its_timeout_with_except_exception() -> None:
 
 
 def wait_until_blocked(rival: Any, pid: int) -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while not store.fetch(rival, "SELECT 1 WHERE cardinality(pg_blocking_pids(%(pid)s)) > 0", {"pid": pid}):
         assert time.monotonic() < until, "nobody was ever blocked"
 
@@ -748,9 +748,9 @@ def crossed(rival: Any) -> Iterator[list[Any]]:
     thread = threading.Thread(target=cross)
     rival.inc_thread_sharing()
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     yield outcomes
-    thread.join(20)
+    thread.join(60)
     rival.dec_thread_sharing()
     db().close()
 

@@ -27,7 +27,7 @@ from workflows.pump import connect
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
-SECONDS = 8.0
+SECONDS = 60.0
 ran: list[str] = []
 during: dict[str, Callable[[], None]] = {}
 
@@ -101,8 +101,9 @@ def test_an_empty_claim_reads_no_more_for_what_was_done_while_a_snapshot_is_held
         assert len(ran) == 20_000
         done = time.monotonic()
         wait_until(time.monotonic, "the last of them to be a second old", is_it=lambda now: now > done + 1.0)
-        assert count_buffers(pump_db, store.EVER) > 10 * before
-        assert count_buffers(pump_db, 1.0) <= 2 * before
+        # An index of 20,000 rows is two levels deeper than an empty one, and a claim begins two scans.
+        assert count_buffers(pump_db, 1.0) <= before + 4
+        assert count_buffers(pump_db, store.EVER) > 10 * (before + 4)
 
 
 def test_a_pump_looks_at_everything_about_once_a_second_and_else_at_what_is_new() -> None:

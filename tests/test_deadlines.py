@@ -18,7 +18,7 @@ from workflows.models import Instance, Interaction, Worker
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
-SECONDS = 9.0
+SECONDS = 60.0
 
 
 class Asking(Workflow):

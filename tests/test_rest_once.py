@@ -144,7 +144,7 @@ def make_call(name: str, places: dict[str, str], headers: dict[str, str] = KEY, 
 
 def send_together(key: str, calls: Sequence[Send]) -> list[Any]:
     """The answers of calls that begin at the same moment."""
-    ready = threading.Barrier(len(calls), timeout=30)
+    ready = threading.Barrier(len(calls), timeout=60)
     answers: list[Any] = [None] * len(calls)
 
     def send(n: int) -> None:

@@ -287,7 +287,7 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answ
     assert look("/v1/docs")[0] == 200
     assert {one for one in answered if one[1] < 300} == PROMISED
     manage("api_key", "revoke", key[:11])
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while look("/v1/instances", **allowed)[0] != 401:
         assert time.monotonic() < until, "a revoked key goes on opening"
 
@@ -311,11 +311,11 @@ def test_requests_that_never_end_leave_threads_for_the_others(site: Site, port: 
             for _ in range(8):
                 assert by_hand.request("GET", "/healthz", timeout=5).status == 200, path
         signal = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while (told := by_hand.request("POST", "/v1/signals", body=b"{}", headers=signal, timeout=5)).status == 400:
             assert time.monotonic() < until
         assert (told.status, told.headers["Retry-After"]) == (503, "5")
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while by_hand.request("POST", "/v1/signals", body=b"{}", headers=signal, timeout=5).status != 400:
         assert time.monotonic() < until, "what has ended still takes a place"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from time import perf_counter
+from time import thread_time
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -433,13 +433,13 @@ def test_the_list_of_errors_has_an_end() -> None:
 
 def test_names_that_are_not_expected_are_told_up_to_an_end() -> None:
     body = {f"k{number}": 1 for number in range(40_000)}
-    start = perf_counter()
+    start = thread_time()
     for keyword in ("additionalProperties", "unevaluatedProperties"):
         errors = errors_of({"properties": {"a": {}}, keyword: False}, body)
         assert len(errors) <= 21
         assert "names that are not expected" in errors[""][0]
         assert len(str(InvalidData(errors))) < 2000
-    assert perf_counter() - start < 3
+    assert thread_time() - start < 3
 
 
 class Picky(serializers.Serializer):
@@ -483,9 +483,9 @@ def test_the_same_item_twice_is_found_as_json_has_it(items: Any, twice: bool, di
 )
 def test_many_different_items_do_not_keep_a_process_busy(items: list[Any]) -> None:
     schema = read({"uniqueItems": True})
-    start = perf_counter()
+    start = thread_time()
     schema.check(items)
-    assert perf_counter() - start < 3
+    assert thread_time() - start < 3
 
 
 class Huge(forms.Form):

@@ -30,7 +30,7 @@ from workflows.sweeps import LAST_WORK_SECONDS, Sweep, list_sweeps, register_swe
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
 TABLE = "armed (name text, due_at timestamptz, done_at timestamptz)"
-SECONDS = 8.0
+SECONDS = 60.0
 #: A pump looks every quarter of a second; the rest is for a slow machine.
 SOON = 3.0
 
@@ -612,18 +612,21 @@ def test_a_pump_that_is_stopped_waits_for_all_that_hangs_no_longer_than_it_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert LAST_WORK_SECONDS == 5
-    monkeypatch.setattr(sweeps, "LAST_WORK_SECONDS", 1.0)
+    monkeypatch.setattr(sweeps, "LAST_WORK_SECONDS", 3.0)
     with hanging("one") as one, hanging("two") as two, hanging("three") as three:
         with pumping():
             assert all(begun.wait(SECONDS) for begun in (one, two, three))
             began = time.monotonic()
         took = time.monotonic() - began
         assert count_left() == 3
-    assert 1.0 <= took < 2.5  # not a second for each
+    assert 3.0 <= took < 8.0  # not three seconds for each
 
 
 @pumped
-def test_a_pump_that_hands_over_waits_for_nothing_and_its_successor_begins_nothing_beside_what_hangs() -> None:
+def test_a_pump_that_hands_over_waits_for_nothing_and_its_successor_begins_nothing_beside_what_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sweeps, "LAST_WORK_SECONDS", 40.0)
     with hanging() as begun:
         for _ in range(3):
             with pumping(on_long_step=lambda: None):
@@ -633,7 +636,7 @@ def test_a_pump_that_hands_over_waits_for_nothing_and_its_successor_begins_nothi
                 wait_until(count_left, "the other sweep", seconds=SECONDS, is_it=lambda left: left == 1)
                 assert len(list_threads("hangs")) == 1
                 began = time.monotonic()
-            assert time.monotonic() - began < LAST_WORK_SECONDS / 2
+            assert time.monotonic() - began < 20
     assert count_left() == 0
     with pumping(on_long_step=lambda: None):  # what hung has ended: it is worked at again
         arm(name="hangs")
@@ -692,5 +695,5 @@ def test_a_process_ends_in_time_though_a_sweep_hangs(tmp_path: Path, then: str) 
             site.kill(signal.SIGTERM)
         wait_until(site.popen.poll, "its end", is_it=lambda code: code == 0)
         took = time.monotonic() - began
-    assert took < LAST_WORK_SECONDS + 3
+    assert took < LAST_WORK_SECONDS + 30  # it would hang for ten minutes
     assert file.read_text() == "begun"

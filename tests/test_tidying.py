@@ -47,7 +47,7 @@ def run_tidier(minutes: int) -> Minutes:
     tidier = Tidier()
     tidier._ended = passing = Minutes(minutes)  # type: ignore[assignment]
     tidier.start()
-    tidier.join(20)
+    tidier.join(60)
     assert not tidier.is_alive()
     return passing
 

@@ -23,7 +23,7 @@ from workflows.host import Host
 from workflows.provision import provide_defaults
 from workflows.store import Claim, Commit
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 #: A flush of every table, with all permissions made anew, takes longer than most races: so only ours.

@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 from django.db import DEFAULT_DB_ALIAS, connections
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.browser.served import Served, Site
 from tests.browser.visiting import Visits
 
 KEYS = {"2026-11": "n" * 40}
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-PATIENCE = 120
+PATIENCE = 300
+EXPECT_MS = 15_000
 MISSING = "there is no Chromium: `apt install chromium fonts-noto-cjk`, or name one with CHROMIUM=/path/to/chromium"
 
 
@@ -37,6 +38,8 @@ def chromium() -> Iterator[Browser]:
     if path is None:
         pytest.skip(MISSING)
     with sync_playwright() as playwright, pytest.MonkeyPatch.context() as patch:
+        # Patience only: a machine may be slow.
+        expect.set_options(timeout=EXPECT_MS)
         # Otherwise Django refuses to ask the database where a loop is.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
         browser = playwright.chromium.launch(executable_path=path, args=["--font-render-hinting=none"])

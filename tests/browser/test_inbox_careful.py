@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from approvals import Outcome
 from approvals.models import Review, Vote
@@ -37,6 +37,11 @@ def ask_long() -> Review:
     return ask("Publish the new terms", kind=BankAccount, **given)
 
 
+def wait_for_frames(page: Page) -> None:
+    """What is on the screen now has been drawn, and looked at by the page: it does so in the frame after a move."""
+    page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+
+
 @pytest.mark.parametrize("where", ["pane", "page", "phone"])
 def test_a_long_change_has_been_seen_when_its_last_line_was(visit: Visits, site: Site, desk: Desk, where: str) -> None:
     review = ask_long()
@@ -48,7 +53,7 @@ def test_a_long_change_has_been_seen_when_its_last_line_was(visit: Visits, site:
     else:
         page.goto(f"/approvals/{review.pk}/")
     saw = page.get_by_label(SAW)
-    page.wait_for_timeout(200)
+    wait_for_frames(page)
     expect(saw).not_to_be_checked()
     scroller = page.locator(".detail-scroll" if where == "pane" else "html")
     last = page.locator(".diff-lines > li").last
@@ -62,7 +67,7 @@ def test_a_long_change_has_been_seen_when_its_last_line_was(visit: Visits, site:
         # Behind the bar is not on the screen.
         assert behind <= 0 or not saw.is_checked()
         scroller.evaluate("(box, by) => box.scrollBy({top: by, behavior: 'instant'})", min(200, behind + 12))
-        page.wait_for_timeout(40)
+        wait_for_frames(page)
     expect(saw).to_be_checked()
 
 
@@ -72,7 +77,7 @@ def test_what_was_jumped_over_has_not_been_seen(visit: Visits, site: Site, desk:
     page.goto(f"/approvals/{review.pk}/")
     expect(page.get_by_label(SAW)).not_to_be_checked()
     page.evaluate("scrollTo(0, document.body.scrollHeight)")
-    page.wait_for_timeout(200)
+    wait_for_frames(page)
     expect(page.get_by_label(SAW)).not_to_be_checked()
 
 
@@ -84,7 +89,7 @@ def test_a_change_behind_the_bar_has_not_been_seen(visit: Visits, site: Site, de
         "(change) => scrollBy({top: change.getBoundingClientRect().top"
         " - document.querySelector('.decision-bar').getBoundingClientRect().top + 2, behavior: 'instant'})"
     )
-    page.wait_for_timeout(200)
+    wait_for_frames(page)
     expect(page.get_by_label(SAW)).not_to_be_checked()
     page.locator("[data-change] tbody").evaluate("(change) => change.scrollIntoView({block: 'center'})")
     expect(page.get_by_label(SAW)).to_be_checked()

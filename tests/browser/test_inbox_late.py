@@ -174,8 +174,7 @@ def test_it_is_seen_that_something_is_on_its_way_and_nothing_typed_then_is_lost(
     expect(busy).to_have_count(1)
     shown = "(form) => getComputedStyle(form, '::before')"
     assert busy.evaluate(f"{shown}.borderTopStyle") == "solid"
-    page.wait_for_timeout(350)
-    assert busy.evaluate(f"{shown}.opacity") == "1"
+    page.wait_for_function(f"(form) => ({shown})(form).opacity === '1'", arg=busy.element_handle())
     shoot(page, "inbox-on-its-way", whole=False)
     reason = detail.get_by_label("Reason", exact=True)
     reason.click()

@@ -215,7 +215,7 @@ def test_what_somebody_else_decides_greys_out_and_takes_nothing_away(visit: Visi
     page = open_inbox(visit, ann, "First")
     page.get_by_label("Reason", exact=True).fill("I was writing")
     decide(review, "approve", actor=cid)
-    expect(page.locator(f'.request[data-id="{review.pk}"]')).to_have_class("request request-decided", timeout=15_000)
+    expect(page.locator(f'.request[data-id="{review.pk}"]')).to_have_class("request request-decided")
     expect(page.get_by_role("heading", name="Changed since you opened it")).to_be_visible()
     expect(page.get_by_label("Reason", exact=True)).to_be_focused()
     expect(page.get_by_label("Reason", exact=True)).to_have_value("I was writing")

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 
-PATIENCE_MS = 10_000
+PATIENCE_MS = 30_000
 #: Chromium tells of violations on the console too, but not of all, nor which directive it was.
 TELL_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) => console.error(
