@@ -15,7 +15,7 @@ from tests.browser.judging import check_axe, check_page
 from tests.browser.news import wait_for_news
 from tests.browser.picturing import shoot
 from tests.browser.served import Site
-from tests.browser.visiting import Visits
+from tests.browser.visiting import Visits, wait_for_held
 from tests.browser.world import (
     PHONE,
     Desk,
@@ -123,7 +123,7 @@ def test_rows_that_were_added_on_its_own_page_come_back_too(visit: Visits, site:
     # As long as they have not come, nothing that is typed drives them out of the draft.
     page.get_by_label("Amount").fill("4")
     page.wait_for_load_state()
-    assert held
+    wait_for_held(page, held)
     page.get_by_role("link", name="Back").first.tap()
     expect(find_row(page, review)).to_be_visible()
     page.unroute_all()
@@ -173,6 +173,7 @@ def test_what_is_typed_before_the_scripts_have_come_is_newer_than_the_draft(
     page.route("**/drafts.js", lambda route: held.append(route))
     page.reload(wait_until="commit")
     page.get_by_label("Reason", exact=True).fill("After")
+    wait_for_held(page, held)
     held[0].continue_()
     expect(page.get_by_label("Your comment")).to_have_value("Half a word")
     expect(page.get_by_label("Reason", exact=True)).to_have_value("After")
@@ -368,6 +369,7 @@ def test_waiting_failing_and_an_address_of_one_of_them(visit: Visits, site: Site
     expect(page.locator("#detail")).to_contain_text("Refund €64.00 to K. Oduya")
     check_axe(page)
     shoot(page, "inbox-loading", whole=False)
+    wait_for_held(page, held)
     # Whoever goes on meanwhile sees what they went to, and never what comes late.
     expect(open_one(page, second)).to_be_visible()
     held[0].continue_()

@@ -13,7 +13,7 @@ from approvals.models import Comment, Review, Vote
 from tests.browser.judging import check_axe
 from tests.browser.picturing import shoot
 from tests.browser.served import Site
-from tests.browser.visiting import Visits
+from tests.browser.visiting import Visits, wait_for_held
 from tests.browser.world import Desk, ask_acme, ask_three, find_detail, find_row, make_desk, make_neighbours
 from tests.browser.world import read_again as again
 
@@ -45,14 +45,6 @@ def hold(page: Page, review: Review, method: str) -> list[Route]:
     return held
 
 
-def wait_for(page: Page, held: list[Route], count: int = 1) -> None:
-    for _ in range(500):
-        if len(held) >= count:
-            return
-        page.wait_for_timeout(20)
-    raise AssertionError("it was not asked for")
-
-
 def list_votes() -> list[str]:
     return [vote.review.title for vote in Vote.objects.filter(standing=True).select_related("review")]
 
@@ -72,7 +64,7 @@ def test_what_was_asked_for_before_the_undo_never_takes_its_place(visit: Visits,
     page = open_inbox(visit, desk, first)
     held = hold(page, second, "GET")
     page.keyboard.press("a")
-    wait_for(page, held)
+    wait_for_held(page, held)
     page.keyboard.press("u")
     expect(find_detail(page, first)).to_be_focused()
     expect(find_row(page, first).get_by_role("link")).to_have_attribute("aria-current", "true")
@@ -94,7 +86,7 @@ def test_a_late_undo_does_not_take_the_pane_from_what_was_opened_meanwhile(
     expect(page.locator("#toast")).to_contain_text(first.title)
     held = hold(page, first, "POST")
     page.keyboard.press("u")
-    wait_for(page, held)
+    wait_for_held(page, held)
     # While it is on its way, no key decides what still stands there.
     page.keyboard.press("a")
     find_row(page, third).get_by_role("link").click()
@@ -115,7 +107,7 @@ def test_an_undo_that_does_not_arrive_leaves_everything_as_it_was(visit: Visits,
     page.keyboard.press("Escape")
     held = hold(page, first, "POST")
     page.keyboard.press("u")
-    wait_for(page, held)
+    wait_for_held(page, held)
     held[0].abort()
     expect(detail.get_by_role("alert")).to_be_focused()
     expect(detail.get_by_label("Reason", exact=True)).to_have_value("Half a reason")
@@ -144,7 +136,7 @@ def test_a_late_answer_does_not_take_the_pane_from_what_is_opening(visit: Visits
     comment, opening = hold(page, first, "POST"), hold(page, second, "GET")
     find_detail(page, first).get_by_label("Your comment").fill("A word")
     page.get_by_role("button", name="Comment").click()
-    wait_for(page, comment)
+    wait_for_held(page, comment)
     find_row(page, second).get_by_role("link").click()
     expect(page.locator("#detail [aria-busy=true]")).to_be_visible()
     let_go(page, comment[0])
@@ -169,7 +161,7 @@ def test_it_is_seen_that_something_is_on_its_way_and_nothing_typed_then_is_lost(
     held = hold(page, first, "POST")
     detail.get_by_label("Reason", exact=True).fill("first")
     detail.get_by_role("button", name="Claim").click()
-    wait_for(page, held)
+    wait_for_held(page, held)
     busy = page.locator("#detail > [aria-busy=true]")
     expect(busy).to_have_count(1)
     shown = "(form) => getComputedStyle(form, '::before')"
@@ -203,14 +195,14 @@ def test_the_colleagues_are_asked_for_beside_all_else_and_again_if_they_did_not_
     held: list[Route] = []
     page.route("**/colleagues/**", lambda route: held.append(route))
     page.keyboard.press("g")
-    wait_for(page, held)
+    wait_for_held(page, held)
     page.keyboard.press("Escape")
     find_detail(page, first).get_by_role("button", name="Approve").click()
     expect(find_detail(page, second)).to_be_visible()
     assert list_votes() == [first.title]
 
     page.keyboard.press("g")
-    wait_for(page, held, 2)
+    wait_for_held(page, held, 2)
     held[1].abort()
     expect(page.locator("#detail").get_by_role("alert")).to_be_visible()
     page.unroute_all()
@@ -252,7 +244,7 @@ def test_what_is_typed_while_a_word_is_on_its_way_is_still_there(visit: Visits, 
     held = hold(page, first, "POST")
     detail.get_by_label("Your comment").fill("A word")
     detail.get_by_role("button", name="Comment").click()
-    wait_for(page, held)
+    wait_for_held(page, held)
     detail.get_by_label("Reason", exact=True).fill("Half a reason")
     let_go(page, held[0])
     expect(detail.locator(".timeline")).to_contain_text("A word")
@@ -286,7 +278,7 @@ def test_who_has_gone_on_is_told_what_was_not_taken(visit: Visits, site: Site, d
     page.keyboard.press("Escape")
     held = hold(page, first, "POST")
     page.keyboard.press("a")
-    wait_for(page, held)
+    wait_for_held(page, held)
     page.keyboard.press("j")
     detail = find_detail(page, second)
     expect(detail).to_be_visible()

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.conf import settings
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Route
 
 PATIENCE_MS = 30_000
 #: Chromium tells of violations on the console too, but not of all, nor which directive it was.
@@ -114,3 +114,12 @@ class Visits:
     def _look_at_failed(self, request: Request) -> None:
         if request.failure != GIVEN_UP:
             self._note(f"request failed: {request.method} {request.url}: {request.failure}")
+
+
+def wait_for_held(page: Page, held: list[Route], count: int = 1) -> None:
+    """Until so many requests that a route of the test keeps have come."""
+    for _ in range(PATIENCE_MS // 20):
+        if len(held) >= count:
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError("it was not asked for")
