@@ -4,11 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 from django.utils import timezone, translation
+from hypothesis import HealthCheck, settings
 
 from tests.no_fold import NOT_TOLD
 from tests.shop.world import order as order
 from tests.shop.world import shop as shop
 from workflows.conf import conf
+
+#: Examples are judged by what they show, not by how long a machine beside other workers takes for one.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:

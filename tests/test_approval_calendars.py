@@ -247,7 +247,7 @@ def shows_business_time(calendar: Calendar, moment: datetime) -> bool:
     return wall.date() not in calendar.holidays and any(a <= clock < b for a, b in calendar.hours[wall.weekday()])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cases(), st.integers(1, 600))
 def test_it_counts_the_minutes_at_which_the_clock_shows_business_time(case: Case, minutes: int) -> None:
     moment, left = case.start, minutes
@@ -257,14 +257,12 @@ def test_it_counts_the_minutes_at_which_the_clock_shows_business_time(case: Case
     assert case.calendar.add(case.start, minutes * 60) == moment
 
 
-@settings(deadline=None)
 @given(cases(), st.integers(1, 10**6), st.integers(1, 10**6))
 def test_adding_in_two_parts_is_adding_at_once(case: Case, first: int, second: int) -> None:
     add = case.calendar.add
     assert add(add(case.start, first), second) == add(case.start, first + second)
 
 
-@settings(deadline=None)
 @given(cases(), st.integers(0, 10**6), st.integers(1, 10**5), st.integers(0, 10**5))
 def test_a_later_start_and_a_longer_duration_never_end_earlier(case: Case, later: int, short: int, more: int) -> None:
     add = case.calendar.add
@@ -276,7 +274,6 @@ daytime = st.sampled_from([OFFICE, LUNCH, Calendar("America/New_York", {0: ("06:
 moments = st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1), timezones=st.just(UTC))
 
 
-@settings(deadline=None)
 @given(daytime, moments, st.integers(1, 40), st.integers(1, 40), st.integers(0, 10**6))
 def test_where_days_are_alike_days_add_up_and_keep_their_order(
     calendar: Calendar, moment: datetime, first: int, second: int, later: int
@@ -287,7 +284,7 @@ def test_where_days_are_alike_days_add_up_and_keep_their_order(
     assert add(moment, first) <= add(moment + timedelta(seconds=later), first)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(cases(), st.integers(1, 5))
 @example(Case(NIGHT, datetime(2026, 10, 25, 0, 15, tzinfo=UTC)), 1)
 def test_days_later_it_is_a_business_day_and_within_or_at_the_end_of_its_hours(case: Case, days: int) -> None:

@@ -65,6 +65,7 @@ def test_nothing_comes_back_that_the_document_does_not_tell(live_server, setting
                 Path(sys.executable).with_name("schemathesis"),
                 *("--config-file", config, "run", f"{live_server.url}/v1/schema", "--url", live_server.url),
                 *("--max-examples", str(EXAMPLES), "--seed", str(SEED), "--generation-database", "none"),
+                *("--request-timeout", "120", "--suppress-health-check", "too_slow"),  # what else runs here is no fault
                 *("--report", "ndjson", "--report-ndjson-path", report, "--no-color"),
             ],
             cwd=tmp_path,

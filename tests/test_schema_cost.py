@@ -459,14 +459,14 @@ def schemas(draw: st.DrawFn) -> Any:
     return {**whole, "$schema": draft, DRAFTS[draft][0]: {"x": draw(st.sampled_from([{}, {"type": "string"}]))}}
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(schemas(), VALUES)
 def test_the_verdict_is_that_of_the_library(schema: Any, value: Any) -> None:
     plain = validator_for(schema)(schema, format_checker=jsonschema.FormatChecker(formats=["date", "email", "uuid"]))
     assert bool(make_tree(schema).check(value, 1)) == (not plain.is_valid(value))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(VALUES, max_size=3), VALUES)
 def test_the_verdict_on_a_schema_that_refers_to_itself_is_that_of_the_library(choices: list[Any], value: Any) -> None:
     for schema in (

@@ -905,7 +905,7 @@ ANY = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(pair=st.one_of(ANY, grouped(ANY)))
 def test_what_fits_a_schema_goes_through_its_form_and_comes_back(pair):
     schema, value = pair
@@ -918,7 +918,7 @@ def test_what_fits_a_schema_goes_through_its_form_and_comes_back(pair):
     Schema(schema).check(reading.value)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(pair=st.one_of(ANY, grouped(ANY)), noise=st.data())
 def test_whatever_is_posted_is_read_or_refused_and_kept(pair, noise):
     """Any text in any field: a value that JSON can hold, or an error at a field that is on the page."""

@@ -36,7 +36,7 @@ def exact(value):
     return json.dumps(value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(VALUES | st.dictionaries(st.integers() | st.floats(allow_nan=False, allow_infinity=False), NUMBERS, max_size=4))
 def check_that_reading_back_is_what_the_database_does(value):
     text = dump_value(value, "a value")
@@ -53,7 +53,7 @@ class Carried(Exception):
     """Carries a value, as an author's exception may."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(VALUES)
 def check_that_every_run_of_a_function_has_the_same_values(value):
     runs = []
@@ -96,7 +96,7 @@ def test_every_run_of_a_function_has_the_same_values():
     check_that_every_run_of_a_function_has_the_same_values()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(VALUES)
 def check_that_a_step_has_the_same_values_as_the_one_before(value):
     seen = []

@@ -47,12 +47,12 @@ def wait_for_run(file: Path, runs: int = 1) -> int:
 
 
 def test_sigterm_finishes_the_running_step_and_gives_the_rest_back(file):
-    started = workflows.start_many("HostedSlow", [{"file": str(file), "seconds": 0.8}] * 10)
+    started = workflows.start_many("HostedSlow", [{"file": str(file), "seconds": 0.8}] * 40)
     with workflow_worker() as worker:
         wait_for_run(file)
         code, took = worker.stop()
     assert code == 0
-    assert took < 3.0
+    assert took < 15.0  # all of them would take half a minute
     rows = list(Instance.objects.filter(pk__in=[one.pk for one in started]))
     done = [one for one in rows if one.status == Status.DONE]
     assert len(done) == len(read_runs(file)) >= 1
@@ -63,6 +63,7 @@ def test_sigterm_finishes_the_running_step_and_gives_the_rest_back(file):
 def test_an_idle_worker_stops_at_once():
     with workflow_worker() as worker:
         code, took = worker.stop()
+    print(f"stopped {took:.2f} s after it was asked to")
     assert code == 0
     assert took < 2.0
 
