@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflows import durable
+from approvals import Approval
+from workflows import Channel, durable
 from workflows.transports.kafka import Kafka
 
 
@@ -12,3 +13,19 @@ from workflows.transports.kafka import Kafka
 def pay(ctx: Any, topic: str, amount: int = 20, **options: Any) -> Any:
     timeout = options.pop("timeout", "1d")
     return ctx.wait_for("payment", Kafka(topic, request={"amount": amount}, **options), timeout=timeout)
+
+
+class Courier(Channel[Any]):
+    """A channel of its own that is answered by Kafka, and sends nothing."""
+
+    name = "kafka.courier"
+    doors = frozenset({"kafka"})
+
+
+@durable(name="kafka.taking")
+def ask(ctx: Any, channel: str = "kafka", schema: Any = None) -> Any:
+    """A label alone sends nothing: what is tested is the answer."""
+    if channel == "callback":
+        return ctx.callback("question", timeout="1h").wait()
+    channels = {"approval": Approval("Pay 20", assignees=["ann"]), "courier": Courier()}
+    return ctx.wait_for("question", channels.get(channel, channel), schema=schema, timeout="1h")

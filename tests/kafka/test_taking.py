@@ -12,10 +12,9 @@ from django.contrib.auth.models import User
 from django.db import connection
 
 import workflows
-from approvals import Approval
 from tests.kafka import flows  # noqa: F401
 from tests.kafka.world import answer
-from workflows import Await, Done, Workflow, dropped, step
+from workflows import dropped
 from workflows.conf import conf
 from workflows.models import Instance, Interaction, LedgerEvent, ParkedAnswer, Tally
 from workflows.testing import advance, assert_done, drain
@@ -41,34 +40,6 @@ def ask(workspace: str = "default", **options: Any) -> Interaction:
         instance = workflows.start("kafka.taking", options)
     drain()
     return Interaction.objects.get(instance=instance)
-
-
-class Asks(Workflow):
-    """With the label alone, so that nothing is sent."""
-
-    name = "kafka.taking"
-
-    @step
-    def ask(self, ctx: Any) -> Await:
-        channel = ctx.input.get("channel", "kafka")
-        question = Approval("Pay 20", assignees=["ann"]) if channel == "approval" else ctx.callback("paid")
-        if channel == "kafka":
-            return Await(Labelled(ctx.input.get("schema")), then="end", timeout="1h")
-        return Await(question, then="end", timeout="1h")
-
-    @step
-    def end(self, ctx: Any) -> Done:
-        return Done(ctx.answer)
-
-
-class Labelled(workflows.Channel):
-    """Answered by Kafka, and sent by nobody."""
-
-    name = "kafka.taking"
-    doors = frozenset({"kafka"})
-
-    def __init__(self, schema: Any = None) -> None:
-        self.schema = schema
 
 
 def describe(row: Interaction) -> dict[str, Any]:
@@ -246,7 +217,12 @@ def test_data_that_the_schema_refuses_is_parked_and_the_question_stays_open() ->
     assert take(receive(answer(describe(row), {"paid": 1}))) == Taken(completed=1)
 
 
-@pytest.mark.parametrize("channel", ["callback", "approval"])
+def test_a_channel_made_from_it_is_answered_by_kafka_too() -> None:
+    row = ask(channel="courier")
+    assert take(receive(answer(describe(row), 1))) == Taken(completed=1)
+
+
+@pytest.mark.parametrize("channel", ["callback", "approval", "chat"])
 def test_questions_of_other_channels_are_not_answered_by_kafka(channel: str) -> None:
     User.objects.create_user("ann")
     row = ask(channel=channel)
