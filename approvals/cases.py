@@ -139,7 +139,9 @@ class Case:
 
     def find_shown(self, version: int) -> Any:
         """What was on the table in an earlier version."""
-        told = LedgerEvent.objects.using(answering.reach().alias).filter(instance=self.review.instance_id)
+        told = LedgerEvent.objects.using(answering.reach().alias).filter(
+            instance__in=[self.review.instance_id, self.review.pk]  # an item has a history of its own
+        )
         anew = told.filter(kind=Event.HANDLED, data__interaction=str(self.review.pk), data__what="shown anew")
         cleared = [one["version"] for one in anew.values_list("data", flat=True) if isinstance(one.get("version"), int)]
         return find_shown(self.all_votes, version, self.asked, cleared)

@@ -412,10 +412,13 @@ def note_refusal(id: UUID, actor: Any, what: Any, door: str, refused: Exception)
 
 
 def _note(id: UUID, actor: str, told: dict[str, Any], is_stale: bool) -> None:
-    found = Review.objects.using(answering.reach().alias).filter(pk=id).values_list("instance_id", flat=True).first()
+    rows = Review.objects.using(answering.reach().alias).filter(pk=id)
+    found = rows.values_list("instance_id", "interaction__item").first()
     if found is None:
         return
-    answering.record_refusal(found, {name: value for name, value in told.items() if value}, actor=actor)
+    instance, is_item = found
+    row = {name: value for name, value in told.items() if value}
+    answering.record_refusal(instance, row, actor=actor, item=id if is_item else None)
     if is_stale:
         case = open_case(id)
         now = case.read_subject(lock=True)

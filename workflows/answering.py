@@ -24,6 +24,7 @@ from workflows.models import Instance, Interaction
 from workflows.policy import ask_policy
 from workflows.schema import Schema, load_schema_text
 from workflows.store import Held as Held
+from workflows.units.ends import answer_item
 
 
 def reach() -> BaseDatabaseWrapper:
@@ -80,7 +81,8 @@ def ask_site(held: Held, actor: str) -> None:
 def answer(held: Held, output: Any, *, actor: str, door: str, override: str | None = None) -> None:
     """Complete it. Past its deadline it expires instead, which has to be committed: then `InteractionResolved`."""
     text = dump_value(output, "the answer", conf.max_body)
-    how = store.complete_interaction(reach(), held.found, text, actor=actor, door=door, override=override)
+    complete = answer_item if held.found.item else store.complete_interaction
+    how = complete(reach(), held.found, text, actor=actor, door=door, override=override)
     if how is not InteractionStatus.COMPLETED:
         raise InteractionResolved("expired" if how is InteractionStatus.EXPIRED else "answered")
 
@@ -88,6 +90,9 @@ def answer(held: Held, output: Any, *, actor: str, door: str, override: str | No
 def record(held: Held, event: Event, told: Mapping[str, Any], *, actor: str) -> None:
     """One row of the ledger about this question."""
     text = dump_value(_tell(held, told), "a ledger row")
+    if held.found.item:
+        store.record_item_event(reach(), held.found.id, event, actor=actor, data=text)
+        return
     store.record_event(reach(), held.found.instance, event, actor=actor, data=text)
 
 
@@ -97,9 +102,16 @@ def move_deadline(held: Held, deadline: datetime | None, told: Mapping[str, Any]
     return store.move_deadline(reach(), held, deadline, actor=actor, data=text)
 
 
-def record_refusal(instance: UUID, told: Mapping[str, Any], *, actor: str) -> None:
-    """Somebody was told no: a row of the ledger, in a transaction of its own where the refused one is undone."""
-    store.record_refusal(reach(), instance, actor=actor, data=dump_value(dict(told), "a refusal"))
+def record_refusal(instance: UUID, told: Mapping[str, Any], *, actor: str, item: UUID | None = None) -> None:
+    """Somebody was told no: a row of the ledger, in a transaction of its own where the refused one is undone.
+
+    Of the item's own history, where it was about one.
+    """
+    data = dump_value(dict(told), "a refusal")
+    if item is None:
+        store.record_refusal(reach(), instance, actor=actor, data=data)
+    else:
+        store.record_item_event(reach(), item, Event.REFUSED, actor=actor, data=data)
 
 
 def _tell(held: Held, told: Mapping[str, Any]) -> dict[str, Any]:

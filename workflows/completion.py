@@ -38,7 +38,7 @@ from workflows.exceptions import (
 )
 from workflows.idempotency import check_told, make_once, may_hear
 from workflows.jsontext import dump_value, read_back
-from workflows.lifecycle import Cardinality, InteractionStatus
+from workflows.lifecycle import Cardinality, Event, InteractionStatus
 from workflows.models import Instance, Interaction
 from workflows.policy import ask_policy
 from workflows.schema import load_schema_text
@@ -273,6 +273,6 @@ def _record(
     if later:
         record_later(Refusal(found.workspace, found.instance, actor, data))
     elif found.item:
-        store.record_item_refusal(db, found.unit, actor=actor, data=data)
+        store.record_item_event(db, found.id, Event.REFUSED, actor=actor, data=data)
     else:
         store.record_refusal(db, found.instance, actor=actor, data=data)

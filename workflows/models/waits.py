@@ -130,6 +130,8 @@ class Interaction(EngineModel):
     status = InteractionStatusField(_("status"))
     #: One item of a unit of items: its unit counts it, and its instance hears of the whole unit only.
     item = models.BooleanField(default=False, db_default=False)
+    #: Numbers its own rows of the ledger: of an item whose channel tells what is done to it.
+    seq = models.IntegerField(default=0, db_default=0)
     #: An item that is not asked yet: nobody sees it, and its time has not begun.
     queued = models.BooleanField(default=False, db_default=False)
     #: Its channel answers it, and every other door refuses.

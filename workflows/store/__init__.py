@@ -83,6 +83,7 @@ from workflows.store.hold import Held as Held
 from workflows.store.hold import hold_question as hold_question
 from workflows.store.hold import move_deadline as move_deadline
 from workflows.store.hold import record_event as record_event
+from workflows.store.hold import record_item_event as record_item_event
 from workflows.store.item_ends import Ended as Ended
 from workflows.store.item_ends import ItemAnswer as ItemAnswer
 from workflows.store.item_ends import ItemFailure as ItemFailure
@@ -92,7 +93,6 @@ from workflows.store.item_ends import expire_items as expire_items
 from workflows.store.item_ends import fail_items as fail_items
 from workflows.store.item_ends import keep_item_answer as keep_item_answer
 from workflows.store.item_ends import list_due_items as list_due_items
-from workflows.store.item_ends import record_item_refusal as record_item_refusal
 from workflows.store.items import FoundItem as FoundItem
 from workflows.store.items import FoundUnit as FoundUnit
 from workflows.store.items import NewItem as NewItem

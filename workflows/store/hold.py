@@ -18,10 +18,10 @@ from workflows.store.sql import AWAITING, CLOCK, LEDGER, compact, fetch, kind
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
 
-#: Of the question only what never changes is read here.
+#: Of the question only what never changes is read here. The instance of an item is locked by nobody who answers it.
 _LOCK = compact(f"""
     SELECT i.status = {AWAITING} AND i.names[1] = 'holdpoint:unit:' || x.unit_id FROM holdpoint_interaction x
-    JOIN holdpoint_instance i ON i.id = x.instance_id WHERE x.id = %(id)s::uuid FOR NO KEY UPDATE OF i
+    JOIN holdpoint_instance i ON i.id = x.instance_id WHERE x.id = %(id)s::uuid AND NOT x.item FOR NO KEY UPDATE OF i
 """)
 
 #: A statement of its own after the lock, so that it sees what was committed before the lock was had, and a moment
@@ -58,12 +58,29 @@ _MOVE = compact(f"""
 """)
 
 
+#: The history of one item: its own row gives the numbers, and is locked already.
+_RECORD_OF_ITEM = compact(f"""
+    WITH u AS (
+      UPDATE holdpoint_interaction x SET seq = x.seq + 1 WHERE x.id = %(id)s::uuid
+      RETURNING x.id, x.seq, x.workspace_id
+    )
+    {LEDGER}
+    SELECT u.id, {CLOCK}, %(due)s::timestamptz, u.seq, u.workspace_id, %(kind)s::smallint, {AWAITING}, %(actor)s::text,
+      NULL, %(data)s::jsonb FROM u
+""")
+
+_MOVE_ITEM = compact(f"""
+    UPDATE holdpoint_interaction x SET deadline = %(deadline)s::timestamptz
+    WHERE x.id = %(id)s::uuid AND x.status + 0 = {PENDING} RETURNING 1
+""")
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A question whose instance and own row are locked by this transaction."""
+    """A question whose own row is locked by this transaction, and before it its instance, unless it is an item."""
 
     found: Addressed
-    #: Whether the instance is parked on this very question.
+    #: Whether its deadline can be moved: the instance is parked on this very question, or it is an item.
     parked: bool
     #: The database's moment under the lock.
     now: datetime
@@ -72,20 +89,34 @@ class Held:
 def hold_question(db: BaseDatabaseWrapper, id: UUID) -> Held | None:
     """Lock a question's instance, then the question; None if there is no such question."""
     locked = fetch(db, _LOCK, {"id": id})
-    looked = fetch(db, _LOOK, {"id": id}) if locked else []
+    looked = fetch(db, _LOOK, {"id": id})
     if not looked:
         return None
     now, *columns = looked[0]
-    return Held(read_addressed(columns), bool(locked[0][0]), now)
+    found = read_addressed(columns)
+    return Held(found, found.item or bool(locked and locked[0][0]), now)
 
 
 def record_event(db: BaseDatabaseWrapper, instance: UUID, event: Event, *, actor: str, data: str) -> None:
-    """One ledger row about what was done to a question of this instance."""
+    """One ledger row about what was done to a question of this instance, which is no item."""
     fetch(db, _RECORD, {"instance": instance, "kind": event.code, "actor": actor, "data": data}, rows=False)
+
+
+def record_item_event(
+    db: BaseDatabaseWrapper, item: UUID, event: Event, *, actor: str, data: str, due: datetime | None = None
+) -> None:
+    """One ledger row about what was done to an item: of its own history, so that no item waits for another."""
+    params = {"id": item, "kind": event.code, "actor": actor, "data": data, "due": due}
+    fetch(db, _RECORD_OF_ITEM, params, rows=False)
 
 
 def move_deadline(db: BaseDatabaseWrapper, held: Held, deadline: datetime | None, *, actor: str, data: str) -> bool:
     """Give the wait another deadline, or none; False where the instance is not parked on the question."""
+    if held.found.item:
+        if not fetch(db, _MOVE_ITEM, {"id": held.found.id, "deadline": deadline}):
+            return False
+        record_item_event(db, held.found.id, Event.RESCHEDULED, actor=actor, data=data, due=deadline)
+        return True
     params = {
         "instance": held.found.instance,
         "unit": str(held.found.unit),

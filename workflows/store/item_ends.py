@@ -255,16 +255,6 @@ _KEEP = compact(f"""
     FROM holdpoint_instance i WHERE i.id = %(instance)s::uuid
 """)
 
-#: One row of the history of a unit: somebody was told no.
-_REFUSE = compact(f"""
-    WITH u AS (
-      UPDATE holdpoint_unit n SET seq = n.seq + 1 WHERE n.id = %(unit)s::uuid RETURNING n.id, n.seq, n.workspace_id
-    )
-    {LEDGER}
-    SELECT u.id, {CLOCK}, NULL, u.seq, u.workspace_id, {kind(Event.REFUSED)}, {AWAITING}, %(actor)s::text, NULL,
-      %(data)s::jsonb FROM u
-""")
-
 
 def complete_items(
     db: BaseDatabaseWrapper,
@@ -342,11 +332,6 @@ def cancel_units(db: BaseDatabaseWrapper, units: Iterable[UUID]) -> list[UUID]:
     ids = write_plain(list(units))
     lock_items(db, [id for (id,) in fetch(db, _LEFT, {"units": ids})])
     return [id for (id,) in fetch(db, _CANCEL, {"units": ids})]
-
-
-def record_item_refusal(db: BaseDatabaseWrapper, unit: UUID, *, actor: str, data: str) -> None:
-    """Somebody was told no about an item: a row of its unit, so that no item locks the instance."""
-    fetch(db, _REFUSE, {"unit": unit, "actor": actor, "data": data}, rows=False)
 
 
 def _end(
