@@ -98,6 +98,8 @@ if TYPE_CHECKING:
     from workflows.styles.machine_words import wait_for as wait_for
     from workflows.styles.steps import Workflow as Workflow
     from workflows.styles.steps import step as step
+    from workflows.units.batches import CompletionResult as CompletionResult
+    from workflows.units.batches import complete_many as complete_many
     from workflows.units.results import ItemResult as ItemResult
     from workflows.waits import Channel as Channel
     from workflows.waits import event as event
@@ -110,6 +112,7 @@ _HOMES = {
     "workflows.bulk": "Delivery",
     "workflows.completion": "Completion complete",
     "workflows.styles.function": "durable",
+    "workflows.units.batches": "CompletionResult complete_many",
     "workflows.units.results": "ItemResult",
     "workflows.waits": "Channel event",
     "workflows.api": "cancel result retry signal signal_many start start_many",

@@ -43,7 +43,7 @@ from workflows.models import Instance, Interaction
 from workflows.policy import ask_policy
 from workflows.schema import load_schema_text
 from workflows.scope import current_workspace
-from workflows.store import Addressed, Once
+from workflows.store import Addressed, Once, Told
 from workflows.units.ends import answer_item
 from workflows.waits import Channel, check_signal_id, find_channel, find_door, find_projector
 
@@ -90,11 +90,20 @@ def complete(
     >>> complete("approval-7", {"approved": True}).replayed
     False
     """
-    scope: str | int = current_workspace(workspace)
+    within, line = read_line(target, data, idempotency_key, version, current_workspace(workspace), given=workspace)
+    return complete_at(
+        line.by, line.value, data, workspace=within, door=None, actor=read_actor(actor), once=line.once, version=version
+    )
+
+
+def read_line(
+    target: object, data: Any, key: str | None, version: int | None, scope: str | int, *, given: str | None = None
+) -> tuple[str | int, Line]:
+    """In which workspace a question is meant, and the answer to it. An interaction's own row knows the first."""
     by: By
     value: UUID | str
     if isinstance(target, Interaction):
-        scope = target.workspace_id if workspace is None else scope
+        scope = target.workspace_id if given is None else scope
         by, value = "id", target.pk
     elif isinstance(target, UUID):
         by, value = "id", target
@@ -103,10 +112,10 @@ def complete(
     else:
         raise InvalidCall(f"{show(target)} is no interaction: pass its signal id, its UUID or the Interaction")
     once = None
-    if idempotency_key is not None:
+    if key is not None:
         body = dump_value(data, "the data", conf.max_bulk_body)
-        once = make_once("complete", str(value), idempotency_key, body=body.encode())
-    return complete_at(by, value, data, workspace=scope, door=None, actor=read_actor(actor), once=once, version=version)
+        once = make_once("complete", str(value), key, body=body.encode())
+    return scope, Line(by, value, data, once, version)
 
 
 def complete_at(
@@ -127,68 +136,124 @@ def complete_at(
     `too_large` is what is raised unless the question takes a list of answers.
     """
     db = connections[router.db_for_write(Instance)]
-    text = None
-    if data is not MISSING:
-        try:
-            text = dump_value(data, "the data", conf.max_body)
-        except TooLarge as error:
-            too_large = too_large or error
+    line = Line(by, value, data, once, version, too_large)
+    line.measure()
     for _ in range(3):
         row = store.find_interaction(db, by, value, workspace=workspace, once=once, workflows=workflows)
         if row is None:
             raise UnknownWorkspace(workspace)
-        before, found = row
-        if before is not None and once is not None:
-            if not may_hear(before, workflows):
-                # With the same key for another workflow's. Where it means nothing of theirs, it is not there.
-                raise UnknownInteraction if found is None else IdempotencyConflict(once.key)
-            try:
-                check_told(once, before)
-            except IdempotencyConflict as refused:
-                if found is not None:
-                    _record(db, found, actor, door, refused)
-                raise
-            return read_completion(before.body)
-        if too_large is not None and not _takes_many(found):
-            # As early as if only one answer could be meant, so that what is not there is told alike.
-            raise too_large
-        if text is None and data is not MISSING:
-            text = dump_value(data, "the data", conf.max_bulk_body)
-        if door is None and text is not None:
-            data = read_back(text)  # a date is judged as the text that is kept of it, at every door alike
-        if found is None:
-            count_dropped(workspace if isinstance(workspace, int) else None, "unknown")
-            raise UnknownInteraction
-        if found.status is InteractionStatus.CANCELLED:
-            # Outside it has to cost what nothing costs, or the time it takes would tell one from the other.
-            _record(db, found, actor, door, UnknownInteraction(), later=door is not None)
-            raise UnknownInteraction
-        told = Completion(found.id, found.signal_id, found.instance)
-        try:
-            _check(db, found, data, door, actor, version)
-            output = text if found.projector is None or found.late else _project(found, data)
-        except (InteractionRefused, InvalidData) as refused:
-            _record(db, found, actor, door, refused)
-            raise
+        ready = judge(db, line, row, workspace=workspace, door=door, actor=actor, workflows=workflows)
+        if isinstance(ready, Completion):
+            return ready
         answer = partial(
-            answer_item if found.item else store.complete_interaction,
+            answer_item if ready.found.item else store.complete_interaction,
             db,
-            found,
-            output,
+            ready.found,
+            ready.output,
             actor=actor,
             door=door,
             version=version,
             once=once,
-            told="" if once is None else write_completion(told),
+            told="" if once is None else write_completion(ready.told),
         )
         how = store.retrying(db, answer)
         if how is InteractionStatus.COMPLETED:
-            return told
+            return ready.told
         if how is InteractionStatus.EXPIRED:
-            raise InteractionResolved("expired")
+            raise drop_late(db, ready.found, actor, door)
         # Somebody came first: look again at what it has become.
     count_dropped(workspace if isinstance(workspace, int) else None, "resolved")
     raise InteractionResolved("answered")
+
+
+@dataclass(slots=True)
+class Line:
+    """One answer on its way: to which question, and under what conditions."""
+
+    by: By
+    value: UUID | str
+    data: Any
+    once: Once | None = None
+    version: int | None = None
+    #: Raised unless the question takes a list of answers.
+    too_large: WorkflowError | None = None
+    #: The data as JSON, once it has been measured.
+    text: str | None = None
+
+    def measure(self) -> None:
+        """Write the data as JSON. What is larger than one answer may be is judged when the question is known."""
+        if self.data is not MISSING:
+            try:
+                self.text = dump_value(self.data, "the data", conf.max_body)
+            except TooLarge as error:
+                self.too_large = self.too_large or error
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """An answer that passed every check: to be written, unless somebody comes first."""
+
+    found: Addressed
+    output: str | None
+    told: Completion
+
+
+def judge(
+    db: BaseDatabaseWrapper,
+    line: Line,
+    row: tuple[Told | None, Addressed | None],
+    *,
+    workspace: str | int,
+    door: str | None,
+    actor: str,
+    workflows: Sequence[str] | None,
+) -> Ready | Completion:
+    """All checks in their order; raises what refuses the answer. A `Completion` is what was told the first time."""
+    before, found = row
+    if before is not None and line.once is not None:
+        if not may_hear(before, workflows):
+            # With the same key for another workflow's. Where it means nothing of theirs, it is not there.
+            raise UnknownInteraction if found is None else IdempotencyConflict(line.once.key)
+        try:
+            check_told(line.once, before)
+        except IdempotencyConflict as refused:
+            if found is not None:
+                _record(db, found, actor, door, refused)
+            raise
+        return read_completion(before.body)
+    if line.too_large is not None and not _takes_many(found):
+        # As early as if only one answer could be meant, so that what is not there is told alike.
+        raise line.too_large
+    if line.text is None and line.data is not MISSING:
+        line.text = dump_value(line.data, "the data", conf.max_bulk_body)
+    data = line.data
+    if door is None and line.text is not None:
+        data = read_back(line.text)  # a date is judged as the text that is kept of it, at every door alike
+    if found is None:
+        count_dropped(workspace if isinstance(workspace, int) else None, "unknown")
+        raise UnknownInteraction
+    if found.status is InteractionStatus.CANCELLED:
+        # Outside it has to cost what nothing costs, or the time it takes would tell one from the other.
+        _record(db, found, actor, door, UnknownInteraction(), later=door is not None)
+        raise UnknownInteraction
+    try:
+        _check(db, found, data, door, actor, line.version)
+        output = line.text if found.projector is None or found.late else _project(found, data)
+    except (InteractionRefused, InvalidData) as refused:
+        _record(db, found, actor, door, refused)
+        raise
+    return Ready(found, output, Completion(found.id, found.signal_id, found.instance))
+
+
+def drop_late(db: BaseDatabaseWrapper, found: Addressed, actor: str, door: str | None) -> InteractionResolved:
+    """The error of an answer that came too late; the expiry of an item tells of no answer, so that has a row too."""
+    refused = InteractionResolved("expired")
+    if found.item:
+        if actor:
+            _record(db, found, actor, door, refused)
+        else:
+            count_dropped(found.workspace, "expired")
+    return refused
 
 
 def takes_many(

@@ -53,6 +53,7 @@ from workflows.store.complete import Addressed as Addressed
 from workflows.store.complete import complete_interaction as complete_interaction
 from workflows.store.complete import find_by_token as find_by_token
 from workflows.store.complete import find_interaction as find_interaction
+from workflows.store.complete import find_interactions as find_interactions
 from workflows.store.complete import record_refusal as record_refusal
 from workflows.store.deliver import Delivered as Delivered
 from workflows.store.deliver import Line as Line
@@ -91,7 +92,7 @@ from workflows.store.item_ends import cancel_units as cancel_units
 from workflows.store.item_ends import complete_items as complete_items
 from workflows.store.item_ends import expire_items as expire_items
 from workflows.store.item_ends import fail_items as fail_items
-from workflows.store.item_ends import keep_item_answer as keep_item_answer
+from workflows.store.item_ends import keep_item_answers as keep_item_answers
 from workflows.store.item_ends import list_due_items as list_due_items
 from workflows.store.items import FoundItem as FoundItem
 from workflows.store.items import FoundUnit as FoundUnit

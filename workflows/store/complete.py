@@ -34,6 +34,8 @@ from workflows.store.sql import (
     compact,
     fetch,
     kind,
+    write_plain,
+    write_texts,
 )
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
@@ -101,6 +103,28 @@ _FIND = {
     WHERE w.id IS NOT NULL
     """)
     for by, meant in _MEANT.items()
+    for scope in ("id", "slug")
+}
+
+#: Many at once, by numbers of their lines: each is looked up by itself, in one snapshot.
+_FIND_MANY = {
+    (by, scope): compact(f"""
+    SELECT v.n, k.body_hash, k.status, k.body, k.instance_id, k.workflow, f.*
+    FROM (SELECT {workspace_sql(scope)} AS id) w CROSS JOIN unnest(%(ns)s::int[], %(values)s::{kind}[],
+      %(digests)s::text[]) v(n, value, digest)
+    LEFT JOIN LATERAL (SELECT * FROM holdpoint_answer k
+      WHERE k.workspace_id = w.id AND k.digest = decode(v.digest, 'hex') OFFSET 0) k ON true
+    LEFT JOIN LATERAL (
+      SELECT {COLUMNS} {FROM} WHERE x.id = {meant} AND x.workspace_id = w.id AND (%(workflows)s::text[] IS NULL
+        OR (SELECT i.workflow FROM holdpoint_instance i WHERE i.id = x.instance_id) = ANY(%(workflows)s::text[]))
+      OFFSET 0
+    ) f ON true
+    WHERE w.id IS NOT NULL
+    """)
+    for by, kind, meant in (
+        ("id", "uuid", "v.value"),
+        ("signal_id", "text", _MEANT["signal_id"].replace("%(signal_id)s::text", "v.value")),
+    )
     for scope in ("id", "slug")
 }
 
@@ -196,6 +220,34 @@ def find_interaction(
     body_hash, status, body, instance, workflow, *columns = rows[0]
     told = None if body_hash is None else read_told(body_hash, status, body, instance, workflow)
     return told, None if columns[0] is None else read_addressed(columns)
+
+
+def find_interactions(
+    db: BaseDatabaseWrapper,
+    by: Literal["id", "signal_id"],
+    lines: Sequence[tuple[int, Any, Once | None]],
+    *,
+    workspace: str | int,
+    workflows: Sequence[str] | None = None,
+) -> dict[int, tuple[Told | None, Addressed | None]]:
+    """The same for many lines at once: (number, address, call); nothing if there is no such workspace."""
+    write = write_plain if by == "id" else write_texts
+    rows = fetch(
+        db,
+        _FIND_MANY[by, address_kind(workspace)],
+        {
+            "ns": write_plain([n for n, _, _ in lines]),
+            "values": write([value for _, value, _ in lines]),
+            "digests": write_texts([None if once is None else once.digest.hex() for _, _, once in lines]),
+            "ws": workspace,
+            "workflows": None if workflows is None else list(workflows),
+        },
+    )
+    found = {}
+    for n, body_hash, status, body, instance, workflow, *columns in rows:
+        told = None if body_hash is None else read_told(body_hash, status, body, instance, workflow)
+        found[n] = (told, None if columns[0] is None else read_addressed(columns))
+    return found
 
 
 def read_addressed(columns: Sequence[Any]) -> Addressed:

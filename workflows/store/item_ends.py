@@ -251,8 +251,10 @@ _DUE = compact(f"""
 #: The instance is read and not locked: what it runs never changes.
 _KEEP = compact(f"""
     INSERT INTO holdpoint_answer(workspace_id, digest, body_hash, at, instance_id, workflow, status, body)
-    SELECT %(ws)s::int, %(digest)s::bytea, %(body_hash)s::bytea, {CLOCK}, i.id, i.workflow, 200, %(told)s::text
-    FROM holdpoint_instance i WHERE i.id = %(instance)s::uuid
+    SELECT %(ws)s::int, decode(v.digest, 'hex'), decode(v.hash, 'hex'), {CLOCK}, i.id, i.workflow, 200, v.told
+    FROM unnest(%(instances)s::uuid[], %(digests)s::text[], %(hashes)s::text[], %(told)s::text[])
+      v(instance, digest, hash, told)
+    CROSS JOIN LATERAL (SELECT o.id, o.workflow FROM holdpoint_instance o WHERE o.id = v.instance OFFSET 0) i
 """)
 
 
@@ -297,14 +299,14 @@ def complete_items(
     return ended
 
 
-def keep_item_answer(db: BaseDatabaseWrapper, instance: UUID, workspace: int, once: Once, told: str) -> None:
-    """What the caller was told, with the completion that it was told of: in one transaction."""
+def keep_item_answers(db: BaseDatabaseWrapper, workspace: int, kept: Sequence[tuple[UUID, Once, str]]) -> None:
+    """(instance, call, what it was told): in the transaction that has completed the items."""
     params = {
-        "instance": instance,
         "ws": workspace,
-        "digest": once.digest,
-        "body_hash": once.body_hash,
-        "told": told,
+        "instances": write_plain([instance for instance, _, _ in kept]),
+        "digests": write_texts([once.digest.hex() for _, once, _ in kept]),
+        "hashes": write_texts([once.body_hash.hex() for _, once, _ in kept]),
+        "told": write_texts([told for _, _, told in kept]),
     }
     fetch(db, _KEEP, params, rows=False)
 

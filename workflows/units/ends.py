@@ -43,7 +43,7 @@ def answer_item(
                 with store.atomic(db):
                     ended = store.complete_items(db, [answer], actor=actor, door=door, override=override)
                     if ended.how:
-                        store.keep_item_answer(db, found.instance, found.workspace, once, told)
+                        store.keep_item_answers(db, found.workspace, [(found.instance, once, told)])
             if not ended.late:
                 return ended
         return store.expire_items(db, [found.id], actor=actor, door=door)

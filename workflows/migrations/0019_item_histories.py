@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("holdpoint", "0017_items"),
+        ("holdpoint", "0018_parked_answers"),
     ]
 
     operations = [
