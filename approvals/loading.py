@@ -102,7 +102,7 @@ def _gather_all(family: Any) -> dict[str, Any]:
     """
     here = Q(review_id=OuterRef("pk"))
     # An item has a history of its own.
-    instance = Q(instance_id__in=[OuterRef("instance_id"), OuterRef("pk")])
+    instance = Q(instance_id=OuterRef("instance_id")) | Q(instance_id=OuterRef("pk"))
     deciders = Vote.objects.filter(family=family, standing=True, user__isnull=False).order_by("pk")
     comments = Comment.objects.filter(here).order_by("-pk")
     events = LedgerEvent.objects.filter(instance, kind__in=KINDS).alias(about=KT("data__interaction")).order_by("-seq")

@@ -28,13 +28,13 @@ from workflows.uuid7 import make_uuid7
 STEP_STYLE = "Await Channel Child Done Next Retry Spawn Stop Workflow event step"
 FUNCTION_STYLE = "durable"
 MACHINE_STYLE = "END FAIL Machine action branch collect expand flow launch sleep wait_for"
-CALLS = "cancel complete emit hook result retry signal signal_many start start_many workspace"
-VALUES = "Answer Completion Delivery ItemResult Signal"
+CALLS = "cancel complete complete_many emit hook result retry signal signal_many start start_many workspace"
+VALUES = "Answer Completion CompletionResult Delivery ItemResult Signal"
 CONTEXTS = "FunctionContext MachineContext StepContext"
 ERRORS = """
     AnswerElsewhere CallRaised ChildCancelled ChildFailed ClaimLost DispatchFailed DuplicateCheckpoint DuplicateKey
-    DuplicateWorkflow
-    EngineOwned IdempotencyConflict InstanceCancelled InstanceFailed InteractionRefused InteractionResolved
+    DuplicateWorkflow EngineOwned IdempotencyConflict InstanceCancelled InstanceFailed InteractionRefused
+    InteractionResolved
     InvalidCall InvalidData InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidSchema
     InvalidSignalId InvalidTarget LeftTransactionOpen NoReader NoTarget NonDeterministic NotCancellable NotFinished
     NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision SignalTimeoutError StaleVersion

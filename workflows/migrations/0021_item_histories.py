@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("holdpoint", "0018_parked_answers"),
+        ("holdpoint", "0020_hook_receipts"),
     ]
 
     operations = [
