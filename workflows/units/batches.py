@@ -7,6 +7,7 @@ Invariant owned: a line of a batch is told what a call of its own would be told.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -167,10 +168,9 @@ class _Batch:
     def _write_once(self, ready: dict[UUID, tuple[int, Ready]]) -> Ended:
         answers = [ItemAnswer(id, one.output, self._lines[n].version) for id, (n, one) in ready.items()]
         keyed = any(self._lines[n].once is not None for n, _ in ready.values())
-        if not keyed:
-            return store.complete_items(self._db, answers, actor=self._actor, door=self._door)
-        with store.atomic(self._db):
-            ended = store.complete_items(self._db, answers, actor=self._actor, door=self._door)
+        has_lines = any(one.found.lines for _, one in ready.values())
+        with store.atomic(self._db) if keyed else nullcontext():
+            ended = store.complete_items(self._db, answers, actor=self._actor, door=self._door, lines=has_lines)
             kept = [
                 (one.found.instance, once, write_completion(one.told))
                 for id, (n, one) in ready.items()
