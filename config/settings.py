@@ -12,8 +12,10 @@ BASE_URL       https://…, as users and partners see this site
 ALLOWED_HOSTS  host,host; the host of BASE_URL if left out
 PORT           8000
 FROM_EMAIL     who mails to reviewers are from; holdpoint@ the host of BASE_URL if left out
+PAYMENTS_SECRETS  secret,secret; what is posted to the demo's hook is signed with one, the first is the newest
 """
 
+import hmac
 import logging
 from pathlib import Path
 from typing import Any
@@ -154,6 +156,9 @@ WORKFLOWS = {
     "TOKEN_KEYS": TOKEN_KEYS,
     "MAX_WAITS": 10,  # of the 16 threads that a web process has (see run and wsgi)
 }
+
+# The demo's payment service is played by whoever tries it out; without a secret of theirs there is one of this site's.
+PAYMENTS_SECRETS = read_list("PAYMENTS_SECRETS") or [hmac.digest(SECRET_KEY.encode(), b"payments", "sha256").hex()]
 
 # --- people, pages, files ------------------------------------------------------------------------
 

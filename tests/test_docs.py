@@ -39,12 +39,20 @@ from approvals.querysets import ReviewQuerySet
 from workflows import jsontext, registry
 from workflows.conf import DEFAULTS
 from workflows.context import ChildResult, Signal, StepContext
+from workflows.hooks import definition
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance
 from workflows.pump import Pump
 
 HOME = Path(__file__).resolve().parent.parent
-PAGES = ("docs/guide.md", "docs/reference.md", "docs/api.md", "docs/approvals.md", "docs/approvals-reference.md")
+PAGES = (
+    "docs/guide.md",
+    "docs/reference.md",
+    "docs/api.md",
+    "docs/hooks.md",
+    "docs/approvals.md",
+    "docs/approvals-reference.md",
+)
 REASONS = {"settings", "urls", "another program"}
 FLAGS = doctest.ELLIPSIS
 
@@ -116,6 +124,7 @@ def no_workflows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that knows no workflow yet, and forgets those of the page afterwards; rules and calendars too."""
     monkeypatch.setattr(registry, "_definitions", {})
     monkeypatch.setattr(registry, "_latest", {})
+    monkeypatch.setattr(definition, "_hooks", {})
     monkeypatch.setattr(principals, "_rules", {**principals._rules})
     monkeypatch.setattr(calendars, "_registered", {**calendars._registered})
 
@@ -313,7 +322,10 @@ def test_the_reference_of_approvals_shows_every_export_in_use() -> None:
 def test_every_check_has_a_row_where_the_checks_are_told() -> None:
     text = (HOME / "docs/hosting.md").read_text()
     ours = ("checks", "checks_reviews", "required/admin_checks")
-    for app, files in {"workflows": ("checks", "checks_links", "checks_steps"), "approvals": ours}.items():
+    for app, files in {
+        "workflows": ("checks", "checks_links", "checks_steps", "hooks/checks"),
+        "approvals": ours,
+    }.items():
         code = "".join((HOME / app / f"{name}.py").read_text() for name in files)
         ids = set(re.findall(r'id="(holdpoint\w*\.[EW]\d+)"', code))
         assert ids

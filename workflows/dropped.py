@@ -128,7 +128,7 @@ class _Drops:
             for row in list(rows):
                 if not record_refusal(db, row.instance, actor=row.actor, data=row.data):
                     # It was pruned meanwhile.
-                    key = (row.workspace, DROPPED, UNKNOWN)
+                    key: Key = (row.workspace, DROPPED, UNKNOWN)
                     counts[key] = counts.get(key, 0) + 1
                 del rows[row]
             if counts:

@@ -71,10 +71,7 @@ def hook(
     ...     workflows.emit("order.placed", message.data)
     """
     what = f"hook {name!r:.120}"
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidDefinition(
-            f"{what}: a name is part of an address: letters, digits, hyphens, underscores and dots, at most 100"
-        )
+    _check_name(name, what)
     if verify is None:
         raise InvalidDefinition(
             f"{what} has no verify=: anybody could post to it. Write verify=standard_webhooks(…), stripe(…), "
@@ -90,8 +87,8 @@ def hook(
     _check_function(find_id, f"{what}: id=")
     if workspace is not None and not isinstance(workspace, str):
         _check_function(workspace, f"{what}: workspace=")
-    if max_body is not None and (not isinstance(max_body, int) or isinstance(max_body, bool) or max_body < 1):
-        raise InvalidDefinition(f"{what}: max_body is a number of bytes, not {show(max_body)}")
+    if max_body is not None:
+        _check_size(max_body, what)
 
     def register(function: F) -> F:
         _check_function(function, f"{what}: what it decorates")
@@ -116,6 +113,18 @@ def list_hooks() -> list[Hook]:
 
 
 _hooks: dict[str, Hook] = {}
+
+
+def _check_name(name: object, what: str) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidDefinition(
+            f"{what}: a name is part of an address: letters, digits, hyphens, underscores and dots, at most 100"
+        )
+
+
+def _check_size(size: object, what: str) -> None:
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise InvalidDefinition(f"{what}: max_body is a number of bytes, not {show(size)}")
 
 
 def _check_function(value: Any, what: str) -> None:

@@ -54,8 +54,9 @@ class Verifier:
     def __post_init__(self) -> None:
         if callable(self.secrets):
             return
-        if not isinstance(self.secrets, str | bytes) and isinstance(self.secrets, Iterable):
-            object.__setattr__(self, "secrets", tuple(self.secrets))
+        written: Any = self.secrets
+        if not isinstance(written, str | bytes) and isinstance(written, Iterable):
+            object.__setattr__(self, "secrets", tuple(written))  # one that can be walked through again
         try:
             self.list_keys()
         except NoSecret as error:
@@ -121,7 +122,7 @@ def _check_moment(text: str, tolerance: float) -> None:
         raise NotVerified(f"the moment of the signature is more than {tolerance:g} s away from this server's clock")
 
 
-def _check_tolerance(tolerance: float) -> None:
+def _check_tolerance(tolerance: object) -> None:
     if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 < tolerance < float("inf"):
         raise InvalidDefinition(f"tolerance is a number of seconds above zero, not {tolerance!r:.60}")
 
