@@ -317,7 +317,11 @@ SHOWN = re.compile(r"<!-- from (?P<file>examples/\S+) -->\n```python\n(?P<code>.
 
 def test_the_guides_show_every_example_as_it_is():
     """What the guides show is also run there, so it cannot be left out of the file, nor the file changed alone."""
-    shown = [one for page in ("guide", "approvals") for one in SHOWN.finditer((HOME / f"docs/{page}.md").read_text())]
+    shown = [
+        one
+        for page in ("guide", "approvals", "hooks")
+        for one in SHOWN.finditer((HOME / f"docs/{page}.md").read_text())
+    ]
     assert [one["file"] for one in shown if one["code"].strip() not in (HOME / one["file"]).read_text()] == []
     modules = {f"examples/{one.name}" for one in (HOME / "examples").glob("[a-z]*.py")}
     assert modules - {one["file"] for one in shown} == {f"examples/{name}.py" for name in ("admin", "apps", "models")}

@@ -54,9 +54,8 @@ class Verifier:
     def __post_init__(self) -> None:
         if callable(self.secrets):
             return
-        written: Any = self.secrets
-        if not isinstance(written, str | bytes) and isinstance(written, Iterable):
-            object.__setattr__(self, "secrets", tuple(written))  # one that can be walked through again
+        if not isinstance(self.secrets, str | bytes) and hasattr(self.secrets, "__iter__"):
+            object.__setattr__(self, "secrets", tuple(self.secrets))  # one that can be walked through again
         try:
             self.list_keys()
         except NoSecret as error:
@@ -74,7 +73,7 @@ class Verifier:
     def list_keys(self) -> list[bytes]:
         """The keys of the signatures; `NoSecret` where there is none to be used."""
         try:
-            found = self.secrets() if callable(self.secrets) else self.secrets
+            found: Any = self.secrets() if callable(self.secrets) else self.secrets
         except Exception as error:
             # Its message may hold what was read.
             raise NoSecret(f"its secret cannot be read ({type(error).__name__})") from None
