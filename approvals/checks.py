@@ -27,14 +27,15 @@ from approvals.channel import Approval
 from approvals.conf import DEFAULTS, conf, find_problems
 from approvals.exceptions import InvalidApproval, UnknownCalendar
 from approvals.ladder import list_concerns
-from approvals.notify.failures import SendFailed, hide_secrets
-from approvals.notify.places import read_secret
+from approvals.notify.failures import hide_secrets
 from approvals.notify.postman import connect
 from approvals.policies import find_last_concern
 from approvals.principals import find_rule
 from workflows import registry
+from workflows.exceptions import InvalidCall
 from workflows.styles.machine import Machine
 from workflows.styles.machine_stages import WaitFor
+from workflows.transports.signing import read_secret
 
 #: The same as the engine's, so that one `check --tag holdpoint` asks everything.
 TAG = "holdpoint"
@@ -76,7 +77,7 @@ def check_settings() -> Iterator[CheckMessage]:
     for name, hook in _list_webhooks():
         try:
             read_secret(hook.get("secret") or "")
-        except SendFailed:
+        except InvalidCall:
             yield Error(
                 f'APPROVALS["WEBHOOKS"][{name!r}]["secret"] is not base64, so nothing could be signed and sent.',
                 hint="Make one: openssl rand -base64 32.",

@@ -9,17 +9,20 @@ import time
 from typing import Any
 
 import pytest
+import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals.notify import posting
 from approvals.notify.failures import SendFailed
-from approvals.notify.posting import find_addresses, is_outside, post
+from approvals.notify.posting import post
 from tests.noticing import (
     answer,
     serving,
     site,  # noqa: F401
 )
+from workflows.transports import posting
+from workflows.transports.guard import DISGUISES, Guard, find_addresses, is_outside
+from workflows.transports.posting import LIMITS, Limits
 
 pytestmark = pytest.mark.django_db
 
@@ -47,7 +50,7 @@ def test_no_spelling_of_an_address_inside_is_called(host: str) -> None:
 @pytest.mark.parametrize("host", ["93.184.215.14", "8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8"])
 def test_addresses_of_the_web_may_be_called(host: str) -> None:
     assert is_outside(host)
-    assert [ipaddress.ip_address(one) for one in find_addresses(host, 443)] == [ipaddress.ip_address(host)]
+    assert [ipaddress.ip_address(one) for one in find_addresses(host, 443, Guard())] == [ipaddress.ip_address(host)]
 
 
 @given(st.ip_addresses(v=4))
@@ -63,7 +66,7 @@ def test_an_address_is_judged_the_same_in_all_its_disguises(address: ipaddress.I
 
 @given(st.ip_addresses(v=6))
 def test_no_address_that_is_not_global_is_outside(address: ipaddress.IPv6Address) -> None:
-    if is_outside(str(address)) and not any(address in one for one in posting._DISGUISES):
+    if is_outside(str(address)) and not any(address in one for one in DISGUISES):
         assert address.is_global
         assert not address.is_multicast
 
@@ -106,7 +109,7 @@ def test_what_was_checked_is_what_is_called_whatever_the_name_says_a_moment_late
         raise ConnectionRefusedError
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    monkeypatch.setattr(socket, "create_connection", connect)
+    monkeypatch.setattr(urllib3.util.connection, "create_connection", connect)
     with pytest.raises(SendFailed, match="ConnectionRefusedError"):
         post("http://rebind.example/", b"{}", {})
     assert called == [("8.8.8.8", 80)]
@@ -124,6 +127,10 @@ def test_a_redirect_is_not_followed() -> None:
 # --- what a place may do to us ----------------------------------------------------------------------------
 
 
+def shorten(monkeypatch: Any, **limits: float) -> None:
+    monkeypatch.setattr(posting.post, "__defaults__", (Limits(**limits),))
+
+
 def test_of_a_long_answer_only_the_beginning_is_read() -> None:
     def flood(handler: Any) -> None:
         handler.send_response(200)
@@ -134,11 +141,11 @@ def test_of_a_long_answer_only_the_beginning_is_read() -> None:
 
     with serving() as place:
         place.answer = flood
-        assert len(post(place.url, b"{}", {}, allow_private=True).body) == posting.MAX_ANSWER
+        assert len(post(place.url, b"{}", {}, allow_private=True).body) == LIMITS.answer
 
 
 def test_an_answer_that_drips_is_cut_off(monkeypatch: Any) -> None:
-    monkeypatch.setattr(posting, "TOTAL_SECONDS", 0.5)
+    shorten(monkeypatch, whole=0.5)
 
     def drip(handler: Any) -> None:
         with contextlib.suppress(OSError):
@@ -155,7 +162,7 @@ def test_an_answer_that_drips_is_cut_off(monkeypatch: Any) -> None:
 
 
 def test_a_place_that_is_silent_is_given_up(monkeypatch: Any) -> None:
-    monkeypatch.setattr(posting, "SILENCE_SECONDS", 0.2)
+    shorten(monkeypatch, silence=0.2)
     with serving() as place:
         place.answer = lambda handler: handler.place.over.wait(10) and None
         with pytest.raises(SendFailed, match="did not answer in time"):

@@ -6,6 +6,7 @@ checks report. Names that later parts of the package read are known here already
 
 from __future__ import annotations
 
+import base64
 import difflib
 import hashlib
 import hmac
@@ -22,6 +23,8 @@ from django.utils.module_loading import import_string
 from workflows.conf_kafka import KafkaSettings, read_kafka
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall, InvalidDuration
+from workflows.transports.guard import Guard, read_allowed
+from workflows.transports.signing import LEAST_BYTES, MOST_BYTES, PREFIX, read_secret
 
 DEFAULTS: Mapping[str, Any] = {
     "BASE_URL": None,
@@ -41,10 +44,12 @@ DEFAULTS: Mapping[str, Any] = {
     "MAX_WAITS": 8,
     "DISPATCH_TRIES": 12,
     "KAFKA": None,
+    "WEBHOOK_SECRETS": None,
+    "WEBHOOK_ALLOWED": (),
 }
 
 #: A check's message may be logged, so it shows nothing of these.
-SECRET = frozenset({"TOKEN_KEYS", "KAFKA"})
+SECRET = frozenset({"TOKEN_KEYS", "KAFKA", "WEBHOOK_SECRETS"})
 
 LOCAL_URL = "http://localhost:8000"
 
@@ -133,6 +138,31 @@ class Conf:
             return None if given is None else read_kafka(given)
         except InvalidCall as error:
             raise ImproperlyConfigured(f'WORKFLOWS["KAFKA"]: {error}') from error
+
+    @property
+    def webhook_secrets(self) -> dict[str, list[str]]:
+        """Name -> secrets that sign webhooks, each with all of its name, the newest first."""
+        if given := self._read("WEBHOOK_SECRETS"):
+            return {str(name): [value] if isinstance(value, str) else list(value) for name, value in given.items()}
+        if settings.DEBUG or self.supplies_links:
+            key = hmac.digest(settings.SECRET_KEY.encode(), b"holdpoint development webhook secret", "sha256")
+            return {"default": [PREFIX + base64.b64encode(key).decode()]}
+        return {}
+
+    def find_webhook_keys(self, name: str) -> list[bytes]:
+        """The keys that a name means."""
+        known = self.webhook_secrets
+        if name not in known:
+            raise ImproperlyConfigured(
+                f'WORKFLOWS["WEBHOOK_SECRETS"] has no {name!r}, and a webhook is signed with it. Add '
+                f'{{{name!r}: "whsec_…"}}; `openssl rand -base64 32` makes what comes after the underscore.'
+            )
+        return [read_secret(one) for one in known[name]]
+
+    @property
+    def webhook_guard(self) -> Guard:
+        """Which hosts inside webhooks may call."""
+        return read_allowed(self._read("WEBHOOK_ALLOWED"), 'name it in WORKFLOWS["WEBHOOK_ALLOWED"] to allow it')
 
     @property
     def max_waits(self) -> int:
@@ -285,6 +315,36 @@ def _want_keys(value: Any) -> str | None:
     return None
 
 
+def _want_secrets(value: Any) -> str | None:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
+        return 'Write {"default": "whsec_…"}, or a list of secrets, the newest first.'
+    for name, given in value.items():
+        secrets = [given] if isinstance(given, str) else given
+        if not isinstance(secrets, list | tuple) or not secrets:
+            return f"Of {name!r:.60}: write a secret, or a list of them, the newest first."
+        for one in secrets:
+            try:
+                size = len(read_secret(one)) if isinstance(one, str) else 0
+            except InvalidCall:
+                size = 0
+            if not LEAST_BYTES <= size <= MOST_BYTES:
+                return (
+                    f"Of {name!r:.60}: a secret is {LEAST_BYTES} to {MOST_BYTES} random bytes in base64, with or "
+                    f"without {PREFIX!r} before them: openssl rand -base64 32."
+                )
+    return None
+
+
+def _want_hosts(value: Any) -> str | None:
+    if not isinstance(value, list | tuple):
+        return 'Write a list of hosts and networks, such as ["billing.internal", "10.0.0.0/8"].'
+    try:
+        read_allowed(value, "")
+    except InvalidCall as error:
+        return f"{error}."
+    return None
+
+
 _READERS: Mapping[str, Callable[[Any], str | None]] = {
     "BASE_URL": _want_url,
     "TOKEN_KEYS": _want_keys,
@@ -303,4 +363,6 @@ _READERS: Mapping[str, Callable[[Any], str | None]] = {
     "MAX_WAITS": _want_number,
     "KAFKA": _want_kafka,
     "DISPATCH_TRIES": _want_count,
+    "WEBHOOK_SECRETS": _want_secrets,
+    "WEBHOOK_ALLOWED": _want_hosts,
 }

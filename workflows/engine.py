@@ -35,12 +35,14 @@ from workflows.conf import conf
 from workflows.context import Context, StepContext
 from workflows.exceptions import (
     ClaimLost,
+    UnitFailed,
 )
 from workflows.host import Host
 from workflows.journal import Journal, Ousted
 from workflows.outcomes import (
     Outcome,
     Stop,
+    Suspend,
 )
 from workflows.registry import Definition
 from workflows.store import Claim, Commit, Kind
@@ -79,11 +81,29 @@ def run(claim: Claim, host: Host) -> Commit | None:
 def _run(claim: Claim, definition: Definition, ctx: Context, host: Host) -> Commit | None:
     if claim.timed_out and (refusal := _ask_about_timeout(claim, host)):
         return make_stop(claim, refusal)
+    if (waits := _check_question(claim, definition, ctx, host)) is not None:
+        return _make_or_owe(claim, definition, ctx, waits, host)
     if definition.steps[claim.step].atomic:
         with engine_at_work():  # what it still meets after several tries
             return store.retrying(connections[host.alias], lambda: _run_atomically(claim, definition, host))
     outcome = _call(ctx, lambda: host.call_author(lambda: definition.run(ctx)))
     return _make_or_owe(claim, definition, ctx, outcome, host)
+
+
+def _check_question(claim: Claim, definition: Definition, ctx: Context, host: Host) -> Outcome | None:
+    """Of a question that failed, its error is raised in place of the step; one that is asked again is still waited for.
+
+    A function sees for itself how its questions stand.
+    """
+    if not claim.names or not claim.names[0].startswith(UNIT) or definition.make_context is not None:
+        return None
+    awaited = ctx.list_awaited()
+    failed = next((one.payload for one in awaited if one.source == store.FAILURE), None)
+    if failed is not None:
+        raise UnitFailed(failed["wait"], failed["reason"])
+    if awaited or claim.timed_out:
+        return None
+    return Suspend((claim.names[0],), until=store.read_deadline(host.db, claim.names[0][len(UNIT) :]))
 
 
 def _guard(

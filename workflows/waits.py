@@ -130,6 +130,8 @@ class Channel(Generic[A]):
     resumes: ClassVar[bool] = False
     #: Doors that are for some channels only, and may answer its questions all the same: "kafka".
     doors: ClassVar[frozenset[str]] = frozenset()
+    #: Whether each try is a row that people can look at.
+    keeps_log: ClassVar[bool] = False
     #: How many questions are handed to `dispatch_many` at a time.
     batch: ClassVar[int] = 1
     #: How many calls of `dispatch_many` a process makes side by side.

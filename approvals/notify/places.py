@@ -7,9 +7,6 @@ leads to a page that asks who is there; nothing that people wrote can command a 
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -27,7 +24,9 @@ from approvals.notify.failures import SendFailed, hide_secrets
 from approvals.notify.records import read_data
 from approvals.show_times import name_zone, show_at
 from approvals.show_values import show_text
+from workflows.exceptions import InvalidCall
 from workflows.joining import end_sentence
+from workflows.transports.signing import read_secret, sign
 
 #: What each notice is called in our events.
 TYPES = {
@@ -149,23 +148,12 @@ def read_answer(body: bytes) -> str:
     return ""
 
 
-def read_secret(secret: str) -> bytes:
-    """The key of a signature, from how it is written: base64, with or without "whsec_" before it."""
-    try:
-        return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-    except (binascii.Error, ValueError):
-        raise SendFailed(
-            "the secret of this webhook is not base64: make one with `openssl rand -base64 32`", is_final=True
-        ) from None
-
-
 def _sign(id: str, now: datetime, body: bytes, secret: str) -> dict[str, str]:
-    stamp = str(int(now.timestamp()))
-    headers = {"Content-Type": "application/json", "webhook-id": id, "webhook-timestamp": stamp}
-    if secret:
-        mac = hmac.digest(read_secret(secret), f"{id}.{stamp}.".encode() + body, "sha256")
-        headers["webhook-signature"] = f"v1,{base64.b64encode(mac).decode()}"
-    return headers
+    try:
+        keys = [read_secret(secret)] if secret else []
+    except InvalidCall as error:
+        raise SendFailed(f"webhooks cannot be signed: {error}", is_final=True) from None
+    return {"Content-Type": "application/json", **sign(id, int(now.timestamp()), body, keys)}
 
 
 def _tell_review(card: Card) -> dict[str, Any]:

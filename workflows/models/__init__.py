@@ -14,6 +14,7 @@ from workflows.models.answers import Tally as Tally
 from workflows.models.base import EngineModel as EngineModel
 from workflows.models.base import InstanceQuerySet as InstanceQuerySet
 from workflows.models.base import ReadQuerySet as ReadQuerySet
+from workflows.models.dispatches import Dispatch as Dispatch
 from workflows.models.history import LedgerEvent as LedgerEvent
 from workflows.models.history import LedgerSeal as LedgerSeal
 from workflows.models.history import Renewal as Renewal

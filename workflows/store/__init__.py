@@ -80,6 +80,12 @@ from workflows.store.events import lock_event as lock_event
 from workflows.store.events import lock_waiting as lock_waiting
 from workflows.store.events import park_on_event as park_on_event
 from workflows.store.events import prune_events as prune_events
+from workflows.store.fail import FAILURE as FAILURE
+from workflows.store.fail import fail_question as fail_question
+from workflows.store.fail import lock_instance as lock_instance
+from workflows.store.fail import read_deadline as read_deadline
+from workflows.store.fail import revive_questions as revive_questions
+from workflows.store.fail import send_again as send_again
 from workflows.store.hold import Held as Held
 from workflows.store.hold import hold_question as hold_question
 from workflows.store.hold import move_deadline as move_deadline

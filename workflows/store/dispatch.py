@@ -66,12 +66,22 @@ _RECORD = compact(f"""
     UPDATE holdpoint_interaction x SET dispatch_error = v.error,
       tries = x.tries - CASE WHEN v.counts THEN 0 ELSE 1 END,
       dispatched_at = CASE WHEN v.sent THEN coalesce(x.dispatched_at, {CLOCK}) ELSE x.dispatched_at END,
-      dispatch_at = {CLOCK} + v.delay * interval '1 s'
+      dispatch_at = CASE WHEN v.sent THEN NULL ELSE coalesce({CLOCK} + v.delay * interval '1 s', x.dispatch_at) END
     FROM unnest(%(ids)s::uuid[], %(tries)s::int[], %(sent)s::bool[], %(counts)s::bool[], %(delays)s::float8[],
       %(errors)s::text[]) v(id, tries, sent, counts, delay, error)
     CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_interaction o WHERE o.id = v.id OFFSET 0) o
     WHERE x.ctid = o.ctid AND (v.sent OR x.tries = v.tries)
     RETURNING x.id
+""")
+
+#: Also of a question that was closed meanwhile. One that was pruned gets none: its row is locked before this.
+_LOG = compact(f"""
+    INSERT INTO holdpoint_dispatch(interaction_id, at, ms, number, status, sent, error, response)
+    SELECT v.id, {CLOCK}, v.ms, v.tries, v.status, v.sent, v.error, v.response
+    FROM unnest(%(ids)s::uuid[], %(tries)s::int[], %(sent)s::bool[], %(errors)s::text[], %(status)s::int[],
+      %(ms)s::int[], %(responses)s::text[])
+      WITH ORDINALITY v(id, tries, sent, error, status, ms, response, place)
+    ORDER BY v.place
 """)
 
 
@@ -107,7 +117,10 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What became of one try: it was sent, or it is tried again after `delay` seconds; never, where that is None."""
+    """What became of one try: it was sent, or it is tried again after `delay` seconds.
+
+    Without a delay never: then its lease stays, for whoever ends the question to be followed up.
+    """
 
     id: UUID
     tries: int
@@ -116,6 +129,16 @@ class Tried:
     counts: bool = True
     delay: float | None = None
     error: str | None = None
+    #: What the delivery log is told; only of channels that keep one.
+    logged: bool = False
+    status: int | None = None
+    ms: int | None = None
+    response: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the question can be sent no more."""
+        return not self.sent and self.delay is None
 
 
 _COLUMNS = [one.name for one in fields(Leased)]
@@ -140,21 +163,31 @@ def record_tries(db: BaseDatabaseWrapper, tried: Sequence[Tried]) -> set[UUID]:
     if not tried:
         return set()
     ordered = sorted(tried, key=lambda one: one.id)
-    params = {
-        "ids": write_plain([one.id for one in ordered]),
-        "tries": write_plain([one.tries for one in ordered]),
-        "sent": write_plain([one.sent for one in ordered]),
-        "counts": write_plain([one.counts for one in ordered]),
-        "delays": write_plain([one.delay for one in ordered]),
-        "errors": write_texts([one.error for one in ordered]),
-    }
+    params = _list_values(ordered)
 
     def work() -> set[UUID]:
         with atomic(db):
-            fetch(db, _LOCK, {"ids": params["ids"]})
-            return {id for (id,) in fetch(db, _RECORD, params)}
+            there = {id for (id,) in fetch(db, _LOCK, {"ids": params["ids"]})}
+            recorded = {id for (id,) in fetch(db, _RECORD, params)}
+            if logged := [one for one in ordered if one.logged and one.id in there]:
+                fetch(db, _LOG, _list_values(logged), rows=False)
+            return recorded
 
     return retrying(db, work)
+
+
+def _list_values(tried: Sequence[Tried]) -> dict[str, str]:
+    return {
+        "ids": write_plain([one.id for one in tried]),
+        "tries": write_plain([one.tries for one in tried]),
+        "sent": write_plain([one.sent for one in tried]),
+        "counts": write_plain([one.counts for one in tried]),
+        "delays": write_plain([one.delay for one in tried]),
+        "errors": write_texts([one.error for one in tried]),
+        "status": write_plain([one.status for one in tried]),
+        "ms": write_plain([one.ms for one in tried]),
+        "responses": write_texts([one.response for one in tried]),
+    }
 
 
 def _read(row: tuple[Any, ...]) -> Leased:

@@ -59,7 +59,12 @@ _COUNT = compact("""
 
 #: Interactions before their units, as everywhere. Event waits in two halves, so that each finds its partial index.
 _UNITS = "SELECT id FROM holdpoint_unit WHERE instance_id = ANY(%(ids)s::uuid[])"
-_DELETE_INTERACTIONS = "DELETE FROM holdpoint_interaction WHERE unit_id = ANY(%(units)s::uuid[])"
+#: Those that were sent come back, because their delivery logs follow: whoever adds to one holds its question's row.
+_DELETE_INTERACTIONS = compact("""
+    WITH d AS (DELETE FROM holdpoint_interaction WHERE unit_id = ANY(%(units)s::uuid[]) RETURNING id, config)
+    SELECT id FROM d WHERE config IS NOT NULL
+""")
+_DELETE_DISPATCHES = "DELETE FROM holdpoint_dispatch WHERE interaction_id = ANY(%(ids)s::uuid[])"
 _DELETES = [
     f"DELETE FROM {what} AND instance_id = ANY(%(ids)s::uuid[])"
     for what in (
@@ -136,7 +141,8 @@ def _delete(db: BaseDatabaseWrapper, ids: Sequence[UUID], actor: str) -> None:
         return
     params = {"ids": list(ids)}
     units = [id for (id,) in fetch(db, _UNITS, params)]
-    fetch(db, _DELETE_INTERACTIONS, {"units": units}, rows=False)
+    if sent := [id for (id,) in fetch(db, _DELETE_INTERACTIONS, {"units": units})]:
+        fetch(db, _DELETE_DISPATCHES, {"ids": sent}, rows=False)
     for statement in _DELETES:
         fetch(db, statement, params, rows=False)
     forget_answers(db, list(ids))

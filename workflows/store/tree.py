@@ -15,6 +15,7 @@ from workflows.lifecycle import FIRST_TERMINAL, Event
 from workflows.store.address import FORMS, Address, target_sql
 from workflows.store.ask import close_questions
 from workflows.store.checkpoints import forget_failed
+from workflows.store.fail import revive_questions
 from workflows.store.line_ends import end_lines, reopen_line
 from workflows.store.sql import (
     AWAITING_CHILDREN,
@@ -146,6 +147,7 @@ def reopen(db: BaseDatabaseWrapper, id: Any, *, actor: str) -> bool:
             reopened = fetch(db, _REOPEN, {"id": id, "actor": actor})
             if not reopened:
                 return False
+            revive_questions(db, id)
             forget_failed(db, id)
             unit = reopened[0][0]
             if unit is not None and not reopen_line(db, unit):

@@ -32,7 +32,7 @@ from workflows.exceptions import (
 from workflows.jsontext import check_text, dump_value, read_back
 from workflows.lifecycle import Call, Cardinality, InteractionStatus, Status
 from workflows.outcomes import Done, Invoke, Next, Outcome, Suspend
-from workflows.store import Saved
+from workflows.store import FAILURE, Saved
 from workflows.styles.each import wait_for_each
 from workflows.styles.raised import describe_raised, is_authors, revive_error
 from workflows.typed import A, BodyKind, CardinalityName, Duration, Projector, SchemaValue, T, Validating, WorkflowRef
@@ -837,7 +837,9 @@ class FunctionContext(Context):
             channel = Channel if question.opener is None else type(question.opener)
             return channel.read_answer(value, question.schema)
         if saved.status is InteractionStatus.FAILED:
-            raise self._tell(saved, UnitFailed(question.step, "it can no longer be answered"))
+            self._taken.add(name)
+            why = (one.payload["reason"] for one in self.list_awaited() if one.name == name and one.source == FAILURE)
+            raise self._tell(saved, UnitFailed(question.step, next(why, "it can no longer be answered")))
         raise self._tell(saved, SignalTimeoutError(question.step))
 
     def _settle_event(self, saved: Saved, spec: EventSpec, timeout: float) -> None:

@@ -16,7 +16,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -29,6 +29,7 @@ from workflows.styles.steps import describe_error
 from workflows.sweeps import may_go_on
 from workflows.traces import log_raised
 from workflows.transports.outgoing import Outgoing, Sent
+from workflows.unseen import reveal
 from workflows.waits import Channel, list_sending
 
 logger = logging.getLogger("workflows")
@@ -132,32 +133,44 @@ class _Dispatch:
         done: list[store.Tried] = []
         for channel, questions, results in finished:
             self._busy[channel.name] -= 1
-            done += [_judge(one, result) for one, result in zip(questions, results, strict=True)]
+            done += [_judge(channel, one, result) for one, result in zip(questions, results, strict=True)]
             _tell_absence(channel, results)
         store.record_tries(self._db, done)
+        for one in done:
+            if one.is_final:
+                # Not before the try is written down: a crash in between leaves the lease, which ends.
+                store.fail_question(self._db, one.id, one.error or "")
 
 
-def _judge(question: Outgoing, result: Result) -> store.Tried:
+def _judge(channel: type[Channel], question: Outgoing, result: Result) -> store.Tried:
+    told = result.sent if isinstance(result, DispatchFailed) else result
+    about = told if isinstance(told, Sent) else Sent()
+    tried = store.Tried(
+        question.id,
+        question.tries,
+        sent=not isinstance(result, Exception),
+        logged=channel.keeps_log,
+        status=about.status,
+        ms=about.ms,
+        response=about.response,
+    )
     if not isinstance(result, Exception):
-        return store.Tried(question.id, question.tries, sent=True)
+        return tried
     if isinstance(result, DispatchFailed) and result.away:
         pause = (result.retry_after or AWAY_WAIT) * random.uniform(1, 1 + JITTER)
-        return store.Tried(
-            question.id, question.tries, sent=False, counts=False, delay=pause, error=str(result)[:MOST_REASON]
-        )
+        return replace(tried, counts=False, logged=False, delay=pause, error=reveal(str(result))[:MOST_REASON])
     is_known = isinstance(result, DispatchFailed)
-    reason = (str(result) if is_known else describe_error(result))[:MOST_REASON]
-    is_last = question.tries >= conf.dispatch_tries or (isinstance(result, DispatchFailed) and result.final)
+    reason = reveal(str(result) if is_known else describe_error(result))[:MOST_REASON]
     delay = None
-    if not is_last:
+    if question.tries < conf.dispatch_tries and not (isinstance(result, DispatchFailed) and result.final):
         delay = find_wait(question.tries, result.retry_after if isinstance(result, DispatchFailed) else None)
     again = "not again" if delay is None else f"again in {delay:.0f} s"
-    told = f"{question.channel} {question.key} was not sent (try {question.tries}, {again})"
+    message = f"{question.channel} {question.key} was not sent (try {question.tries}, {again})"
     if is_known:
-        logger.warning("%s: %s", told, reason)
+        logger.warning("%s: %s", message, reason)
     else:  # a mistake in the channel: say where
-        log_raised(logger, logging.WARNING, told, result)
-    return store.Tried(question.id, question.tries, sent=False, delay=delay, error=reason)
+        log_raised(logger, logging.WARNING, message, result)
+    return replace(tried, delay=delay, error=reason)
 
 
 def _tell_absence(channel: type[Channel], results: Sequence[Result]) -> None:

@@ -56,9 +56,9 @@ class Outgoing:
         """The idempotency key: the same at every try, and another one for each visit of the wait.
 
         >>> question.key
-        '01995c0e-6d8a-7c3e-9a51-0f6f0b7d2c11.1'
+        '01995c0e-6d8a-7c3e-9a51-0f6f0b7d2c11-1'
         """
-        return f"{self.id}.{self.visit}"
+        return f"{self.id}-{self.visit}"
 
     @property
     def traceparent(self) -> str | None:
