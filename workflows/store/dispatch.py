@@ -45,9 +45,9 @@ _LEASE = compact(f"""
       UPDATE holdpoint_interaction x SET dispatch_at = {CLOCK} + %(lease)s * interval '1 s', tries = x.tries + 1
       FROM c CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_interaction o WHERE o.id = c.id OFFSET 0) o
       WHERE x.ctid = o.ctid
-      RETURNING x.id, x.unit_id, x.instance_id, x.workspace_id, x.index, x.channel, x.signal_id, x.tries, x.created_at,
-        x.deadline, coalesce(x.deadline <= {NOW}, false) AS late, x.correlation_id, x.assignee, x.group_name,
-        x.token_key, x.request::text, x.schema::text, x.config::text
+      RETURNING x.id, x.unit_id, x.instance_id, x.workspace_id, x.index, x.item, x.channel, x.signal_id, x.tries,
+        x.created_at, x.deadline, coalesce(x.deadline <= {NOW}, false) AS late, x.correlation_id, x.assignee,
+        x.group_name, x.token_key, x.request::text, x.schema::text, x.config::text
     )
     SELECT u.*, n.total, n.visit, n.step, n.cardinality, i.workflow, w.slug FROM u
     CROSS JOIN LATERAL (SELECT o.total, o.visit, o.step, o.cardinality FROM holdpoint_unit o
@@ -94,6 +94,7 @@ class Leased:
     instance: UUID
     workspace_id: int
     index: int
+    item: bool
     channel: str
     signal_id: str
     tries: int

@@ -28,6 +28,7 @@ from workflows.models import Interaction
 from workflows.styles.steps import describe_error
 from workflows.sweeps import may_go_on
 from workflows.traces import log_raised
+from workflows.transports.failing import fail_unsent
 from workflows.transports.outgoing import Outgoing, Sent
 from workflows.unseen import reveal
 from workflows.waits import Channel, list_sending
@@ -135,11 +136,12 @@ class _Dispatch:
             self._busy[channel.name] -= 1
             done += [_judge(channel, one, result) for one, result in zip(questions, results, strict=True)]
             _tell_absence(channel, results)
-        store.record_tries(self._db, done)
-        for one in done:
-            if one.is_final:
-                # Not before the try is written down: a crash in between leaves the lease, which ends.
-                store.fail_question(self._db, one.id, one.error or "")
+        recorded = store.record_tries(self._db, done)
+        unsent = {one.id: one.error or "" for one in done if one.is_final and one.id in recorded}
+        if unsent:
+            items = {one.id for _, questions, _ in finished for one in questions if one.item}
+            singles = [(id, reason) for id, reason in unsent.items() if id not in items]
+            fail_unsent(self._db, singles, [(id, reason) for id, reason in unsent.items() if id in items])
 
 
 def _judge(channel: type[Channel], question: Outgoing, result: Result) -> store.Tried:

@@ -33,6 +33,8 @@ class Outgoing:
     index: int
     total: int
     cardinality: str
+    #: Whether it is one of a unit of items.
+    item: bool
     #: Which visit of the wait.
     visit: int
     #: Which try this is, from 1.
