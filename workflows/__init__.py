@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from workflows.exceptions import NoTarget as NoTarget
     from workflows.exceptions import NotCancellable as NotCancellable
     from workflows.exceptions import NotFinished as NotFinished
+    from workflows.exceptions import NotRedrivable as NotRedrivable
     from workflows.exceptions import NotRetryable as NotRetryable
     from workflows.exceptions import NotSerializable as NotSerializable
     from workflows.exceptions import PolicyRefused as PolicyRefused
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from workflows.outcomes import Retry as Retry
     from workflows.outcomes import Spawn as Spawn
     from workflows.outcomes import Stop as Stop
+    from workflows.redriving import redrive as redrive
     from workflows.scope import workspace as workspace
     from workflows.styles.calls import FunctionContext as FunctionContext
     from workflows.styles.function import durable as durable
@@ -98,6 +100,7 @@ if TYPE_CHECKING:
     from workflows.styles.machine_words import wait_for as wait_for
     from workflows.styles.steps import Workflow as Workflow
     from workflows.styles.steps import step as step
+    from workflows.transports.webhook import Webhook as Webhook
     from workflows.units.batches import CompletionResult as CompletionResult
     from workflows.units.batches import complete_many as complete_many
     from workflows.units.results import ItemResult as ItemResult
@@ -114,11 +117,13 @@ _HOMES = {
     "workflows.styles.function": "durable",
     "workflows.units.batches": "CompletionResult complete_many",
     "workflows.units.results": "ItemResult",
+    "workflows.transports.webhook": "Webhook",
     "workflows.waits": "Channel event",
     "workflows.api": "cancel result retry signal signal_many start start_many",
     "workflows.events": "emit",
     "workflows.hooks.definition": "hook",
     "workflows.outcomes": "Await Child Done Next Retry Spawn Stop",
+    "workflows.redriving": "redrive",
     "workflows.scope": "workspace",
     "workflows.styles.machine": "Machine",
     "workflows.styles.machine_words": "END FAIL action branch collect expand flow launch sleep wait_for",
@@ -130,7 +135,7 @@ _HOMES = {
         "InvalidSchema InvalidSignalId InvalidTarget LeftTransactionOpen NoReader NoTarget NonDeterministic "
         "NotCancellable NotFinished NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision "
         "SignalTimeoutError StaleVersion StepTimedOut StrictIsolation TooComplex TooLarge TooMany UnitFailed "
-        "UnknownInteraction UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError DispatchFailed "
+        "UnknownInteraction UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError DispatchFailed NotRedrivable "
     ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -22,6 +22,7 @@
     ├── NoReader                        the workflow there can never read a signal
     ├── DuplicateKey                    a live instance of the workspace holds the key; `.instance`
     ├── NotRetryable                    only a failed instance nobody replaced or counted can be retried
+    ├── NotRedrivable                   a question that is over, or whose workflow has gone on, is not sent again
     ├── NotCancellable                  the instance has already ended
     ├── NotFinished                     `result()` was asked before the end
     ├── InstanceFailed                  `result()` of a failed instance; `.instance`
@@ -308,6 +309,13 @@ class NotRetryable(WorkflowError):
 
     def __init__(self, instance_id: object, problem: str) -> None:
         super().__init__(f"instance {instance_id} cannot be retried: {problem}")
+
+
+class NotRedrivable(WorkflowError):
+    """`redrive()` was refused; the message says why the question is not sent again."""
+
+    def __init__(self, interaction_id: object, problem: str) -> None:
+        super().__init__(f"interaction {interaction_id} cannot be sent again: {problem}")
 
 
 class NotCancellable(WorkflowError):

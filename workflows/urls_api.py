@@ -6,7 +6,7 @@ Other apps register theirs in `ready()`, which is before this module is read.
 
 from django.urls import path, re_path
 
-from workflows.rest import completions, docs, instances, interactions, openapi, signals
+from workflows.rest import completions, dispatches, docs, instances, interactions, openapi, signals
 from workflows.rest.endpoint import answer_unknown
 from workflows.rest.parts import list_parts
 
@@ -29,6 +29,12 @@ documented = [
     path("v1/interactions/complete", completions.CompleteMany.as_view(), name="interactions-complete"),
     path("v1/interactions/<str:id>", interactions.OneInteraction.as_view(), name="interaction"),
     path("v1/interactions/<str:id>/complete", interactions.CompleteInteraction.as_view(), name="interaction-complete"),
+    path("v1/interactions/<str:id>/redrive", dispatches.RedriveInteraction.as_view(), name="interaction-redrive"),
+    path(
+        "v1/interactions/<str:id>/dispatches",
+        dispatches.InteractionDispatches.as_view(),
+        name="interaction-dispatches",
+    ),
     *(pattern for part in list_parts() for pattern in part.patterns),
     path("v1/schema", openapi.schema, name="api-schema"),
     path("v1/docs", docs.docs, name="api-docs"),

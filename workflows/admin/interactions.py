@@ -20,8 +20,9 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
+from workflows.admin import dispatches
 from workflows.admin.actors import find_actors, show_actor
-from workflows.admin.base import ReadOnlyAdmin
+from workflows.admin.dispatches import DispatchAdmin
 from workflows.admin.listing import SAMPLE, WorkspaceFilter, chosen
 from workflows.admin.markup import (
     ANSWERS,
@@ -43,7 +44,7 @@ from workflows.models import Interaction
 from workflows.scope import DEFAULT_WORKSPACE
 
 VALUES = ("request", "schema", "output")
-DETAILS = ("correlation_id", "dispatched_at", "schema_type", *VALUES)
+DETAILS = ("correlation_id", "schema_type", *dispatches.COLUMNS, *VALUES)
 
 
 class AnswerFilter(SimpleListFilter):
@@ -84,7 +85,7 @@ class ChannelFilter(SimpleListFilter):
 
 
 @admin.register(Interaction)
-class InteractionAdmin(ReadOnlyAdmin):
+class InteractionAdmin(DispatchAdmin):
     """Reads; answers come through the doors of the engine."""
 
     list_display = ("what", "badge", "over", "until", "holder", "of_instance", "asked")
@@ -108,12 +109,14 @@ class InteractionAdmin(ReadOnlyAdmin):
             },
         ),
         (_("Values"), {"fields": ("request_json", "schema_json", "output_json")}),
-        (_("Origin"), {"fields": (("asked_exactly", "dispatched"), ("closed", "by"), "id")}),
+        (_("Origin"), {"fields": ("asked_exactly", ("closed", "by"), "id")}),
+        dispatches.FIELDSET,
     )
     readonly_fields = (
         *("full_signal_id", "badge", "over", "owned", "of_instance", "of_wait", "holder", "correlation"),
         *("deadline_exactly", "version", "request_json", "schema_json", "output_json"),
         *("asked_exactly", "dispatched", "closed", "by", "id"),
+        *dispatches.FIELDS,
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Interaction]:

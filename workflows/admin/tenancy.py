@@ -29,7 +29,7 @@ PERMISSIONS = {
     "start": ("holdpoint.start_instance",),
     "signal": ("holdpoint.signal_instance",),
     "complete": ("holdpoint.complete_interaction",),
-    "operate": ("holdpoint.cancel_instance", "holdpoint.retry_instance"),
+    "operate": ("holdpoint.cancel_instance", "holdpoint.retry_instance", "holdpoint.redrive_interaction"),
 }
 
 

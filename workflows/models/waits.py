@@ -166,7 +166,10 @@ class Interaction(EngineModel):
         ordering: ClassVar = ["id"]
         verbose_name = _("interaction")
         verbose_name_plural = _("interactions")
-        permissions: ClassVar = [("complete_interaction", "Can complete interactions")]
+        permissions: ClassVar = [
+            ("complete_interaction", "Can complete interactions"),
+            ("redrive_interaction", "Can send interactions again"),
+        ]
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["workspace", "signal_id"], condition=Q(status="pending"), name="holdpoint_interaction_signal"
@@ -210,6 +213,12 @@ class Interaction(EngineModel):
                 fields=["channel", "dispatch_at", "id"],
                 condition=Q(status="pending", dispatch_at__isnull=False),
                 name="holdpoint_interaction_send",
+            ),
+            # What could not be sent.
+            models.Index(
+                fields=["workspace", "id"],
+                condition=Q(status="failed", dispatch_error__isnull=False),
+                name="holdpoint_interaction_unsent",
             ),
             # Those that a sweep expires; the deadline of a single question is its instance's.
             models.Index(

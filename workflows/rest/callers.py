@@ -36,6 +36,7 @@ SIGNAL = Need("signal", "holdpoint.signal_instance")
 COMPLETE = Need("complete", "holdpoint.complete_interaction")
 CANCEL = Need("operate", "holdpoint.cancel_instance")
 RETRY = Need("operate", "holdpoint.retry_instance")
+REDRIVE = Need("operate", "holdpoint.redrive_interaction")
 
 
 @dataclass(frozen=True, slots=True)

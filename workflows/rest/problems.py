@@ -83,6 +83,7 @@ KINDS: Mapping[type[WorkflowError], Kind] = {
     exceptions.NoReader: NO_READER,
     exceptions.NotCancellable: NOT_POSSIBLE,
     exceptions.NotRetryable: NOT_POSSIBLE,
+    exceptions.NotRedrivable: NOT_POSSIBLE,
     exceptions.StaleVersion: STALE_VERSION,
     exceptions.AnswerElsewhere: ANSWERED_ELSEWHERE,
     exceptions.IdempotencyConflict: IDEMPOTENCY_CONFLICT,

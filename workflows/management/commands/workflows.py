@@ -1,4 +1,4 @@
-"""`manage.py workflows`: what an operator does from a shell: look, retry, cancel, prune, and check a deploy.
+"""`manage.py workflows`: what an operator does from a shell: look, retry, redrive, cancel, prune, and check a deploy.
 
 What lives here: reading arguments and wording answers. What must not: SQL, or anything the api could not do.
 Invariant owned: a command that could not do all it was asked for ends with a code other than 0 and says what is left.
@@ -10,6 +10,7 @@ import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable
 from typing import Any
+from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
@@ -25,6 +26,7 @@ from workflows.management.paper import clean, find_width, lay_table, show_count,
 from workflows.management.story import tell_instance, tell_record
 from workflows.management.targets import check_workspace, find_actor, find_target
 from workflows.models import Instance
+from workflows.redriving import list_unsent, redrive
 from workflows.scope import DEFAULT_WORKSPACE
 from workflows.store.parked import prune_parked
 from workflows.store.prune import BATCH, Pruned, prune
@@ -34,7 +36,10 @@ STATUS_WORDS = [*(status.value for status in Status), "live", "ended"]
 
 
 class Command(BaseCommand):
-    help = "Lists, shows, retries and cancels instances; prunes ended ones; tells which a deploy has left stuck."
+    help = (
+        "Lists, shows, retries and cancels instances; sends questions again; prunes ended ones; tells which a deploy "
+        "has left stuck."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """One subcommand per task."""
@@ -66,6 +71,17 @@ class Command(BaseCommand):
 
         task = add("retry", self.retry_instances, "Run failed instances again from the step they failed in.")
         task.add_argument("targets", nargs="+", metavar="ID|KEY")
+        add_workspace(task)
+
+        task = add("redrive", self.redrive, "Send questions again that could not be sent: some by id, or all that fit.")
+        task.add_argument("targets", nargs="*", metavar="ID|SIGNAL-ID", help="questions by id, or by signal id")
+        task.add_argument("--unit", metavar="ID", type=_read_uuid, help="only of this unit")
+        task.add_argument("--workflow", help="only of this workflow")
+        task.add_argument("--channel", help='only of this channel, such as "webhook"')
+        task.add_argument("--since", metavar="2h", help="only what failed so recently")
+        task.add_argument("--reason", metavar="TEXT", help="only where why it failed has this text in it")
+        task.add_argument("--all", action="store_true", help="all that could not be sent")
+        task.add_argument("--dry-run", action="store_true", help="count only")
         add_workspace(task)
 
         task = add("cancel", self.cancel_instances, "Cancel instances, each with all its children.")
@@ -135,6 +151,42 @@ class Command(BaseCommand):
             return f"is {api.cancel(instance, options['reason'], actor=find_actor()).status}"
 
         self._do_each(options, work, "cancelled", ended=False)
+
+    def redrive(self, options: dict[str, Any]) -> None:
+        check_workspace(options["workspace"])
+        names = ("unit", "workflow", "channel", "since", "reason")
+        wanted = {name: options[name] for name in names if options[name] is not None}
+        if options["targets"]:
+            if wanted or options["all"] or options["dry_run"]:
+                raise CommandError("Name questions, or what many have in common: not both.")
+            self._redrive_each(options["targets"], options["workspace"])
+            return
+        if not wanted and not options["all"]:
+            raise CommandError(
+                "Which? Name questions, or give --workflow, --channel, --since, --reason, --unit or --all."
+            )
+        try:
+            if options["dry_run"]:
+                many = list_unsent(**wanted, workspace=options["workspace"]).count()
+            else:
+                many = len(redrive(**wanted, workspace=options["workspace"], actor=find_actor()))
+        except InvalidDuration as error:
+            raise CommandError(str(error)) from error
+        done = "could not be sent" if options["dry_run"] else "will be sent again"
+        self.stdout.write(f"{show_count(many, 'question')} {done}.")
+
+    def _redrive_each(self, targets: list[str], workspace: str | None) -> None:
+        refused = 0
+        for given in dict.fromkeys(targets):
+            try:
+                [id] = redrive(_as_uuid(given) or given, workspace=workspace, actor=find_actor())
+                self.stdout.write(f"{id} will be sent again")
+            except WorkflowError as error:
+                refused += 1
+                self.stderr.write(str(error))
+        if refused:
+            were = "was" if refused == 1 else "were"
+            raise CommandError(f"{refused} of {len(targets)} {were} not sent again; the reasons are above.")
 
     def check_deploy(self, options: dict[str, Any]) -> None:
         found = deploys.find_stuck(router.db_for_read(Instance))
@@ -241,6 +293,20 @@ def _read_age(given: str | None) -> float:
             "--older-than 90d."
         )
     return seconds
+
+
+def _as_uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _read_uuid(text: str) -> UUID:
+    found = _as_uuid(text)
+    if found is None:
+        raise ArgumentTypeError(f"{text!r} is no id")
+    return found
 
 
 def _read_count(text: str) -> int:
