@@ -51,7 +51,7 @@ def redrive(
     """
     db, by = connections[router.db_for_write(Interaction)], read_actor(actor)
     if target is not None:
-        if not (unit is workflow is channel is since is reason is None):
+        if any(one is not None for one in (unit, workflow, channel, since, reason)):
             raise InvalidCall("redrive() takes one question or what many have in common, not both")
         row = _find(db, target, workspace)
         _send_again(db, row, by)
@@ -108,7 +108,7 @@ def _redrive_each(db: BaseDatabaseWrapper, rows: list[Interaction], actor: str) 
 
 
 def _find(db: BaseDatabaseWrapper, target: object, workspace: str | None) -> Interaction:
-    rows = Interaction.objects.using(db.alias).only(*_FIELDS)
+    rows: QuerySet[Any] = Interaction.objects.using(db.alias).only(*_FIELDS)
     if isinstance(target, Interaction):
         found = rows.filter(pk=target.pk).first()
     else:
@@ -122,7 +122,8 @@ def _find(db: BaseDatabaseWrapper, target: object, workspace: str | None) -> Int
             raise InvalidCall(f"{show(target)} is no question: pass its signal id, its UUID or the Interaction")
     if found is None:
         raise UnknownInteraction
-    return found
+    question: Interaction = found
+    return question
 
 
 def _send_again(db: BaseDatabaseWrapper, row: Interaction, actor: str) -> None:

@@ -34,10 +34,7 @@ REFUSALS = 10
 FIELDS = ("tried", "next_try", "why_not_sent", "dispatch_log")
 #: Columns that these read beside those of a list.
 COLUMNS = ("tries", "dispatch_at", "dispatch_error", "dispatched_at")
-FIELDSET: tuple[Any, dict[str, Any]] = (
-    _("Dispatch"),
-    {"fields": (("dispatched", "tried", "next_try"), "why_not_sent", "dispatch_log")},
-)
+ROWS = (("dispatched", "tried", "next_try"), "why_not_sent", "dispatch_log")
 
 
 class DispatchAdmin(ReadOnlyAdmin):

@@ -110,7 +110,7 @@ class InteractionAdmin(DispatchAdmin):
         ),
         (_("Values"), {"fields": ("request_json", "schema_json", "output_json")}),
         (_("Origin"), {"fields": ("asked_exactly", ("closed", "by"), "id")}),
-        dispatches.FIELDSET,
+        (_("Dispatch"), {"fields": dispatches.ROWS}),
     )
     readonly_fields = (
         *("full_signal_id", "badge", "over", "owned", "of_instance", "of_wait", "holder", "correlation"),

@@ -47,7 +47,18 @@ class DispatchList(ListOut):
     results: Annotated[list[DispatchOut], Field(description="In the order of the list.")]
 
 
-class InteractionDispatches(InteractionEndpoint):
+class _OfInteraction(InteractionEndpoint):
+    """What belongs to one question."""
+
+    def find(self, id: str) -> Interaction:
+        """The question, if the caller may know of it."""
+        found: Interaction | None = self.list_mine().filter(pk=read_id(id)).first()
+        if found is None:
+            raise refuse_unknown()
+        return found
+
+
+class InteractionDispatches(_OfInteraction):
     """The delivery log of a question."""
 
     needs: ClassVar = {"GET": READ_INTERACTIONS}
@@ -69,19 +80,11 @@ class InteractionDispatches(InteractionEndpoint):
         rows = Dispatch.objects.using(self.db.alias).filter(interaction_id=found.pk)
         return answer_list(request._request, rows, BY_TRY, show_dispatch)
 
-    def find(self, id: str) -> Interaction:
-        """The question, if the caller may know of it."""
-        found: Interaction | None = self.list_mine().filter(pk=read_id(id)).first()
-        if found is None:
-            raise refuse_unknown()
-        return found
 
-
-class RedriveInteraction(InteractionDispatches):
+class RedriveInteraction(_OfInteraction):
     """Send a question again."""
 
     needs: ClassVar = {"POST": REDRIVE}
-    http_method_names = ("post",)
 
     @document(
         "redriveInteraction",

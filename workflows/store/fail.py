@@ -23,6 +23,7 @@ from workflows.store.sql import (
     LEDGER,
     LIVE,
     NOTIFY_IDLE,
+    NOW,
     RUNNABLE,
     becoming,
     compact,
@@ -91,16 +92,16 @@ _REVIVE = compact(f"""
       WHERE i.id = %(id)s::uuid AND q.n > 0
     ), n AS (
       UPDATE holdpoint_unit n SET failed = n.failed - 1, status = {PENDING}, closed_at = NULL, released_at = NULL,
-        deadline = {CLOCK} + (n.deadline - n.created_at)
-      FROM s WHERE n.id = s.unit AND n.status + 0 = {FAILED} RETURNING n.id, n.deadline
+        deadline = {NOW} + (n.deadline - n.created_at)
+      WHERE n.id = ANY(ARRAY(SELECT s.unit FROM s)) AND n.status + 0 = {FAILED} RETURNING n.id
     ), c AS (
-      UPDATE holdpoint_checkpoint c SET blamed = false FROM n
-      WHERE c.instance_id = %(id)s::uuid AND c.unit_id = n.id AND c.blamed
+      UPDATE holdpoint_checkpoint c SET blamed = false
+      WHERE c.instance_id = %(id)s::uuid AND c.blamed AND c.unit_id = ANY(ARRAY(SELECT n.id FROM n))
     )
     UPDATE holdpoint_interaction x SET status = {PENDING}, closed_at = NULL, version = x.version + 1, actor = '',
-      deadline = n.deadline, tries = 0, dispatch_error = NULL,
+      deadline = {NOW} + (x.deadline - x.created_at), tries = 0, dispatch_error = NULL,
       dispatch_at = CASE WHEN x.config IS NOT NULL THEN {CLOCK} END
-    FROM n WHERE x.unit_id = n.id AND x.status + 0 = {FAILED} RETURNING x.id
+    WHERE x.unit_id = ANY(ARRAY(SELECT n.id FROM n)) AND x.status + 0 = {FAILED} RETURNING x.id
 """)
 
 #: What waits to be sent again, or was sent and is wanted once more.

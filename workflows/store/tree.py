@@ -90,12 +90,13 @@ _REOPEN = compact(f"""
       UPDATE holdpoint_instance i SET attempt = 0, runs = 0, error = NULL, seq = i.seq + 1,
         {becoming(RUNNABLE, CLOCK)}
       WHERE i.id = %(id)s::uuid AND i.status = {FAILED} AND i.spawn_no IS NULL
-      RETURNING i.id, i.seq, i.workspace_id, i.status, i.step, i.unit_id
+      RETURNING i.id, i.seq, i.workspace_id, i.status, i.step, i.unit_id,
+        coalesce(starts_with(i.names[1], 'holdpoint:unit:'), false) AND i.inbox > 0 AS heard
     ), l AS (
       {LEDGER}
       SELECT id, {CLOCK}, NULL, seq, workspace_id, {kind(Event.REOPENED)}, status, %(actor)s::text, step, NULL FROM u
     )
-    SELECT u.unit_id, {NOTIFY_IDLE} FROM u
+    SELECT u.unit_id, u.heard, {NOTIFY_IDLE} FROM u
 """)
 
 
@@ -147,9 +148,10 @@ def reopen(db: BaseDatabaseWrapper, id: Any, *, actor: str) -> bool:
             reopened = fetch(db, _REOPEN, {"id": id, "actor": actor})
             if not reopened:
                 return False
-            revive_questions(db, id)
+            unit, heard, _ = reopened[0]
+            if heard:  # of its question, which may have failed
+                revive_questions(db, id)
             forget_failed(db, id)
-            unit = reopened[0][0]
             if unit is not None and not reopen_line(db, unit):
                 raise _Over
             return True

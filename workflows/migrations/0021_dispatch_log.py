@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("holdpoint", "0017_items"),
+        ("holdpoint", "0020_hook_receipts"),
     ]
 
     operations = [
