@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("holdpoint", "0020_hook_receipts"),
+        ("holdpoint", "0021_item_histories"),
     ]
 
     operations = [
