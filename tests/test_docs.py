@@ -50,6 +50,7 @@ PAGES = (
     "docs/reference.md",
     "docs/api.md",
     "docs/hooks.md",
+    "docs/kafka.md",
     "docs/approvals.md",
     "docs/approvals-reference.md",
 )
@@ -203,7 +204,7 @@ def test_the_readme_runs_beside_a_real_worker(no_workflows: None) -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/install.md", *PAGES])
 def test_the_settings_of_a_page_pass_the_checks(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for secret in ("DATABASE_PASSWORD", "WORKFLOWS_TOKEN_KEY", "OPS_SECRET"):
+    for secret in ("DATABASE_PASSWORD", "WORKFLOWS_TOKEN_KEY", "OPS_SECRET", "KAFKA_PASSWORD"):
         monkeypatch.setenv(secret, "x" * 52)
     shown: dict[str, Any] = {"os": os}
     for block in read_blocks(page):

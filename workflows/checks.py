@@ -23,6 +23,7 @@ from django.db import ProgrammingError, connections, router, transaction
 
 from workflows import clash, deploys, registry
 from workflows.backend.vanished import read_patience
+from workflows.checks_kafka import check_kafka, check_kafka_deploy
 from workflows.checks_links import check_links, check_routes, check_token_keys
 from workflows.checks_steps import check_targets
 from workflows.conf import Problem, conf, find_problems
@@ -49,6 +50,8 @@ def register_checks() -> None:
     """Make the checks known to Django; called once, when the app is ready."""
     for check in (check_apps, check_names, check_database, check_queue, check_settings):
         register(_as_list(check), TAG)
+    register(_as_list(check_kafka), TAG)
+    register(_as_list(check_kafka_deploy), TAG, deploy=True)
     register(_as_list(check_routes), TAG)
     register(_as_list(check_hook_routes), TAG)
     register(_as_list(check_targets), TAG)
