@@ -216,7 +216,7 @@ def _compare_unit(
         event.data for event in events if event.kind == Event.ITEM_COMPLETED and event.data and "line" in event.data
     ]
     bad = {one["index"] for one in ends if one["how"] != "completed"}
-    bad = {index for index in bad if lines.get(index) in ("failed", "cancelled")}
+    bad = {index for index in bad if lines.get(index, "failed") in ("failed", "cancelled")}  # or gone to a later visit
     items = items + Counter(failed=len(bad))
     items.subtract(completed=len(bad))
     ended = Counter(event.data["how"] for event in events if event.kind == Event.ITEM_COMPLETED and event.data)

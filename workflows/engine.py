@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import errors
 
@@ -49,6 +49,7 @@ from workflows.store import Claim, Commit, Kind
 from workflows.styles.steps import describe_error
 from workflows.traces import log_raised
 from workflows.trouble import Trouble, engine_at_work, is_dead, is_repeatable, raise_if_passing
+from workflows.units.ends import follow_lines
 from workflows.waits import EVENT, UNIT
 
 logger = logging.getLogger("workflows")
@@ -161,6 +162,12 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Com
     if len(commits) > 1 and _weigh(commits) > HEAVIEST_COMMIT:
         half = len(commits) // 2
         return settle(db, commits[:half], blocked) | settle(db, commits[half:], blocked)
+    applied = _settle_batch(db, commits, blocked)
+    _follow_lines(db, commits)
+    return applied
+
+
+def _settle_batch(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Commit] | None) -> set[str]:
     applied: set[str] = set()
     try:
         applied = store.retrying(db, lambda: store.commit(db, commits))
@@ -191,6 +198,19 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Com
         return applied | settle(
             db, [make_stop(commits[0].claim, f"its outcome cannot be stored: {describe_error(error)}")]
         )
+
+
+def _follow_lines(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> None:
+    """What the ends of lines let their units do is done at once; what a held row keeps out is left to a sweep."""
+    for one in commits:
+        units, one.units = one.units, {}
+        if not units or db.in_atomic_block:
+            continue
+        try:
+            follow_lines(db, units)
+        except OperationalError as error:
+            if not isinstance(error.__cause__, _PASSING):
+                raise
 
 
 def _is_lost(db: BaseDatabaseWrapper) -> bool:

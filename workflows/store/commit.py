@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
+from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -34,7 +35,7 @@ from workflows.lifecycle import FIRST_TERMINAL, Event
 from workflows.store.ask import close_questions
 from workflows.store.checkpoints import Rewind, rewind_checkpoints
 from workflows.store.claim import Claim
-from workflows.store.line_ends import end_lines
+from workflows.store.line_ends import end_lines, list_free_lines
 from workflows.store.lines import is_line
 from workflows.store.progress import keep_progress, list_advancing
 from workflows.store.sql import (
@@ -112,6 +113,8 @@ class Commit:
     awaited: tuple[str, ...] = ()
     #: The inbox counter under the lock, where it was read.
     inbox: int | None = None
+    #: Of lines that have ended, kept with the first of a batch: units with something to be done, and if they are over.
+    units: Mapping[UUID, bool] = field(default_factory=dict)
 
 
 class CameLate(Exception):
@@ -285,7 +288,7 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
     asking = [one.claim.id for one in commits if one.claim.asked and one.kind in (Kind.DONE, Kind.STOP)]
     rewinding = [one for one in commits if one.rewind is not None]
     advancing = list_advancing([one.claim for one in commits])
-    lines = [one.claim.id for one in commits if one.kind in (Kind.DONE, Kind.STOP) and is_line(one.claim)]
+    lines = _list_ending_lines(commits)
     if not asking and not rewinding and not advancing and not lines:
         return {row[0] for row in fetch(db, statement, params)}
     with atomic(db):
@@ -296,8 +299,8 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
         for one in rewinding:
             if one.claim.id in applied and one.rewind is not None:
                 rewind_checkpoints(db, one.claim.id, one.rewind)
-        if ended := [id for id in lines if id in applied]:
-            end_lines(db, ended)
+        if ended := [one for one in commits if one.claim.id in lines and one.claim.id in applied]:
+            ended[0].units = end_lines(db, [one.claim.id for one in ended])
         return applied
 
 
@@ -339,6 +342,9 @@ def commit_free(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> tuple[set
     with atomic(db):
         inboxes = {row[0]: row[1] for row in fetch(db, _FREE, {"ids": ids})}
         free = [one for one in commits if one.claim.id in inboxes and set(_parents([one])) <= inboxes.keys()]
+        if lines := _list_ending_lines(free):  # whoever answers an item holds its unit, and no instance
+            unheld = list_free_lines(db, lines)
+            free = [one for one in free if one.claim.id not in lines or one.claim.id in unheld]
         _meet_latecomers(db, free, inboxes)
         return (commit(db, free) if free else set()), [one for one in commits if one not in free]
 
@@ -398,6 +404,10 @@ def _tell_unseen(one: Commit, names: dict[str, int]) -> str:
     if one.kind is Kind.STOP:
         return json.dumps({"error": one.error, "unseen": unseen})
     return json.dumps({"consumed": one.signals, "unseen": unseen})
+
+
+def _list_ending_lines(commits: Sequence[Commit]) -> set[str]:
+    return {one.claim.id for one in commits if one.kind in (Kind.DONE, Kind.STOP) and is_line(one.claim)}
 
 
 def _parents(commits: Sequence[Commit]) -> list[str]:

@@ -33,7 +33,7 @@ from workflows.lifecycle import (
 )
 from workflows.store.ask import HELD
 from workflows.store.claim import Claim
-from workflows.store.lines import open_lines
+from workflows.store.line_visits import open_lines
 from workflows.store.sql import AWAITING, CLOCK, LEDGER, compact, fetch, kind, write_plain, write_texts
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]

@@ -59,7 +59,8 @@ _THROUGH = compact(f"""
         phase = CASE WHEN g.breaks OR n.remaining = g.n THEN {_CLOSED} ELSE n.phase END
       FROM g WHERE n.id = g.unit_id
       RETURNING n.id, n.seq, n.workspace_id, n.total, n.answered, n.failed, n.expired, n.line_room, g.at,
-        g.breaks, g.rows, n.status <> {_OPEN} AS over
+        g.breaks, g.rows, n.status <> {_OPEN} AS over,
+        n.queued > 0 AND n.line_room > n.remaining - n.queued AS fills
     ), li AS (
       {LEDGER}
       SELECT u.id, u.at, NULL, u.seq - u.rows - (u.over AND NOT u.breaks)::int
@@ -78,9 +79,9 @@ _THROUGH = compact(f"""
       SET status = {_CANCELLED}, closed_at = u.at, version = x.version + 1, queued = false
       FROM u CROSS JOIN LATERAL (SELECT o.id FROM holdpoint_interaction o
         WHERE u.breaks AND o.unit_id = u.id AND o.status + 0 = {_PENDING} OFFSET 0) o
-      WHERE x.id = o.id AND x.status + 0 = {_PENDING} RETURNING x.id
+      WHERE x.id = o.id AND x.status + 0 = {_PENDING}
     )
-    SELECT u.id, NULL FROM u WHERE u.over UNION ALL SELECT NULL, s.id FROM s
+    SELECT u.id, u.over FROM u WHERE u.over OR u.fills
 """)
 
 #: Of lines that have failed: the items that their units would cancel, to be locked before the units.
@@ -95,6 +96,17 @@ _LEFT = compact(f"""
       WHERE o.unit_id = u.id AND o.status + 0 = {_PENDING} OFFSET 0) x
 """)
 
+_FREE_UNITS = compact("""
+    WITH i AS MATERIALIZED (
+      SELECT i.id, i.unit_id FROM unnest(%(ids)s::uuid[]) v(id) CROSS JOIN LATERAL (
+        SELECT i.id, i.unit_id FROM holdpoint_instance i WHERE i.id = v.id OFFSET 0) i
+    ), n AS MATERIALIZED (
+      SELECT n.id FROM (SELECT DISTINCT i.unit_id FROM i ORDER BY 1) d CROSS JOIN LATERAL (
+        SELECT n.id FROM holdpoint_unit n WHERE n.id = d.unit_id FOR NO KEY UPDATE SKIP LOCKED) n
+    )
+    SELECT i.id::text FROM i WHERE i.unit_id IS NULL OR i.unit_id IN (SELECT n.id FROM n)
+""")
+
 #: A line that failed goes on: its item is not through after all, if its unit still waits.
 _REOPEN = compact(f"""
     UPDATE holdpoint_unit n SET remaining = n.remaining + 1, answered = n.answered + 1, failed = n.failed - 1
@@ -107,12 +119,20 @@ _LIVE_LINES = compact(f"""
 """)
 
 
-def end_lines(db: BaseDatabaseWrapper, lines: Iterable[Any]) -> set[UUID]:
-    """Tell the units of lines that have ended, in the transaction that ends them; the units that are over with it."""
+def end_lines(db: BaseDatabaseWrapper, lines: Iterable[Any]) -> dict[UUID, bool]:
+    """Tell the units of lines that have ended, in the transaction that ends them.
+
+    The units that have something to be done about: whether they are over (True), or may begin more lines.
+    """
     params = {"ids": write_plain(sorted(map(str, lines)))}
     if left := [id for (id,) in fetch(db, _LEFT, params)]:
         lock_items(db, left)
-    return {unit for unit, _ in fetch(db, _THROUGH, params) if unit is not None}
+    return dict(fetch(db, _THROUGH, params))  # type: ignore[arg-type]
+
+
+def list_free_lines(db: BaseDatabaseWrapper, lines: Iterable[Any]) -> set[str]:
+    """Those of these lines whose units nobody holds just now, waiting for none; the units stay locked."""
+    return {id for (id,) in fetch(db, _FREE_UNITS, {"ids": write_plain(sorted(map(str, lines)))})}
 
 
 def reopen_line(db: BaseDatabaseWrapper, unit: UUID) -> bool:

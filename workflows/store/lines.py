@@ -190,25 +190,6 @@ _ADMIT = compact(f"""
     SELECT x.id FROM x
 """)
 
-#: For a unit that is asked anew: lines that worked belong to it from now on, and their items are through.
-_ADOPT = compact(f"""
-    WITH x AS (
-      SELECT x.index FROM holdpoint_interaction x WHERE x.unit_id = %(unit)s::uuid AND x.status + 0 = {_COMPLETED}
-    ), i AS (
-      UPDATE holdpoint_instance i SET unit_id = %(unit)s::uuid FROM x
-      WHERE i.unit_id = %(before)s::uuid AND i.item = x.index AND i.status = {DONE} RETURNING i.item
-    )
-    UPDATE holdpoint_unit n SET remaining = n.remaining - q.n FROM (SELECT count(*)::int AS n FROM i) q
-    WHERE n.id = %(unit)s::uuid
-""")
-
-#: Answered items of a unit that have no line.
-_WANTING = compact(f"""
-    SELECT x.id FROM holdpoint_interaction x WHERE x.unit_id = %(unit)s::uuid AND x.status + 0 = {_COMPLETED}
-      AND NOT EXISTS (SELECT FROM holdpoint_instance i WHERE i.unit_id = x.unit_id AND i.item = x.index)
-    ORDER BY x.index
-""")
-
 
 def start_lines(db: BaseDatabaseWrapper, items: Sequence[UUID]) -> int:
     """Begin a line for each of these answered items, in the transaction that answers them; how many were begun."""
@@ -216,16 +197,6 @@ def start_lines(db: BaseDatabaseWrapper, items: Sequence[UUID]) -> int:
         return 0
     ids = [make_uuid7() for _ in items]
     return len(fetch(db, _START, {"ids": write_plain(ids), "items": write_plain(items)}))
-
-
-def open_lines(db: BaseDatabaseWrapper, unit: UUID, before: UUID | None = None) -> None:
-    """Begin lines for what a unit has answers of when it is opened; those of an earlier visit that worked stay.
-
-    Within the transaction that opens it.
-    """
-    if before is not None:
-        fetch(db, _ADOPT, {"unit": unit, "before": before}, rows=False)
-    start_lines(db, [id for (id,) in fetch(db, _WANTING, {"unit": unit})])
 
 
 def admit_lines(db: BaseDatabaseWrapper, unit: UUID) -> int:

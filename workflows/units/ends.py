@@ -6,6 +6,7 @@ transaction around it, leaves it to the sweep, which finds it in the rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from uuid import UUID
 
@@ -69,6 +70,15 @@ def follow_up(db: BaseDatabaseWrapper, ended: Ended) -> None:
 def _release(db: BaseDatabaseWrapper, ended: Ended) -> None:
     for unit in sorted(ended.closed):
         release(db, unit)
+
+
+def follow_lines(db: BaseDatabaseWrapper, units: Mapping[UUID, bool]) -> None:
+    """The same after lines have ended: of each unit whether it is over, or may begin more of them."""
+    for unit, over in sorted(units.items()):
+        if over:
+            release(db, unit)
+        else:
+            store.retrying(db, partial(store.admit_lines, db, unit))
 
 
 def release(db: BaseDatabaseWrapper, unit: UUID) -> bool:
