@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from django.contrib.auth.models import Group
 from django.db import connection
 
-from workflows import Await, Done, Stop, Workflow, step
+from workflows import Await, Done, Machine, Stop, Workflow, action, collect, durable, expand, step
 
 
 class HostedQuick(Workflow):
@@ -96,3 +97,28 @@ class HostedTaking(Workflow):
             file.write_text(f"{os.getpid()}\n")
             time.sleep(40)
         return Done()
+
+
+def book(item: int) -> int:
+    """A name can be given once: a second booking of an item is an error."""
+    Group.objects.create(name=f"item {item}")
+    return item
+
+
+@durable(name="HostedLines")
+def hosted_lines(ctx: Any, items: int, seconds: float) -> Any:
+    def then(ctx: Any, item: int, output: Any) -> Any:
+        booked = ctx.atomic("book", book, item)
+        ctx.step("rest", time.sleep, seconds)
+        return [booked, output]
+
+    return ctx.wait_for_each("pay", range(items), "api", then=then)
+
+
+class HostedStream(Machine):
+    """Each item is booked once, in a line of its own."""
+
+    numbers = expand(lambda ctx: range(ctx.input["items"]))
+    booked = action(lambda ctx: book(ctx.item), atomic=True)
+    rest = action(lambda ctx: time.sleep(ctx.input["seconds"]))
+    report = collect(lambda ctx: ctx.steps.booked)
