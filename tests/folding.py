@@ -234,7 +234,8 @@ def _compare_unit(
             told["items that completed, by the events"] = (ended["completed"], unit.answered)
         elif unit.line_room:  # nothing is asked: an item is answered as it is begun
             done = sum(status == "done" for status in lines.values())
-            told["items through, by the events"] = (ended["completed"], done)
+            if unit.status != "failed":  # or lines that were done go on with a later visit
+                told["items through, by the events"] = (ended["completed"], done)
         else:
             told["items answered, by the events"] = (ended["completed"] - len(bad), unit.answered)
     if ends := [event.data["status"] for event in events if event.kind == Event.UNIT_TERMINAL and event.data]:

@@ -5,9 +5,22 @@ from typing import Any
 import pytest
 
 import workflows
-from workflows import END, Machine, action, branch, collect, expand, flow, sleep, wait_for
+from workflows import (
+    END,
+    FAIL,
+    Channel,
+    Machine,
+    action,
+    branch,
+    collect,
+    expand,
+    flow,
+    launch,
+    sleep,
+    wait_for,
+)
 from workflows.models import AwaitUnit, Instance, Interaction
-from workflows.testing import advance, assert_awaiting, assert_done, drain
+from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
 pytestmark = pytest.mark.django_db
 
@@ -336,3 +349,210 @@ def test_an_each_wait_after_a_wait_for_a_list_asks_about_its_answers() -> None:
     answer(one, "greet", 1, "hi")
     answer(one, "greet", 0, "ho")
     assert_done(one, ["ho", "hi"])
+
+
+# --- policies, failures, retries ------------------------------------------------------------------------
+
+
+def fail_for(item: Any) -> Any:
+    if item in broken:
+        raise ValueError(f"no {item}")
+    return see(item)
+
+
+broken: list[Any] = []
+
+
+class Breaks(Machine):
+    max_attempts = 1
+    name = "streams.breaks"
+    numbers = expand(lambda ctx: [1, 2, 3])
+    note = action(lambda ctx: see(f"note {ctx.item}"))
+    double = action(lambda ctx: fail_for(ctx.item) * 2)
+    total = collect(lambda ctx: sum(ctx.items))
+
+
+def test_a_failed_item_fails_the_instance_naming_stage_item_and_reason() -> None:
+    broken[:] = [2]
+    one = run(Breaks)
+    assert_failed(one, "'numbers' failed: item 1: ValueError: no 2")
+    assert str(AwaitUnit.objects.get().status) == "failed"
+
+
+def test_a_retry_runs_again_what_failed_and_nothing_else() -> None:
+    broken[:] = [2]
+    one = run(Breaks)
+    assert_failed(one)
+    broken.clear()
+    workflows.retry(one)
+    drain()
+    assert_done(one, 12)
+    assert sorted(map(str, seen)) == ["1", "2", "3", "note 1", "note 2", "note 3"]
+
+
+def test_a_retry_that_fails_again_may_be_retried_again() -> None:
+    broken[:] = [2]
+    one = run(Breaks)
+    for _ in range(2):
+        workflows.retry(one)
+        drain()
+        assert_failed(one, "item 1: ValueError: no 2")
+    broken.clear()
+    workflows.retry(one)
+    drain()
+    assert_done(one, 12)
+
+
+def test_under_partial_collect_is_told_how_each_item_ended() -> None:
+    class Partial(Machine):
+        max_attempts = 1
+        numbers = expand(lambda ctx: [1, 2], on_item="partial")
+        double = action(lambda ctx: {"twice": fail_for(ctx.item) * 2})
+        total = collect(lambda ctx: [[one.status, one.ok, one.output and one.output.twice] for one in ctx.items])
+
+    class PartialEnd(Machine):
+        max_attempts = 1
+        numbers = expand(lambda ctx: [1, 2], on_item="partial")
+        double = action(lambda ctx: fail_for(ctx.item) * 2)
+
+    broken[:] = [1]
+    assert_done(run(Partial), [["failed", False, None], ["completed", True, 4]])
+    assert_done(run(PartialEnd), [{"status": "failed", "output": None}, {"status": "completed", "output": 4}])
+
+
+def test_an_item_that_is_not_answered_in_time() -> None:
+    class Waits(Machine):
+        orders = expand(lambda ctx: ["a", "b"])
+        payment = wait_for(channel="api", each=True, timeout="1h")
+        report = collect(lambda ctx: ctx.items)
+
+    class WaitsPartial(Machine):
+        orders = expand(lambda ctx: ["a", "b"])
+        payment = wait_for(channel="api", each=True, timeout="1h", on_item="partial")
+        report = collect(lambda ctx: [[one.status, one.output] for one in ctx.items])
+
+    one, two = run(Waits), run(WaitsPartial)
+    answer(one, "payment", 1, 5)
+    answer(two, "payment", 1, 5)
+    advance("2h")
+    assert_done(two, [["expired", None], ["completed", 5]])
+    assert_failed(one, "item 0 of 'payment' was not answered")
+    workflows.retry(one)
+    drain()
+    assert_awaiting(one, "payment")
+    answer(one, "payment", 0, 6)
+    assert_done(one, [6, 5])
+
+
+def test_a_line_that_fails_a_wait_without_a_flow_fails_its_item() -> None:
+    class LineWaits(Machine):
+        orders = expand(lambda ctx: ["a", "b"], on_item="partial")
+        payment = wait_for(channel="api", timeout="1h")
+        report = collect(lambda ctx: [str(one.error) for one in ctx.items])
+
+    one = run(LineWaits)
+    workflows.complete(Interaction.objects.get(instance__item=1), "paid")
+    advance("2h")
+    assert_done(one, ["stage 'payment' had no answer within its timeout of 1h", "None"])
+
+
+def test_branches_of_a_line_may_fail_it_and_lead_nowhere_else() -> None:
+    class Leads(Machine):
+        max_attempts = 1
+        numbers = expand(lambda ctx: [1, 2, 3], on_item="partial")
+        which = branch(lambda ctx: {1: FAIL, 2: "total", 3: "side"}[ctx.item])
+        total = collect(lambda ctx: [one.error or one.output for one in ctx.items])
+        side = flow(action(lambda ctx: f"side {ctx.item}"))
+
+    one = run(Leads)
+    first, second, third = assert_done(one).result
+    assert (first, third) == ("branch 'which' returned FAIL", "side 3")
+    assert "branch 'which' returned 'total'; it may return which, side, END" in second
+
+
+@pytest.mark.parametrize("given", ["text", {"a": 1}, 5, None])
+def test_a_stream_is_made_of_a_list(given: Any) -> None:
+    class NoList(Machine):
+        max_attempts = 1
+        numbers = expand(lambda ctx: given)
+        double = action(lambda ctx: ctx.item)
+
+    assert_failed(run(NoList), "what stage 'numbers' returned is")
+
+
+def test_more_items_than_the_limit_are_refused_before_anything_is_written(settings: Any) -> None:
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "AWAIT_AGGREGATE_MAX_INPUT_ITEMS": 3}
+
+    class Limit(Machine):
+        numbers = expand(lambda ctx: range(ctx.input["n"]))
+        double = action(lambda ctx: ctx.item)
+
+    assert_failed(run(Limit, {"n": 4}), "more than 3 items")
+    assert (AwaitUnit.objects.count(), Interaction.objects.count()) == (0, 0)
+    assert_done(run(Limit, {"n": 3}), [0, 1, 2])
+
+
+def test_cancelling_a_machine_in_the_middle_cancels_its_lines() -> None:
+    class Middle(Machine):
+        numbers = expand(lambda ctx: [1, 2])
+        check = wait_for(channel="api")
+
+    one = run(Middle)
+    workflows.complete(Interaction.objects.get(instance__item=0), "x")
+    drain()
+    workflows.cancel(one)
+    drain()
+    assert sorted(str(line.status) for line in Instance.objects.filter(unit__isnull=False)) == ["cancelled", "done"]
+    assert not Interaction.objects.filter(status="pending").exists()
+
+
+def test_a_wait_may_be_asked_through_a_channel_made_of_each_item() -> None:
+    class Asks(Channel[Any]):
+        name = "streams.asks"
+
+        def __init__(self, item: int) -> None:
+            self.schema = {"n": int}
+            self.assignee = f"user:{item}"
+
+        def open(self, interactions: Any) -> None:
+            seen.extend(one.assignee for one in interactions)
+
+    class PerItem(Machine):
+        numbers = expand(lambda ctx: [1, 2, 3], concurrency=2)
+        check = wait_for(channel=lambda ctx: Asks(ctx.item), each=True)
+        double = action(lambda ctx: ctx.steps.check.n * 2)
+        report = collect(lambda ctx: [ctx.items, [one.n for one in ctx.steps.check]])
+
+    one = run(PerItem)
+    assert sorted(seen) == ["user:1", "user:2"]
+    with pytest.raises(workflows.InvalidData):
+        workflows.complete(f"check.0-{one.pk}", {"n": "x"})
+    for n in range(3):
+        answer(one, "check", n, {"n": n})
+    assert sorted(seen) == ["user:1", "user:2", "user:3"]
+    assert_done(one, [[0, 2, 4], [0, 1, 2]])
+
+
+def test_a_stream_in_a_loop_is_opened_anew_each_time() -> None:
+    class Loops(Machine):
+        numbers = expand(lambda ctx: [1, 2])
+        double = action(lambda ctx: see(ctx.item))
+        count = collect(lambda ctx: len(ctx.items) + (ctx.steps.count if "count" in ctx.steps else 0))
+        again = branch(lambda ctx: "numbers" if ctx.steps.count < 6 else END)
+
+    assert_done(run(Loops), 6)
+    assert list(AwaitUnit.objects.order_by("visit").values_list("visit", flat=True)) == [1, 2, 3]
+
+
+def test_lines_launch_machines_of_their_own() -> None:
+    class Packs(Machine):
+        name = "streams.packs"
+        pack = action(lambda ctx: ctx.input)
+
+    class Launches(Machine):
+        numbers = expand(lambda ctx: [1, 2])
+        pack = launch("streams.packs", lambda ctx: {"n": ctx.item})
+
+    assert len(assert_done(run(Launches)).result) == 2
+    packed = Instance.objects.filter(workflow="streams.packs")
+    assert sorted(one.result["n"] for one in packed) == [1, 2]

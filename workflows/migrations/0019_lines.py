@@ -37,7 +37,7 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="instance",
             constraint=models.UniqueConstraint(
-                condition=models.Q(("unit__isnull", False), models.Q(("status", "cancelled"), _negated=True)),
+                condition=models.Q(("unit__isnull", False)),
                 fields=("unit", "item"),
                 name="holdpoint_instance_line",
             ),

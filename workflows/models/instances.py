@@ -134,7 +134,7 @@ class Instance(EngineModel):
             ),
             models.UniqueConstraint(
                 fields=["unit", "item"],
-                condition=Q(unit__isnull=False) & ~Q(status="cancelled"),
+                condition=Q(unit__isnull=False),
                 name="holdpoint_instance_line",
             ),
             models.CheckConstraint(

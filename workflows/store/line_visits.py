@@ -38,17 +38,16 @@ _ADOPT = compact(f"""
     SELECT f.id FROM f ORDER BY f.id
 """)
 
-#: What a line had done when it was cancelled with its unit, for the one that continues its item now. A child that was
+#: What a line had saved when it was cancelled with its unit, for the one that continues its item now. A child that was
 #: cancelled with it is started anew; questions are asked anew in their places. A fence above 0 says that there is
 #: something to be read.
 _INHERIT = compact(f"""
     WITH v AS MATERIALIZED (
-      SELECT i.id, o.id AS old, o.step, o.state FROM holdpoint_instance i CROSS JOIN LATERAL (
-        SELECT o.id, o.step, o.state FROM holdpoint_instance o
-        WHERE o.unit_id = %(before)s::uuid AND o.item = i.item AND o.status = {CANCELLED} ORDER BY o.id DESC LIMIT 1) o
+      SELECT i.id, o.id AS old FROM holdpoint_instance i CROSS JOIN LATERAL (
+        SELECT o.id FROM holdpoint_instance o WHERE o.unit_id = %(before)s::uuid AND o.item = i.item OFFSET 0) o
       WHERE i.unit_id = %(unit)s::uuid AND i.fence = 0 AND i.status = {RUNNABLE}
     ), i AS (
-      UPDATE holdpoint_instance i SET fence = 1, step = v.step, state = v.state FROM v WHERE i.id = v.id
+      UPDATE holdpoint_instance i SET fence = 1 FROM v WHERE i.id = v.id
     )
     INSERT INTO holdpoint_checkpoint(instance_id, saved_at, deadline, unit_id, child_id, position, kind, settled,
       failed, blamed, signal, expired, name, value)
@@ -77,5 +76,5 @@ def open_lines(db: BaseDatabaseWrapper, unit: UUID, before: UUID | None = None) 
         return
     for (line,) in fetch(db, _ADOPT, {"unit": unit, "before": before}):
         forget_failed(db, line)
-    start_lines(db, [id for (id,) in fetch(db, _WANTING, {"unit": unit})])
+    start_lines(db, [id for (id,) in fetch(db, _WANTING, {"unit": unit})], before)
     fetch(db, _INHERIT, {"unit": unit, "before": before}, rows=False)

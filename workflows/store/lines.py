@@ -2,8 +2,8 @@
 
 Invariants owned:
 
-* An answered item of a unit with lines has one line that was not cancelled, written in the transaction that stores the
-  answer. A unique index holds that.
+* An answered item of a unit with lines has one line, written in the transaction that stores the answer. A unique index
+  holds that.
 * An item is through in the transaction that ends its line. The unit is told of all lines of a batch in one statement;
   nothing is read of the lines that are still under way.
 * A line is a child of the unit's instance that no parent counts (`spawn_no` is NULL): it ends without locking it.
@@ -93,16 +93,19 @@ _START = compact(f"""
     WITH n AS (
       INSERT INTO holdpoint_instance(id, created_at, due_at, parent_id, workspace_id, fence, seq, inbox, pending,
         version, status, attempt, runs, spawns, timed_out, solo, fingerprint, workflow, step, started_by, origin,
-        family, unit_id, item, input)
+        family, unit_id, item, input, state)
       SELECT v.id, {CLOCK}, {CLOCK}, p.id, p.workspace_id, 0, 1, 0, 0, p.version, {RUNNABLE}, 0, 0, 0, false, false,
-        p.fingerprint, p.workflow || '{LINES}', u.line_step, 'instance:' || p.id,
+        p.fingerprint, p.workflow || '{LINES}', coalesce(o.step, u.line_step), 'instance:' || p.id,
         coalesce(p.origin, CASE WHEN p.parent_id IS NULL AND p.started_by NOT LIKE 'instance:%%' THEN p.started_by END),
-        coalesce(p.family, p.id), u.id, x.index, jsonb_build_object('unit', u.id, 'index', x.index)
+        coalesce(p.family, p.id), u.id, x.index, jsonb_build_object('unit', u.id, 'index', x.index),
+        o.state
       FROM unnest(%(ids)s::uuid[], %(items)s::uuid[]) v(id, item)
       CROSS JOIN LATERAL (SELECT x.unit_id, x.index FROM holdpoint_interaction x WHERE x.id = v.item OFFSET 0) x
       CROSS JOIN LATERAL (SELECT u.id, u.instance_id, u.line_step FROM holdpoint_unit u
         WHERE u.id = x.unit_id AND u.lines AND u.status + 0 = {_OPEN} OFFSET 0) u
       CROSS JOIN LATERAL (SELECT p.* FROM holdpoint_instance p WHERE p.id = u.instance_id OFFSET 0) p
+      LEFT JOIN LATERAL (SELECT o.step, o.state FROM holdpoint_instance o
+        WHERE o.unit_id = %(before)s::uuid AND o.item = x.index) o ON true
       RETURNING id, workspace_id, status, step
     ), l AS (
       {LEDGER}
@@ -131,7 +134,7 @@ _RESULTS = compact("""
     SELECT x.index, x.status, x.output::text, coalesce(i.error, x.error), i.status, i.result::text
     FROM holdpoint_interaction x LEFT JOIN LATERAL (
       SELECT i.status, i.result, i.error FROM holdpoint_instance i
-      WHERE i.unit_id = x.unit_id AND i.item = x.index ORDER BY i.id DESC LIMIT 1) i ON true
+      WHERE i.unit_id = x.unit_id AND i.item = x.index) i ON true
     WHERE x.unit_id = %(unit)s::uuid ORDER BY x.index
 """)
 
@@ -142,7 +145,7 @@ _STAGE_RESULTS = compact(f"""
       ELSE (i.state #> ARRAY['steps', %(stage)s::text])::text END
     FROM holdpoint_interaction x LEFT JOIN LATERAL (
       SELECT i.status, i.state, i.result FROM holdpoint_instance i
-      WHERE i.unit_id = x.unit_id AND i.item = x.index ORDER BY i.id DESC LIMIT 1) i ON true
+      WHERE i.unit_id = x.unit_id AND i.item = x.index) i ON true
     WHERE x.unit_id = %(unit)s::uuid ORDER BY x.index
 """)
 
@@ -191,12 +194,15 @@ _ADMIT = compact(f"""
 """)
 
 
-def start_lines(db: BaseDatabaseWrapper, items: Sequence[UUID]) -> int:
-    """Begin a line for each of these answered items, in the transaction that answers them; how many were begun."""
+def start_lines(db: BaseDatabaseWrapper, items: Sequence[UUID], before: UUID | None = None) -> int:
+    """Begin a line for each of these answered items, in the transaction that answers them; how many were begun.
+
+    It begins where the item's line in the unit `before` has ended.
+    """
     if not items:
         return 0
     ids = [make_uuid7() for _ in items]
-    return len(fetch(db, _START, {"ids": write_plain(ids), "items": write_plain(items)}))
+    return len(fetch(db, _START, {"ids": write_plain(ids), "items": write_plain(items), "before": before}))
 
 
 def admit_lines(db: BaseDatabaseWrapper, unit: UUID) -> int:
