@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.contrib.staticfiles.storage import staticfiles_storage
 from django.core.files.storage import Storage
 from django.db import models
@@ -107,6 +109,20 @@ class Access(models.Model):
 def choose_storage() -> Storage:
     """Papers are static files here: they are really served, and nobody uploads any."""
     return staticfiles_storage
+
+
+class BookedPayment(models.Model):
+    """A payment of a file that was booked."""
+
+    file = models.TextField()
+    reference = models.CharField(max_length=20)
+    status = models.CharField(max_length=10)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["file", "reference"], name="holdpoint_example_booked")]
+
+    def __str__(self) -> str:
+        return f"{self.reference} {self.status}"
 
 
 class Paper(models.Model):

@@ -22,6 +22,7 @@ from examples import (  # noqa: F401  # which registers theirs
     releases,
     suppliers,
 )
+from examples.csv_payments import machine as csv_payments  # noqa: F401
 from examples.demo import processes  # noqa: F401
 from workflows import Await, Done, Machine, MachineContext, Next, StepContext, Stop, Workflow, step
 

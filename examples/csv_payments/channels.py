@@ -1,0 +1,73 @@
+"""How a payment reaches the provider: within the process, by webhook, or over Kafka. The machine is the same."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import workflows
+from examples.csv_payments.provider import SLOW_SECONDS, Status, decide, order_answers
+from workflows import Channel
+from workflows.exceptions import InteractionRefused
+from workflows.transports.kafka import Kafka
+from workflows.transports.outgoing import Outgoing, Sent
+
+VIA = ("inprocess", "webhook", "kafka")
+
+
+class InProcess(Channel[Status]):
+    """A provider in the worker's own process, which answers before it counts as asked.
+
+    So a worker that is killed meanwhile asks again, and what was answered already is not taken a second time.
+    """
+
+    name = "inprocess"
+    sends = True
+    batch = 100
+    threads = 16
+
+    @classmethod
+    def dispatch_many(cls, questions: Sequence[Outgoing]) -> list[Sent | Exception | None]:
+        """Answer all of them, out of order."""
+        quick, slow = order_answers([(one.request, one) for one in questions])
+        answer(quick)
+        if slow:
+            time.sleep(SLOW_SECONDS)
+            answer(slow)
+        return [None] * len(questions)
+
+
+def answer(questions: Sequence[Outgoing]) -> None:
+    """Tell what the provider decided of each."""
+    for one in questions:
+        with suppress(InteractionRefused):  # said twice, or no longer wanted
+            workflows.complete(one.id, decide(one.request), workspace=one.workspace, actor="provider")
+
+
+def make_channel(via: str) -> Channel[Any]:
+    """The channel of each record of a run."""
+    if via == "kafka":
+        return Kafka(find_topic(), answers=find_answers())
+    if via == "webhook":
+        from workflows.transports.webhook import Webhook  # TEMP
+
+        return Webhook(find_address())
+    return InProcess()
+
+
+def find_topic() -> str:
+    """The topic that the provider reads."""
+    return os.environ.get("CSV_PAYMENTS_TOPIC", "payments.requests")
+
+
+def find_answers() -> str:
+    """The topic that it writes to."""
+    return os.environ.get("CSV_PAYMENTS_ANSWERS", "payments.answers")
+
+
+def find_address() -> str:
+    """The address that it takes payments at."""
+    return os.environ.get("CSV_PAYMENTS_ADDRESS", "http://127.0.0.1:8600/payments")
