@@ -151,11 +151,16 @@ Q_CLUSTER = {
     "recycle": 500,
 }
 
-WORKFLOWS = {
+WORKFLOWS: dict[str, Any] = {
     "BASE_URL": BASE_URL,
     "TOKEN_KEYS": TOKEN_KEYS,
     "MAX_WAITS": 10,  # of the 16 threads that a web process has (see run and wsgi)
 }
+if bootstrap := read_text("KAFKA_BOOTSTRAP"):
+    # The topic of examples/csv_payments.
+    answers = read_text("CSV_PAYMENTS_ANSWERS", default="payments.answers")
+    group = read_text("KAFKA_GROUP", default="holdpoint")
+    WORKFLOWS["KAFKA"] = {"BOOTSTRAP": bootstrap, "ANSWERS": {answers: ["default"]}, "GROUP": group}
 
 # The demo's payment service is played by whoever tries it out; without a secret of theirs there is one of this site's.
 PAYMENTS_SECRETS = read_list("PAYMENTS_SECRETS") or [hmac.digest(SECRET_KEY.encode(), b"payments", "sha256").hex()]

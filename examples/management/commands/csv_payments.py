@@ -11,10 +11,11 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 import workflows
-from examples.csv_payments.channels import VIA, find_address, find_answers, find_topic
+from examples.csv_payments.channels import VIA, find_address, find_topic
 from examples.csv_payments.crew import Crew, gather
 from examples.csv_payments.machine import PayFile
 from examples.csv_payments.records import find_report, write_file
+from examples.csv_payments.topics import make_topics
 from workflows.conf import conf
 from workflows.models import Instance
 from workflows.units.counts import find_progress
@@ -95,14 +96,3 @@ class Command(BaseCommand):
                     self.stdout.write("")
                 return
             time.sleep(LOOK_EVERY)
-
-
-def make_topics(bootstrap: str) -> None:
-    """Both topics, where they are not there yet."""
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    known = admin.list_topics(timeout=10).topics
-    missing = [NewTopic(name, 4, 1) for name in (find_topic(), find_answers()) if name not in known]
-    for one in admin.create_topics(missing).values() if missing else ():
-        one.result(30)
