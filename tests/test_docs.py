@@ -47,6 +47,7 @@ from workflows.pump import Pump
 HOME = Path(__file__).resolve().parent.parent
 PAGES = (
     "docs/guide.md",
+    "docs/await-or-hand-off.md",
     "docs/reference.md",
     "docs/api.md",
     "docs/hooks.md",
