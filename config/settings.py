@@ -156,6 +156,8 @@ WORKFLOWS: dict[str, Any] = {
     "TOKEN_KEYS": TOKEN_KEYS,
     "MAX_WAITS": 10,  # of the 16 threads that a web process has (see run and wsgi)
 }
+if DEBUG:
+    WORKFLOWS["WEBHOOK_ALLOWED"] = ["127.0.0.1"]  # a developer's partners run beside it
 if bootstrap := read_text("KAFKA_BOOTSTRAP"):
     # The topic of examples/csv_payments.
     answers = read_text("CSV_PAYMENTS_ANSWERS", default="payments.answers")

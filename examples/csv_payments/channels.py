@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import workflows
 from examples.csv_payments.provider import SLOW_SECONDS, Status, decide, order_answers
 from workflows import Channel
-from workflows.exceptions import InteractionRefused
 from workflows.transports.kafka import Kafka
 from workflows.transports.outgoing import Outgoing, Sent
+from workflows.transports.webhook import Webhook
 
 VIA = ("inprocess", "webhook", "kafka")
 
@@ -41,10 +40,10 @@ class InProcess(Channel[Status]):
 
 
 def answer(questions: Sequence[Outgoing]) -> None:
-    """Tell what the provider decided of each."""
-    for one in questions:
-        with suppress(InteractionRefused):  # said twice, or no longer wanted
-            workflows.complete(one.id, decide(one.request), workspace=one.workspace, actor="provider")
+    """Tell what the provider decided of each; what is said twice, or no longer wanted, is refused and left."""
+    for workspace in {one.workspace for one in questions}:
+        told = [(one.id, decide(one.request)) for one in questions if one.workspace == workspace]
+        workflows.complete_many(told, workspace=workspace, actor="provider")
 
 
 def make_channel(via: str) -> Channel[Any]:
@@ -52,8 +51,6 @@ def make_channel(via: str) -> Channel[Any]:
     if via == "kafka":
         return Kafka(find_topic(), answers=find_answers())
     if via == "webhook":
-        from workflows.transports.webhook import Webhook  # TEMP
-
         return Webhook(find_address())
     return InProcess()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import workflows
 from examples.csv_payments import channels
 from examples.csv_payments.machine import PayFile
 from examples.csv_payments.provider import decide, is_repeated, is_slow
-from examples.csv_payments.records import find_report, read_file, write_file
-from examples.models import BookedPayment
+from examples.csv_payments.records import read_file, write_file
+from tests.csv_payments.checking import check_report, read_report
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.testing import drain
 
@@ -30,21 +29,6 @@ def run(file: Path, via: str = "inprocess") -> Instance:
     drain()
     instance.refresh_from_db()
     return instance
-
-
-def read_report(file: Path) -> list[dict[str, Any]]:
-    with find_report(file).open(newline="") as lines:
-        return list(csv.DictReader(lines))
-
-
-def check_report(file: Path) -> None:
-    """Every record exactly once, in the order of the file, with what the provider says of it; and booked once."""
-    payments = list(read_file(file))
-    lines = read_report(file)
-    assert [line["reference"] for line in lines] == [payment["reference"] for payment in payments]
-    assert [line["status"] for line in lines] == [decide(payment)["status"] for payment in payments]
-    booked = BookedPayment.objects.filter(file=str(file)).values_list("reference", flat=True)
-    assert sorted(booked) == sorted(payment["reference"] for payment in payments)
 
 
 def test_every_record_is_in_the_report_once_in_the_order_of_the_file(file: Path, monkeypatch: Any) -> None:

@@ -72,7 +72,7 @@ class Command(BaseCommand):
             crew.start("-m", "examples.csv_payments.partners", "kafka", bootstrap, find_topic(), ready="reads")
             crew.manage("workflow_kafka", ready="consumer reads")
         elif via == "webhook":
-            crew.environment["CSV_PAYMENTS_SECRET"] = conf.find_webhook_keys("default")[0]
+            crew.environment["CSV_PAYMENTS_SECRET"] = conf.webhook_secrets["default"][0]
             port = find_address().rsplit(":", 1)[-1].partition("/")[0]
             crew.start("-m", "examples.csv_payments.partners", "webhook", port, ready="takes payments")
             crew.serve(conf.base_url)

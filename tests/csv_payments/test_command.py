@@ -1,0 +1,65 @@
+"""`manage.py csv_payments` with all that it starts: a worker, the provider, and the way back."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.csv_payments.checking import check_report
+from tests.processes import Process, find_free_port, running, wait_until
+from tests.two_connections import _provided_again, committed  # noqa: F401
+from workflows.models import Instance, Interaction
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True, available_apps=["workflows", "examples"]),
+    pytest.mark.usefixtures("committed"),
+    pytest.mark.process,
+    pytest.mark.slow,
+]
+
+RECORDS = 120
+SECONDS = 240.0
+
+
+def pay(via: str, **environment: str) -> str:
+    """Run the command to its end; what it wrote."""
+    with running(
+        Process("manage.py", "csv_payments", "--records", str(RECORDS), "--via", via, **environment)
+    ) as command:
+        code = wait_until(command.popen.poll, "the run", seconds=SECONDS, is_it=lambda code: code is not None)
+        told = command.read_log()
+    assert code == 0, told
+    instance = Instance.objects.get(workflow="demo.csv_payments")
+    assert (instance.status, instance.result["records"]) == ("done", RECORDS)
+    assert f"{RECORDS} of {RECORDS}" in told  # how far it was, until the end
+    check_report(Path(instance.input["path"]))
+    for file in Path(instance.input["path"]).parent.glob(f"{Path(instance.input['path']).stem}*"):
+        file.unlink()
+    return told
+
+
+def test_a_file_is_paid_by_webhook() -> None:
+    port, provider = find_free_port(), find_free_port()
+    told = pay("webhook", PORT=str(port), CSV_PAYMENTS_ADDRESS=f"http://127.0.0.1:{provider}/payments")
+    assert re.search(r"records/s by webhook", told)
+    # Each was posted, and answered at its own address.
+    assert Interaction.objects.filter(channel="webhook", status="completed", tries=1).count() == RECORDS
+
+
+@pytest.mark.kafka
+def test_a_file_is_paid_over_kafka(bootstrap: str) -> None:
+    mark = uuid.uuid4().hex[:12]
+    topics = {"CSV_PAYMENTS_TOPIC": f"requests.{mark}", "CSV_PAYMENTS_ANSWERS": f"answers.{mark}"}
+    told = pay("kafka", KAFKA_BOOTSTRAP=bootstrap, KAFKA_GROUP=f"holdpoint-{mark}", **topics)
+    assert re.search(r"records/s by kafka", told)
+    assert Interaction.objects.filter(channel="kafka", status="completed").count() == RECORDS
+
+
+@pytest.mark.kafka
+def test_the_way_over_kafka_says_what_it_needs() -> None:
+    with running(Process("manage.py", "csv_payments", "--via", "kafka", KAFKA_BOOTSTRAP="")) as command:
+        wait_until(command.popen.poll, "the command", is_it=lambda code: code is not None)
+        assert "make kafka" in command.read_log()
