@@ -29,7 +29,10 @@ STEP_STYLE = "Await Channel Child Done Next Retry Spawn Stop Workflow event step
 FUNCTION_STYLE = "durable"
 CHANNELS = "Webhook"
 MACHINE_STYLE = "END FAIL Machine action branch collect expand flow launch sleep wait_for"
-CALLS = "cancel complete complete_many emit hook redrive result retry signal signal_many start start_many workspace"
+CALLS = (
+    "cancel complete complete_many emit fail hook redrive result retry retry_item signal signal_many start start_many "
+    "workspace"
+)
 VALUES = "Answer Completion CompletionResult Delivery ItemResult Signal"
 CONTEXTS = "FunctionContext MachineContext StepContext"
 ERRORS = """

@@ -103,6 +103,8 @@ if TYPE_CHECKING:
     from workflows.transports.webhook import Webhook as Webhook
     from workflows.units.batches import CompletionResult as CompletionResult
     from workflows.units.batches import complete_many as complete_many
+    from workflows.units.failing import fail as fail
+    from workflows.units.failing import retry_item as retry_item
     from workflows.units.results import ItemResult as ItemResult
     from workflows.waits import Channel as Channel
     from workflows.waits import event as event
@@ -116,6 +118,7 @@ _HOMES = {
     "workflows.completion": "Completion complete",
     "workflows.styles.function": "durable",
     "workflows.units.batches": "CompletionResult complete_many",
+    "workflows.units.failing": "fail retry_item",
     "workflows.units.results": "ItemResult",
     "workflows.transports.webhook": "Webhook",
     "workflows.waits": "Channel event",

@@ -96,6 +96,15 @@ def complete(
     )
 
 
+def find_question(db: BaseDatabaseWrapper, target: object, workspace: str | None) -> Addressed | None:
+    """The question that a caller of Python means; None if there is none."""
+    scope, line = read_line(target, MISSING, None, None, current_workspace(workspace), given=workspace)
+    row = store.find_interaction(db, line.by, line.value, workspace=scope)
+    if row is None:
+        raise UnknownWorkspace(scope)
+    return row[1]
+
+
 def read_line(
     target: object, data: Any, key: str | None, version: int | None, scope: str | int, *, given: str | None = None
 ) -> tuple[str | int, Line]:

@@ -305,10 +305,11 @@ class DuplicateKey(WorkflowError):
 
 
 class NotRetryable(WorkflowError):
-    """`retry()` was refused; the message says which rule forbids it."""
+    """`retry()` or `retry_item()` was refused; the message says which rule forbids it."""
 
-    def __init__(self, instance_id: object, problem: str) -> None:
-        super().__init__(f"instance {instance_id} cannot be retried: {problem}")
+    def __init__(self, instance_id: object, problem: str, *, item: str | None = None) -> None:
+        what = f"instance {instance_id}" if item is None else f"{item!r}"
+        super().__init__(f"{what} cannot be retried: {problem}")
 
 
 class NotRedrivable(WorkflowError):

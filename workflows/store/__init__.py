@@ -91,6 +91,8 @@ from workflows.store.hold import hold_question as hold_question
 from workflows.store.hold import move_deadline as move_deadline
 from workflows.store.hold import record_event as record_event
 from workflows.store.hold import record_item_event as record_item_event
+from workflows.store.item_again import retry_item as retry_item
+from workflows.store.item_again import sort_questions as sort_questions
 from workflows.store.item_ends import Ended as Ended
 from workflows.store.item_ends import ItemAnswer as ItemAnswer
 from workflows.store.item_ends import ItemFailure as ItemFailure
