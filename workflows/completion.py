@@ -188,6 +188,8 @@ class Line:
     too_large: WorkflowError | None = None
     #: The data as JSON, once it has been measured.
     text: str | None = None
+    #: Who answers, where that is not one for all.
+    actor: str | None = None
 
     def measure(self) -> None:
         """Write the data as JSON. What is larger than one answer may be is judged when the question is known."""

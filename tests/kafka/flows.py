@@ -29,3 +29,13 @@ def ask(ctx: Any, channel: str = "kafka", schema: Any = None) -> Any:
         return ctx.callback("question", timeout="1h").wait()
     channels = {"approval": Approval("Pay 20", assignees=["ann"]), "courier": Courier()}
     return ctx.wait_for("question", channels.get(channel, channel), schema=schema, timeout="1h")
+
+
+@durable(name="kafka.each")
+def ask_each(ctx: Any, count: int) -> Any:
+    return ctx.wait_for_each("question", range(count), "kafka", timeout="1h")
+
+
+@durable(name="kafka.pay_each")
+def pay_each(ctx: Any, topic: str, count: int, **options: Any) -> Any:
+    return ctx.wait_for_each("payment", range(count), Kafka(topic), timeout="1h", **options)

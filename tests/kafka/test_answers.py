@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 from psycopg.sql import SQL, Identifier
 
 import workflows
@@ -18,8 +18,10 @@ from tests.kafka.test_taking import describe
 from tests.kafka.world import Partner, answer, read_requests
 from tests.processes import wait_until
 from tests.two_connections import COMMITTED, _provided_again, committed  # noqa: F401
+from workflows.conf_kafka import read_kafka
 from workflows.models import Interaction, LedgerEvent, ParkedAnswer
 from workflows.testing import assert_done, drain
+from workflows.transports.kafka.taking import MOST_TROUBLES, Received, Taken, take_answers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.process, COMMITTED, pytest.mark.usefixtures("committed")]
 
@@ -73,6 +75,28 @@ def test_a_question_goes_out_and_its_answer_comes_back(partner: Partner, configu
     drain()
     assert_done(instance, result={"paid": 30})
     assert partner.find_committed(answers) == 1
+
+
+def test_a_list_goes_out_item_by_item_and_answers_in_any_order_come_back_in_that_of_the_items(
+    partner: Partner, configure: Callable[..., None]
+) -> None:
+    requests, answers = partner.make_topic("payments", 3), partner.make_topic("answers", 3)
+    configure({answers: ["default"]})
+    instance = workflows.start("kafka.pay_each", {"topic": requests, "count": 50, "concurrency": 20})
+    with consuming():
+        for begin in (0, 20, 40):  # no more are out at once than may be in flight
+            drain()
+            asked = read_requests(partner.read(requests, min(begin + 20, 50)))
+            assert partner.count(requests) == min(begin + 20, 50)
+            answered = {str(id) for id in Interaction.objects.exclude(status="pending").values_list("pk", flat=True)}
+            fresh = [one for one in asked if one["interaction"] not in answered]
+            values = [answer(one, one["request"] * 2) for one in fresh]
+            partner.write_all(answers, [*reversed(values), values[0]])
+            wait_for_completed(len(asked))
+            wait_until(ParkedAnswer.objects.count, "the repeated one", is_it=lambda seen, n=begin: seen == n // 20 + 1)
+    drain()
+    assert_done(instance, result=[n * 2 for n in range(50)])
+    assert set(ParkedAnswer.objects.values_list("reason", flat=True)) == {"resolved"}
 
 
 def test_answers_that_were_written_before_the_first_consumer_came_are_taken(partner: Partner, topic: str) -> None:
@@ -239,6 +263,24 @@ def test_a_consumer_stops_though_the_database_is_away_and_commits_nothing(
     with consuming():
         wait_for_completed(3)
     check_each_once(rows)
+
+
+def test_an_answer_that_the_database_cannot_store_is_parked_in_the_end_and_others_go_on() -> None:
+    stuck, other = ask(2)
+    settings = read_kafka({"BOOTSTRAP": "127.0.0.1:1", "ANSWERS": {"answers": "*"}})
+    records = [Received("answers", 0, n, 1, None, answer(describe(row), n)) for n, row in enumerate((stuck, other))]
+    info = connection.connection.info
+    with psycopg.connect(info.dsn, password=info.password) as holder, connection.cursor() as cursor:
+        holder.execute("SELECT 1 FROM holdpoint_instance WHERE id = %s FOR UPDATE", [stuck.instance_id])
+        cursor.execute("SET lock_timeout = '20ms'")
+        for _ in range(MOST_TROUBLES - 1):
+            with pytest.raises(OperationalError):
+                take_answers(records, settings)
+        assert take_answers(records, settings) == Taken(completed=1, parked=1)
+        cursor.execute("SET lock_timeout = 0")
+    assert ParkedAnswer.objects.get().reason == "error"
+    drain()
+    assert_done(other.instance, result=1)
 
 
 @pytest.fixture

@@ -266,10 +266,38 @@ def test_a_parked_record_can_be_taken_again_once_its_cause_is_gone(settings: Any
     assert take_again(parked) is None, "once more changes nothing"
 
 
-def test_a_batch_is_seen_through_by_few_statements_of_its_own(django_assert_num_queries: Any) -> None:
-    records = [receive(answer(describe(ask()), 1)) for _ in range(3)]
-    with django_assert_num_queries(2 + 2 * len(records)):  # seen before, workspaces; then find and complete each
-        take(*records)
+def open_unit(count: int) -> list[Interaction]:
+    instance = workflows.start("kafka.each", {"count": count})
+    drain()
+    return list(Interaction.objects.filter(instance=instance).order_by("index"))
+
+
+def test_items_of_a_unit_are_completed_by_few_statements_whatever_their_number(
+    django_assert_num_queries: Any,
+) -> None:
+    for count in (3, 30):
+        records = [receive(answer(describe(row), n)) for n, row in enumerate(open_unit(count))]
+        with django_assert_num_queries(3):  # seen before; find all; complete all. The release is its own transaction
+            assert take(*records) == Taken(completed=count)
+        drain()
+        assert_done(Instance.objects.order_by("-id")[0], result=list(range(count)))
+
+
+def test_items_name_the_records_that_answered_them_and_are_known_when_they_come_again() -> None:
+    rows = open_unit(3)
+    records = [receive(answer(describe(row), n)) for n, row in enumerate(rows)]
+    assert take(*records, receive(answer(describe(rows[0]), "again"))) == Taken(completed=3, parked=1)
+    assert ParkedAnswer.objects.get().reason == "resolved"
+    actors = Interaction.objects.filter(unit=rows[0].unit_id).order_by("index").values_list("actor", flat=True)
+    assert list(actors) == [one.actor for one in records]
+    assert take(*records) == Taken(repeated=3)
+
+
+def test_one_bad_answer_among_many_items_is_parked_alone() -> None:
+    rows = open_unit(4)
+    values = [answer(describe(row), n) for n, row in enumerate(rows)]
+    bad = [b"nonsense", answer({"workspace": "default", "interaction": str(uuid4())}, 1), values[0]]
+    assert take(*[receive(value) for value in [*values[:2], *bad, *values[2:]]]) == Taken(completed=4, parked=3)
 
 
 def test_parked_records_go_with_retention() -> None:

@@ -54,6 +54,8 @@ class ItemAnswer:
     output: str | None
     #: The version that the caller was shown, if it demands that one.
     version: int | None = None
+    #: Who answers, where that is not one for all.
+    actor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def _write_history(tells: str, unit_row: str) -> str:
     li AS (
       {LEDGER}
       SELECT x.unit_id, x.at, NULL, x.seq + row_number() OVER (PARTITION BY x.unit_id ORDER BY x.index),
-        x.workspace_id, {kind(Event.ITEM_COMPLETED)}, {AWAITING}, %(actor)s::text, NULL,
+        x.workspace_id, {kind(Event.ITEM_COMPLETED)}, {AWAITING}, x.actor, NULL,
         jsonb_strip_nulls(jsonb_build_object('interaction', x.id, 'index', x.index, 'channel', x.channel, {tells}))
       FROM x
     ), lf AS (
@@ -132,17 +134,17 @@ def _write_history(tells: str, unit_row: str) -> str:
 
 _COMPLETE = compact(f"""
     WITH {
-    _lock('''SELECT * FROM unnest(%(ids)s::uuid[], %(outputs)s::text[], %(versions)s::int[])
-        v(id, output, version)''')
+    _lock('''SELECT * FROM unnest(%(ids)s::uuid[], %(outputs)s::text[], %(versions)s::int[],
+        %(actors)s::text[]) v(id, output, version, actor)''')
 }, c AS MATERIALIZED (
       SELECT k.*, n.at, n.seq, n.workspace_id, coalesce(k.deadline <= n.at, false) AS late
       FROM k JOIN n ON n.id = k.unit_id
       WHERE k.status = {PENDING} AND n.status = {OPEN} AND k.now = coalesce(k.version, k.now)
     ), x AS (
       UPDATE holdpoint_interaction x SET status = {COMPLETED}, closed_at = c.at, version = x.version + 1,
-        actor = %(actor)s::text, queued = false, output = c.output::jsonb
+        actor = coalesce(c.actor, %(actor)s::text), queued = false, output = c.output::jsonb
       FROM c WHERE x.id = c.id AND NOT c.late
-      RETURNING x.id, x.unit_id, x.index, x.channel, c.at, c.seq, c.workspace_id, c.queued
+      RETURNING x.id, x.unit_id, x.index, x.channel, x.actor, c.at, c.seq, c.workspace_id, c.queued
     ), g AS (
       SELECT x.unit_id, min(x.at) AS at, count(*)::int AS n, (count(*) FILTER (WHERE x.queued))::int AS queued,
         CASE WHEN bool_or(n.lines) THEN 0 ELSE count(*)::int END AS through
@@ -187,7 +189,7 @@ _END = compact(f"""
         actor = %(actor)s::text, queued = false, error = k.reason
       FROM k, n WHERE x.id = k.id AND n.id = k.unit_id AND k.status = {PENDING} AND n.status = {OPEN}
         AND (%(how)s <> {EXPIRED} OR k.deadline <= n.at)
-      RETURNING x.id, x.unit_id, x.index, x.channel, x.error, n.at, n.seq, n.workspace_id, k.queued
+      RETURNING x.id, x.unit_id, x.index, x.channel, x.actor, x.error, n.at, n.seq, n.workspace_id, k.queued
     ), g AS (
       SELECT x.unit_id, min(x.at) AS at, count(*)::int AS n, (count(*) FILTER (WHERE x.queued))::int AS queued,
         count(*)::int AS through FROM x GROUP BY 1
@@ -279,6 +281,7 @@ def complete_items(
             "ids": write_plain([one.id for one in batch]),
             "outputs": write_texts([one.output for one in batch]),
             "versions": write_plain([one.version for one in batch]),
+            "actors": write_texts([one.actor for one in batch]),
             "actor": actor,
             "door": door,
             "override": override,

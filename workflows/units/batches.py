@@ -134,7 +134,7 @@ class _Batch:
                     row,
                     workspace=self._workspace,
                     door=self._door,
-                    actor=self._actor,
+                    actor=line.actor or self._actor,
                     workflows=self._workflows,
                 )
             except WorkflowError as error:
@@ -166,7 +166,9 @@ class _Batch:
         follow_up(self._db, ended)
 
     def _write_once(self, ready: dict[UUID, tuple[int, Ready]]) -> Ended:
-        answers = [ItemAnswer(id, one.output, self._lines[n].version) for id, (n, one) in ready.items()]
+        answers = [
+            ItemAnswer(id, one.output, self._lines[n].version, self._lines[n].actor) for id, (n, one) in ready.items()
+        ]
         keyed = any(self._lines[n].once is not None for n, _ in ready.values())
         has_lines = any(one.found.lines for _, one in ready.values())
         with store.atomic(self._db) if keyed else nullcontext():
@@ -190,7 +192,7 @@ class _Batch:
                     line.data,
                     workspace=self._workspace,
                     door=self._door,
-                    actor=self._actor,
+                    actor=line.actor or self._actor,
                     once=line.once,
                     version=line.version,
                     workflows=self._workflows,

@@ -20,7 +20,7 @@ from django.db import InterfaceError, InternalError, OperationalError, connectio
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
-from workflows.completion import complete_at
+from workflows.completion import Line
 from workflows.conf import conf
 from workflows.conf_kafka import KafkaSettings
 from workflows.dropped import count_dropped
@@ -30,6 +30,7 @@ from workflows.store.counting import REASON_OF
 from workflows.styles.steps import describe_error
 from workflows.traces import log_raised
 from workflows.transports.kafka.envelopes import Malformed, Response, read_response
+from workflows.units.batches import complete_lines
 
 logger = logging.getLogger("workflows")
 
@@ -110,16 +111,16 @@ def take_answers(records: Sequence[Received], settings: KafkaSettings) -> Taken:
     """Take or park each; when this returns the database has committed it. Only the database's absence is raised."""
     db = connections[router.db_for_write(Interaction)]
     taken = Taken()
-    seen = store.find_seen(db, [one.place for one in records], [(one.interaction, one.actor) for one in records])
-    slugs = _find_workspaces(records)
-    for place, record in enumerate(records):
-        if place in seen:
-            taken.repeated += 1
-        elif (refused := _take(db, record, settings)) is None:
-            taken.completed += 1
-        else:
-            _park(db, record, refused, slugs, settings)
-            taken.parked += 1
+    seen = _find_seen(db, records)
+    fresh = [one for n, one in enumerate(records) if n not in seen]
+    refusals = {id(one): refused for one in fresh if (refused := _judge(one, settings)) is not None}
+    refusals |= _complete(db, [one for one in fresh if id(one) not in refusals])
+    parked = [(one, refusals[id(one)]) for one in fresh if id(one) in refusals]
+    slugs = _find_workspaces([one for one, _ in parked])
+    for record, refused in parked:
+        _park(db, record, refused, slugs, settings)
+    taken.repeated, taken.parked = len(records) - len(fresh), len(parked)
+    taken.completed = len(fresh) - len(parked)
     return taken
 
 
@@ -134,9 +135,10 @@ def take_again(parked: ParkedAnswer) -> Refused | None:
     db = connections[router.db_for_write(ParkedAnswer)]
     value = None if parked.value is None else bytes(parked.value)
     record = Received(parked.topic, parked.partition, parked.offset, parked.sent_ms, None, value)
-    refused = None
-    if store.find_seen(db, [("", 0, 0, 0)], [(record.interaction, record.actor)]) == set():
-        refused = _take(db, record, settings)
+    refused = _judge(record, settings)
+    # It may have been taken, and the note of that lost.
+    if refused is None and not store.find_seen(db, [("", 0, 0, 0)], [(record.interaction, record.actor)]):
+        refused = _complete_alone(db, record)
     if refused is None:
         store.mark_taken(db, parked.pk)
     else:
@@ -144,38 +146,73 @@ def take_again(parked: ParkedAnswer) -> Refused | None:
     return refused
 
 
-def _take(db: BaseDatabaseWrapper, record: Received, settings: KafkaSettings) -> Refused | None:
+def _judge(record: Received, settings: KafkaSettings) -> Refused | None:
+    """What can be told of a record without the database."""
     response = record.response
     if isinstance(response, Malformed):
         return Refused("malformed", _tidy(str(response)))
     if not settings.trusts(record.topic, response.workspace):
         told = f"topic {record.topic!r} may not answer questions of workspace {response.workspace!r}"
         return Refused("foreign", f'{told}; WORKFLOWS["KAFKA"]["ANSWERS"] names those that it may')
+    return None
+
+
+def _complete(db: BaseDatabaseWrapper, records: Sequence[Received]) -> dict[int, Refused]:
+    """Complete what these answer, in batches; the refusals, by the record's identity."""
+    by_workspace: dict[str, list[Received]] = {}
+    for one in records:
+        assert isinstance(one.response, Response)
+        by_workspace.setdefault(one.response.workspace, []).append(one)
+    refusals: dict[int, Refused] = {}
+    for workspace, ours in by_workspace.items():
+        try:
+            results = complete_lines([_read_line(one) for one in ours], workspace=workspace, door=DOOR)
+        except Exception as error:
+            if isinstance(error, AWAY) and not _is_kept(db):
+                raise  # the connection is lost, and with it perhaps the answer to what was done
+            # Something fails at one of them: each by itself then. What was taken before that is left out.
+            seen = _find_seen(db, ours)
+            for n, one in enumerate(ours):
+                if n not in seen and (refused := _complete_alone(db, one)) is not None:
+                    refusals[id(one)] = refused
+            continue
+        for one, result in zip(ours, results, strict=True):
+            if result.error is not None:
+                refusals[id(one)] = _describe(one, result.error)
+    return refusals
+
+
+def _complete_alone(db: BaseDatabaseWrapper, record: Received) -> Refused | None:
+    assert isinstance(record.response, Response)
     try:
-        complete_at(
-            "id",
-            response.interaction,
-            response.data,
-            workspace=response.workspace,
-            door=DOOR,
-            actor=record.actor,
-        )
-    except UnknownWorkspace as error:
-        return Refused("unknown", _tidy(str(error)))
-    except WorkflowError as error:
-        if (reason := _find_reason(error)) is not None:
-            return Refused(reason, _tidy(str(error)), counted=not isinstance(error, TooLarge))
-        return _tell_unexpected(record, error)
+        [result] = complete_lines([_read_line(record)], workspace=record.response.workspace, door=DOOR)
     except AWAY as error:
         if not _is_kept(db):
-            raise  # the connection is lost, and with it perhaps the answer to what was done
+            raise
         record.troubles += 1
         if record.troubles < MOST_TROUBLES:
             raise
         return _tell_unexpected(record, error)
     except Exception as error:
         return _tell_unexpected(record, error)
-    return None
+    return None if result.error is None else _describe(record, result.error)
+
+
+def _read_line(record: Received) -> Line:
+    assert isinstance(record.response, Response)
+    return Line("id", record.response.interaction, record.response.data, actor=record.actor)
+
+
+def _describe(record: Received, error: WorkflowError) -> Refused:
+    if isinstance(error, UnknownWorkspace):
+        return Refused("unknown", _tidy(str(error)))
+    if (reason := _find_reason(error)) is not None:
+        return Refused(reason, _tidy(str(error)), counted=not isinstance(error, TooLarge))
+    return _tell_unexpected(record, error)
+
+
+def _find_seen(db: BaseDatabaseWrapper, records: Sequence[Received]) -> set[int]:
+    return store.find_seen(db, [one.place for one in records], [(one.interaction, one.actor) for one in records])
 
 
 def is_there(db: BaseDatabaseWrapper) -> bool:
