@@ -105,6 +105,29 @@ def find_question(db: BaseDatabaseWrapper, target: object, workspace: str | None
     return row[1]
 
 
+def find_to_fail(db: BaseDatabaseWrapper, id: UUID, *, workspace: str, door: str, actor: str) -> Addressed:
+    """The question of which a door of the outside reports that it cannot be answered; checked as an answer would be."""
+    row = store.find_interaction(db, "id", id, workspace=workspace)
+    if row is None:
+        raise UnknownWorkspace(workspace)
+    found = row[1]
+    if found is None or found.status is InteractionStatus.CANCELLED:
+        refused = UnknownInteraction()
+        if found is None:
+            count_refusal(None, refused)
+        else:
+            _record(db, found, actor, door, refused, later=True)
+        raise refused
+    try:
+        _check_access(db, found, door, actor, None)
+        if found.late:
+            raise InteractionResolved("expired")
+    except InteractionRefused as refused:
+        _record(db, found, actor, door, refused)
+        raise
+    return found
+
+
 def read_line(
     target: object, data: Any, key: str | None, version: int | None, scope: str | int, *, given: str | None = None
 ) -> tuple[str | int, Line]:
@@ -295,16 +318,7 @@ def _takes_many(found: Addressed | None) -> bool:
 def _check(
     db: BaseDatabaseWrapper, found: Addressed, data: Any, door: str | None, actor: str, version: int | None
 ) -> None:
-    if conf.policy is not None:
-        ask_policy("resume", Interaction.objects.using(db.alias).get(pk=found.id), actor)
-    if version is not None and version != found.version:
-        raise StaleVersion(version, found.version)
-    if found.owned:
-        raise AnswerElsewhere(found.channel, find_door(found.channel))
-    if door in DOORS and found.channel not in DOORS[door] and not _takes_from(find_channel(found.channel), door):
-        raise AnswerElsewhere(found.channel, "by another door")
-    if found.status is not InteractionStatus.PENDING:
-        raise InteractionResolved(found.status.value)
+    _check_access(db, found, door, actor, version)
     if found.late:
         return  # the statement makes it the expiry that is overdue
     if data is MISSING:
@@ -316,6 +330,20 @@ def _check(
             raise InvalidData({"": [f"has {len(data)} items, the limit is {most}"]})
     if found.schema is not None:
         load_schema_text(found.schema, found.schema_type).check(data)
+
+
+def _check_access(db: BaseDatabaseWrapper, found: Addressed, door: str | None, actor: str, version: int | None) -> None:
+    """Whether it may be ended at this door, and still can be."""
+    if conf.policy is not None:
+        ask_policy("resume", Interaction.objects.using(db.alias).get(pk=found.id), actor)
+    if version is not None and version != found.version:
+        raise StaleVersion(version, found.version)
+    if found.owned:
+        raise AnswerElsewhere(found.channel, find_door(found.channel))
+    if door in DOORS and found.channel not in DOORS[door] and not _takes_from(find_channel(found.channel), door):
+        raise AnswerElsewhere(found.channel, "by another door")
+    if found.status is not InteractionStatus.PENDING:
+        raise InteractionResolved(found.status.value)
 
 
 def _takes_from(channel: type[Channel], door: str) -> bool:

@@ -32,8 +32,9 @@ def ask(ctx: Any, channel: str = "kafka", schema: Any = None) -> Any:
 
 
 @durable(name="kafka.each")
-def ask_each(ctx: Any, count: int) -> Any:
-    return ctx.wait_for_each("question", range(count), "kafka", timeout="1h")
+def ask_each(ctx: Any, count: int, on_item: Any = "fail") -> Any:
+    results = ctx.wait_for_each("question", range(count), "kafka", timeout="1h", on_item=on_item)
+    return results if on_item == "fail" else [one.status for one in results]
 
 
 @durable(name="kafka.pay_each")

@@ -266,8 +266,50 @@ def test_a_parked_record_can_be_taken_again_once_its_cause_is_gone(settings: Any
     assert take_again(parked) is None, "once more changes nothing"
 
 
-def open_unit(count: int) -> list[Interaction]:
-    instance = workflows.start("kafka.each", {"count": count})
+def report(row: Interaction, reason: str) -> bytes:
+    return answer(describe(row), data=..., error=reason)
+
+
+def test_an_error_instead_of_an_answer_fails_the_question_with_its_reason() -> None:
+    row = ask()
+    assert take(receive(report(row, "no such account"))) == Taken(completed=1)
+    drain()
+    row.instance.refresh_from_db()
+    assert row.instance.status == "failed"
+    assert "no such account" in row.instance.error
+
+
+def test_an_error_for_one_item_leaves_the_others_to_the_policy_of_the_list() -> None:
+    rows = open_unit(3, on_item="partial")
+    records = [receive(answer(describe(rows[0]), 0)), receive(report(rows[1], "broke")), receive(report(rows[2], "no"))]
+    assert take(*records) == Taken(completed=3)
+    assert take(*records) == Taken(repeated=3), "a failure that is read again is known too"
+    drain()
+    assert_done(rows[0].instance, result=["completed", "failed", "failed"])
+
+
+@pytest.mark.parametrize("channel", ["callback", "approval"])
+def test_an_error_fails_no_question_that_kafka_may_not_answer(channel: str) -> None:
+    User.objects.create_user("ann")
+    row = ask(channel=channel)
+    assert take(receive(report(row, "no"))) == Taken(parked=1)
+    assert ParkedAnswer.objects.get().reason == "answered_elsewhere"
+    row.refresh_from_db()
+    assert row.status == "pending"
+
+
+def test_an_error_about_what_is_over_late_or_unknown_is_parked() -> None:
+    over, late = ask(), ask()
+    take(receive(answer(describe(over), 1)))
+    advance("2h")
+    unknown = answer({"workspace": "default", "interaction": str(uuid4())}, data=..., error="no")
+    assert take(receive(report(over, "no")), receive(report(late, "no")), receive(unknown)) == Taken(parked=3)
+    reasons = ParkedAnswer.objects.order_by("id").values_list("reason", flat=True)
+    assert list(reasons) == ["resolved", "expired", "unknown"]
+
+
+def open_unit(count: int, **options: Any) -> list[Interaction]:
+    instance = workflows.start("kafka.each", {"count": count, **options})
     drain()
     return list(Interaction.objects.filter(instance=instance).order_by("index"))
 

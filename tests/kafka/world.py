@@ -101,14 +101,14 @@ def read_requests(records: list[Message]) -> list[dict[str, Any]]:
     return [json.loads(one.value() or b"") for one in records]
 
 
-def answer(request: Mapping[str, Any], data: Any = None, /, **changes: Any) -> bytes:
+def answer(request: Mapping[str, Any], answered: Any = None, /, **changes: Any) -> bytes:
     """A well-formed answer to a question; `changes` replace members, and None removes one."""
     envelope = {
         "type": "holdpoint.response",
         "version": 1,
         "workspace": request["workspace"],
         "interaction": request["interaction"],
-        "data": data,
+        "data": answered,
     } | changes
     kept = {name: value for name, value in envelope.items() if value is not ...}
     return json.dumps(kept).encode()

@@ -15,7 +15,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.arguments import read_actor
-from workflows.completion import Completion, find_question
+from workflows.completion import Completion, find_question, find_to_fail
 from workflows.exceptions import AnswerElsewhere, InteractionResolved, NotRetryable, UnknownInteraction
 from workflows.jsontext import check_text
 from workflows.lifecycle import InteractionStatus, UnitStatus
@@ -48,6 +48,16 @@ def fail(target: Any, reason: str, *, workspace: str | None = None, actor: objec
     if not fail_interactions(db, [ItemFailure(found.id, said)], actor=by):
         raise InteractionResolved("answered")
     return Completion(found.id, found.signal_id, found.instance)
+
+
+def fail_at(id: UUID, reason: str, *, workspace: str, door: str, actor: str) -> None:
+    """The same for a door of the outside, which a channel's label may keep shut."""
+    db = connections[router.db_for_write(Instance)]
+    found = find_to_fail(db, id, workspace=workspace, door=door, actor=actor)
+    if not fail_interactions(db, [ItemFailure(found.id, reason)], actor=actor, door=door):
+        # Somebody came first: told as an answer would be.
+        find_to_fail(db, id, workspace=workspace, door=door, actor=actor)
+        raise InteractionResolved("answered")
 
 
 def fail_interactions(

@@ -31,6 +31,7 @@ from workflows.styles.steps import describe_error
 from workflows.traces import log_raised
 from workflows.transports.kafka.envelopes import Malformed, Response, read_response
 from workflows.units.batches import complete_lines
+from workflows.units.failing import fail_at
 
 logger = logging.getLogger("workflows")
 
@@ -160,10 +161,13 @@ def _judge(record: Received, settings: KafkaSettings) -> Refused | None:
 def _complete(db: BaseDatabaseWrapper, records: Sequence[Received]) -> dict[int, Refused]:
     """Complete what these answer, in batches; the refusals, by the record's identity."""
     by_workspace: dict[str, list[Received]] = {}
+    refusals: dict[int, Refused] = {}
     for one in records:
         assert isinstance(one.response, Response)
-        by_workspace.setdefault(one.response.workspace, []).append(one)
-    refusals: dict[int, Refused] = {}
+        if one.response.error is None:
+            by_workspace.setdefault(one.response.workspace, []).append(one)
+        elif (refused := _complete_alone(db, one)) is not None:
+            refusals[id(one)] = refused
     for workspace, ours in by_workspace.items():
         try:
             results = complete_lines([_read_line(one) for one in ours], workspace=workspace, door=DOOR)
@@ -183,9 +187,15 @@ def _complete(db: BaseDatabaseWrapper, records: Sequence[Received]) -> dict[int,
 
 
 def _complete_alone(db: BaseDatabaseWrapper, record: Received) -> Refused | None:
-    assert isinstance(record.response, Response)
+    response = record.response
+    assert isinstance(response, Response)
     try:
-        [result] = complete_lines([_read_line(record)], workspace=record.response.workspace, door=DOOR)
+        if response.error is not None:
+            fail_at(response.interaction, response.error, workspace=response.workspace, door=DOOR, actor=record.actor)
+            return None
+        [result] = complete_lines([_read_line(record)], workspace=response.workspace, door=DOOR)
+    except WorkflowError as error:
+        return _describe(record, error)
     except AWAY as error:
         if not _is_kept(db):
             raise
