@@ -127,7 +127,7 @@ def end_lines(db: BaseDatabaseWrapper, lines: Iterable[Any]) -> dict[UUID, bool]
     params = {"ids": write_plain(sorted(map(str, lines)))}
     if left := [id for (id,) in fetch(db, _LEFT, params)]:
         lock_items(db, left)
-    return dict(fetch(db, _THROUGH, params))  # type: ignore[arg-type]
+    return dict(fetch(db, _THROUGH, params))
 
 
 def list_free_lines(db: BaseDatabaseWrapper, lines: Iterable[Any]) -> set[str]:
