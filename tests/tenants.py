@@ -23,7 +23,7 @@ from tests.bad_input import make_cursor
 from tests.calls import Api
 from tests.routes import list_routes
 from workflows import Await, Done, Stop, Workflow, durable, event, step
-from workflows.models import Instance, Interaction, Workspace
+from workflows.models import AwaitUnit, Instance, Interaction, Workspace
 from workflows.testing import advance, drain
 
 #: Stands in every text of A that no caller sends.
@@ -253,6 +253,11 @@ def about_many(a: Tenant) -> list[Pair]:
     ]
 
 
+def about_units(a: Tenant) -> list[Pair]:
+    ids = AwaitUnit.objects.filter(workspace=a.workspace).values_list("pk", flat=True)
+    return [({"id": str(id)}, {"id": str(uuid.uuid4())}) for id in ids]
+
+
 def about_reviews(a: Tenant) -> list[Pair]:
     return [({"id": id, "to": "acme-ann"}, {"id": str(uuid.uuid4()), "to": "no-ann"}) for id in a.reviews.values()]
 
@@ -293,8 +298,15 @@ ABOUT: dict[str, Callable[[Tenant], list[Pair]]] = {
     "signal-complete": about_signal_ids,
     "events": about_events,
     "interactions": about_lists(
-        assignee="acme-ann", group="acme-desk", workflow="tenants-ask", step="gate", channel="signal"
+        assignee="acme-ann",
+        group="acme-desk",
+        workflow="tenants-ask",
+        step="gate",
+        channel="signal",
+        correlation_id="acme-live",
     ),
+    "units": about_lists(status="open", step="gate"),
+    "unit": about_units,
     "approvals": about_lists(
         assignee="acme-ann", group="acme-desk", requester="acme-ben", workflow="tenants-approve", step="ask"
     ),
@@ -312,6 +324,7 @@ ABOUT: dict[str, Callable[[Tenant], list[Pair]]] = {
         about_reviews,
     ),
     "interaction": about_questions,
+    "interaction-events": about_questions,
     "interaction-complete": about_questions,
     "interactions-complete": about_many,
 }

@@ -952,7 +952,7 @@ def test_the_client_needs_no_django() -> None:
 
 def test_every_method_shows_its_use() -> None:
     methods = [value for name, value in vars(Client).items() if inspect.isfunction(value) and name[0] != "_"]
-    assert len(methods) == 17
+    assert len(methods) == 19
     assert [one.__name__ for one in methods if ">>> " not in (one.__doc__ or "")] == ["close"]
 
 

@@ -213,6 +213,7 @@ def test_all_that_the_contract_names_is_there_from_the_beginning() -> None:
         *(f"{name}_total" for name in ("deliveries", "resumptions", "completions", "timeouts", "reclaims")),
         *(f"{name}_total" for name in ("failed_runs", "put_back", "instances_started")),
         *("time_to_resume_seconds_count", "deadline_lag_seconds", "pump_lag_seconds", "pumps", "pending_capped"),
+        *("units_open", "items_in_flight", "items_queued"),
     ):
         assert found[f"holdpoint_{name}"] == 0
 
@@ -283,10 +284,10 @@ def test_it_is_written_as_the_scraper_reads_it(accept: str | None, content_type:
     assert {"holdpoint_deliveries", "await_completion_dropped", "holdpoint_time_to_resume_seconds"} <= names
 
 
-def test_a_reading_costs_ten_statements_and_two_more_to_count() -> None:
+def test_a_reading_costs_eleven_statements_and_two_more_to_count() -> None:
     live()
     wait_for_foreigners()
-    for count in (12, 10):  # one of them is the gauge of approvals
+    for count in (13, 11):  # one of them is the gauge of approvals
         with statements(count):
             metrics.read_metrics(db(), None)
 
@@ -532,6 +533,9 @@ def test_a_key_is_counted_by_the_ledger_or_where_that_knows_nothing_and_never_by
     assert complete(key, "gate") == 410
     drain()
     assert read_dropped(key) == {"unknown": 1, "stale_version": 1, "resolved": 1}
+    assert complete(key, "\x07") == 404
+    assert complete(key, "gate", more=1) == 400
+    assert read_dropped(key) == {"unknown": 2, "stale_version": 1, "resolved": 1, "malformed": 1}
     assert read_dropped(other) == {"unknown": 1}
 
 

@@ -96,6 +96,7 @@ def describe_site(key: str, there: Population) -> Iterator[str]:
         "instances": favour(there.instances, "sleeping"),
         "getInstance": favour(there.instances, "done"),
         "retryInstance": favour(there.instances, "failed"),
+        "units": [str(one.unit_id) for one in asked],
         "interactions": [str(one.pk) for one in asked],
         "signal_ids": [one.signal_id for one in asked],
         "tokens": favour(there.tokens, "pending"),
@@ -110,7 +111,9 @@ def describe_site(key: str, there: Population) -> Iterator[str]:
         "events": ["openapi.closed", "openapi.nobody"],
         "workspaces": ["default"],
         "listInstances": list_cursors(api, "/v1/instances"),
+        "listUnits": list_cursors(api, "/v1/units"),
         "listInteractions": list_cursors(api, "/v1/interactions"),
+        "listInteractionEvents": list_cursors(api, f"/v1/interactions/{asked[0].pk}/events"),
         "listInstanceEvents": list_cursors(api, f"/v1/instances/{there.instances['done'][0]}/events"),
     }
     yield "warnings = false"
@@ -160,13 +163,15 @@ def describe_operations(path: str, item: dict[str, Any], token: str) -> Iterator
             yield draw("path.id", name if name in {"getInstance", "retryInstance", "undoApproval"} else kind, 0.8)
         if name == "listApprovals":  # each status has an order of its own, and a cursor is a place in one
             yield '"query.status" = "open"'
+        if name == "listInteractions":  # so has the list of a unit
+            yield '"query.unit" = ""'
         if name.startswith("list"):
             yield draw("query.cursor", name, 1)
         if name == "getInstance":  # all would be waited for, as long as the document allows
             yield '"query.wait" = 0'
         if name == "signal":
             yield draw("body.key", "keys", 0.8)
-        if name == "signalMany":  # each line is answered for itself
+        if name in ("signalMany", "completeMany"):  # each line is answered for itself
             yield f"[operations.checks]\nnegative_data_rejection.expected-statuses = {['207', *NEGATIVE]}"
 
 

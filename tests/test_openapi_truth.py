@@ -73,6 +73,9 @@ def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
         "listInteractions": ("/v1/interactions", None, 200),
         "getInteraction": (f"/v1/interactions/{pending[1].pk}", None, 200),
         "completeInteraction": (f"/v1/interactions/{pending[1].pk}/complete", {"data": ANSWER}, 200),
+        "listInteractionEvents": (f"/v1/interactions/{pending[1].pk}/events", None, 200),
+        "listUnits": ("/v1/units", None, 200),
+        "getUnit": (f"/v1/units/{pending[1].unit_id}", None, 200),
         "listApprovals": ("/v1/approvals", None, 200),
         "getApproval": (f"/v1/approvals/{open_reviews[0]}", None, 200),
         "decideApproval": (f"/v1/approvals/{open_reviews[1]}/decide", {"outcome": "approve", "version": 1}, 200),
@@ -93,6 +96,7 @@ def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
 #: Of an address that is there, one that is not.
 MISSING = [
     (r"/approvals/[^/]+", f"/approvals/{ID}"),
+    (r"/units/[^/]+", f"/units/{ID}"),
     (r"/instances/[^/]+", f"/instances/{ID}"),
     (r"/interactions/[^/]+", f"/interactions/{ID}"),
     (r"/keys/[^/]+", "/keys/nobody"),

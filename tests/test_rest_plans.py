@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -13,12 +14,13 @@ from django.db import connections, transaction
 from django.db.models import Q
 
 from tests.test_statements import explain, listen
-from workflows.lifecycle import InteractionStatus, Status
-from workflows.models import Instance, Interaction, LedgerEvent, Workspace
-from workflows.rest.instances import BY_NUMBER, has_key
-from workflows.rest.interactions import BY_DEADLINE
+from workflows.lifecycle import InteractionStatus, Status, UnitStatus
+from workflows.models import AwaitUnit, Instance, Interaction, Workspace
+from workflows.rest.instances import has_key
+from workflows.rest.interactions import BY_DEADLINE, BY_INDEX
 from workflows.rest.lists import Place, Segment, find_page, has_status, is_within
 from workflows.store import find_interaction, prune_answers
+from workflows.units.history import Cut, walk_history
 
 pytestmark = pytest.mark.django_db
 
@@ -54,14 +56,27 @@ def fill_tables() -> None:
         """)
         cursor.execute(f"""
             INSERT INTO holdpoint_interaction (id, unit_id, instance_id, created_at, workspace_id, index, version,
-              status, owned, channel, signal_id, deadline, assignee, group_name, closed_at, actor)
+              status, owned, channel, signal_id, deadline, assignee, group_name, closed_at, actor,
+              correlation_id)
             SELECT md5('i' || n)::uuid, md5('u' || n)::uuid, md5(n::text)::uuid, now(), w.id, 0, 1,
               CASE WHEN mod(n, 20) = 0 THEN 2 ELSE 1 END, false, 'api', 'gate-' || n,
               CASE WHEN mod(n, 2) = 0 THEN timestamptz '2030-01-01' + mod(n, 500) * interval '1 h' END,
               CASE WHEN mod(n, 999) = 0 THEN 'ann' END, CASE WHEN mod(n, 999) = 1 THEN 'desk' END,
-              CASE WHEN mod(n, 20) = 0 THEN now() END, ''
+              CASE WHEN mod(n, 20) = 0 THEN now() END, '', 'order-' || n
             FROM {rows}
         """)
+        cursor.execute(
+            "INSERT INTO holdpoint_unit (id, instance_id, created_at, workspace_id, visit, total, remaining, failed, "
+            "status, cardinality, step, items) "
+            "SELECT %s, md5('1')::uuid, now(), 1, 1, 10000, 10000, 0, 1, 1, 'pay', true",
+            [MIDDLE],
+        )
+        cursor.execute(
+            "INSERT INTO holdpoint_interaction (id, unit_id, instance_id, created_at, workspace_id, index, version, "
+            "status, item, queued, owned, channel, signal_id, actor) SELECT md5('j' || n)::uuid, %s, md5('1')::uuid, "
+            "now(), 1, n, 1, 1, true, n > 128, false, 'api', 'pay.' || n, '' FROM generate_series(0, 9999) n",
+            [MIDDLE],
+        )
         cursor.execute(f"""
             INSERT INTO holdpoint_answer (workspace_id, digest, body_hash, at, status, body)
             SELECT w.id, sha256(n::text::bytea), sha256('x'), now() - mod(n, 50) * interval '1 h', 202, '{{}}'
@@ -82,6 +97,14 @@ def questions(**filters: Any) -> Any:
     return pending.filter(workspace_id=workspace, **filters)
 
 
+def items(*filters: Any) -> Any:
+    return Interaction.objects.filter(is_within(1), *filters, unit_id=MIDDLE)
+
+
+def units(*filters: Any, workspace: int = 1, **more: Any) -> Any:
+    return AwaitUnit.objects.filter(is_within(workspace), *filters, **more)
+
+
 def instances(*filters: Any, workspace: int | None = None) -> Any:
     default = Workspace.objects.get(slug="default").pk
     return Instance.objects.filter(is_within(workspace or default), *filters)
@@ -91,8 +114,9 @@ def page(rows: Any, segments: Any, *place: Any) -> Callable[[], object]:
     return lambda: find_page(rows, segments, Place(*place) if place else None, 50)
 
 
-def history(*place: Any) -> Callable[[], object]:
-    return page(LedgerEvent.objects.filter(instance_id=MIDDLE), BY_NUMBER, *place)
+def history(place: int = 0, *, back: bool = False) -> Callable[[], object]:
+    """The 30,000 rows of an instance; those of a unit are read alike."""
+    return lambda: list(islice(walk_history("default", MIDDLE, 30_000, [], Cut(place), back=back), 50))
 
 
 NEWEST = [Segment(("id",), descending=True)]
@@ -102,6 +126,7 @@ SCANNED: dict[str, Callable[[], Callable[[], object]]] = {
     "questions of a workflow": lambda: page(questions(instance__workflow="Rare"), BY_DEADLINE),
     "questions of a step": lambda: page(questions(unit__step="rare"), BY_DEADLINE),
     "questions of a channel": lambda: page(questions(channel="rare"), BY_DEADLINE),
+    "units of a step": lambda: page(units(step="rare"), NEWEST),
     "instances of a workflow": lambda: page(instances(Q(workflow="Rare")), NEWEST),
     "instances that are done": lambda: page(instances(has_status(Status.DONE)), NEWEST),
     "instances that sleep": lambda: page(instances(has_status(Status.SLEEPING)), NEWEST),
@@ -113,6 +138,18 @@ CALLS: dict[str, Callable[[], Callable[[], object]]] = {
     "middle page of those without a deadline": lambda: page(questions(), BY_DEADLINE, False, 1, (MIDDLE,)),
     "of an assignee": lambda: page(questions(assignee="ann"), BY_DEADLINE),
     "of a group": lambda: page(questions(group="desk"), BY_DEADLINE, False, 0, (SOON, MIDDLE)),
+    "of a correlation id": lambda: page(questions(correlation_id="order-77"), BY_DEADLINE),
+    "items of a unit": lambda: page(items(), BY_INDEX),
+    "items of a unit, middle page": lambda: page(items(), BY_INDEX, False, 0, (5_000,)),
+    "items of a unit, middle page, back": lambda: page(items(), BY_INDEX, True, 0, (5_000,)),
+    "pending items of a unit": lambda: page(
+        items(has_status(InteractionStatus.PENDING), Q(queued=False)), BY_INDEX, False, 0, (50,)
+    ),
+    "units": lambda: page(units(), NEWEST),
+    "units, middle": lambda: page(units(), NEWEST, False, 0, (MIDDLE,)),
+    "another tenant's units": lambda: page(units(workspace=OTHER), NEWEST),
+    "units of an instance": lambda: page(units(instance_id=MIDDLE), NEWEST),
+    "open units of items": lambda: page(units(has_status(UnitStatus.OPEN), items=True), NEWEST),
     "instances": lambda: page(instances(), NEWEST),
     "instances, middle": lambda: page(instances(), NEWEST, False, 0, (MIDDLE,)),
     "instances by key": lambda: page(instances(has_key("key7")), NEWEST),
@@ -123,8 +160,8 @@ CALLS: dict[str, Callable[[], Callable[[], object]]] = {
         Interaction.objects.filter(is_within(1)), BY_DEADLINE, False, 0, (SOON, MIDDLE)
     ),
     "a long history, beginning": lambda: history(),
-    "a long history, middle page": lambda: history(False, 1, (15_000,)),
-    "a long history, middle page, back": lambda: history(True, 1, (15_000,)),
+    "a long history, middle page": lambda: history(15_000),
+    "a long history, middle page, back": lambda: history(15_000, back=True),
     "old answers": lambda: lambda: prune_answers(db()),
     "by id": lambda: lambda: find_interaction(db(), "id", MIDDLE, workspace="default"),
     "by signal id": lambda: lambda: find_interaction(db(), "signal_id", "gate-7", workspace="default"),
@@ -137,6 +174,16 @@ INDEXES = {
     "middle page of those without a deadline": "holdpoint_interaction_inbox",
     "of an assignee": "holdpoint_interaction_assignee",
     "of a group": "holdpoint_interaction_group",
+    "of a correlation id": "holdpoint_interaction_related",
+    "items of a unit": "holdpoint_interaction_item",
+    "items of a unit, middle page": "holdpoint_interaction_item",
+    "items of a unit, middle page, back": "holdpoint_interaction_item",
+    "pending items of a unit": "holdpoint_interaction_item",
+    "units": "holdpoint_unit_pkey",
+    "units, middle": "holdpoint_unit_pkey",
+    "another tenant's units": "holdpoint_unit_tenant",
+    "units of an instance": "holdpoint_unit_instance",
+    "open units of items": "holdpoint_unit_open",
     "instances": "holdpoint_instance_pkey",
     "instances, middle": "holdpoint_instance_pkey",
     "instances by key": "holdpoint_past_key",
@@ -161,7 +208,7 @@ def plans(django_db_setup: None, django_db_blocker: Any) -> dict[tuple[str, str]
         fill_tables()
         for name, prepare in {**CALLS, **SCANNED}.items():
             call = prepare()
-            heard = [one for one in listen(call) if re.search("holdpoint_[ial]", one[0])]
+            heard = [one for one in listen(call) if re.search("holdpoint_[ialu]", one[0])]
             for mode in MODES:
                 found[name, mode] = [explain(mode, *one) for one in heard]
         transaction.set_rollback(True)
@@ -182,7 +229,7 @@ def test_no_page_is_sorted(plans: Any, call: str, mode: str) -> None:
     for plan in plans[call, mode]:
         assert "Sort" not in plan, plan
         if "middle" in call:
-            assert re.search(r"Index Cond: .*(ROW\(|deadline|(id|seq) [<>])", plan), plan
+            assert re.search(r"Index Cond: .*(ROW\(|deadline|(id|seq|index) [<>])", plan), plan
 
 
 @pytest.mark.parametrize("mode", MODES)

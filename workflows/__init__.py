@@ -105,6 +105,8 @@ if TYPE_CHECKING:
     from workflows.units.batches import complete_many as complete_many
     from workflows.units.failing import fail as fail
     from workflows.units.failing import retry_item as retry_item
+    from workflows.units.lifecycle import LifecycleEvent as LifecycleEvent
+    from workflows.units.lifecycle import lifecycle_events as lifecycle_events
     from workflows.units.results import ItemResult as ItemResult
     from workflows.waits import Channel as Channel
     from workflows.waits import event as event
@@ -119,6 +121,7 @@ _HOMES = {
     "workflows.styles.function": "durable",
     "workflows.units.batches": "CompletionResult complete_many",
     "workflows.units.failing": "fail retry_item",
+    "workflows.units.lifecycle": "LifecycleEvent lifecycle_events",
     "workflows.units.results": "ItemResult",
     "workflows.transports.webhook": "Webhook",
     "workflows.waits": "Channel event",

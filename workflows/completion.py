@@ -257,6 +257,7 @@ def judge(
         return read_completion(before.body)
     if line.too_large is not None and not _takes_many(found):
         # As early as if only one answer could be meant, so that what is not there is told alike.
+        count_dropped(workspace if isinstance(workspace, int) else None, "malformed")
         raise line.too_large
     if line.text is None and line.data is not MISSING:
         line.text = dump_value(line.data, "the data", conf.max_bulk_body)

@@ -44,8 +44,8 @@ from workflows.rest.problems import (
     RequestRefused,
     answer_problem,
 )
-from workflows.store.counting import BUCKET_LABELS, HOOK_OUTCOMES, REASONS
-from workflows.store.state import Pending, State, prepare_reading, read_pending, read_state
+from workflows.store.counting import BUCKET_LABELS, HOOK_OUTCOMES, ITEM_ENDS, REASONS
+from workflows.store.state import Pending, State, Units, prepare_reading, read_pending, read_state, read_units
 from workflows.store.tally import read_backlog, read_tallies, tally_batch
 
 logger = logging.getLogger("workflows")
@@ -76,6 +76,7 @@ class Reading:
 
     tallies: Tallies
     pending: Pending
+    units: Units
     state: State
     backlog: float
     #: Those of other apps, with their values.
@@ -89,6 +90,10 @@ class Reading:
         for status in sorted(TERMINAL):
             ended.add_metric([status], self.tallies.get(("ended", status), 0))
         yield ended
+        items = CounterMetricFamily("holdpoint_items", "Items of units that ended.", labels=["status"])
+        for status in ITEM_ENDS:
+            items.add_metric([status], self.tallies.get(("items", status), 0))
+        yield items
         dropped = CounterMetricFamily(
             "await_completion_dropped", "Completions that were refused and changed nothing.", labels=["reason"]
         )
@@ -115,6 +120,9 @@ class Reading:
                 "1 if so many interactions are pending that only the first due were counted.",
                 self.pending.capped,
             ),
+            ("units_open", "Units of items that are open; at most 10,000 are counted.", self.units.open),
+            ("items_in_flight", "Items of open units that are asked and not over.", self.units.in_flight),
+            ("items_queued", "Items of open units that wait for their turn.", self.units.queued),
             ("pump_lag_seconds", "How long the longest waiting runnable instance has waited.", self.state.pump_lag),
             ("deadline_lag_seconds", "How long the oldest passed deadline has waited.", self.state.deadline_lag),
             ("pumps", "Pumps that have shown a sign of life.", len(self.state.pumps)),
@@ -173,6 +181,7 @@ def read_metrics(db: BaseDatabaseWrapper, workspace: int | None) -> Reading:
         return Reading(
             read_tallies(db, workspace),
             read_pending(db, workspace),
+            read_units(db, workspace),
             read_state(db),
             read_backlog(db),
             [(one, one.read(db, workspace)) for one in list_gauges()],

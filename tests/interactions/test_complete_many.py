@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 import workflows
 from tests.calls import Api, make_key, problem
 from workflows import durable
 from workflows.keys import change_key
-from workflows.models import ApiKey, Interaction, LedgerEvent, StoredAnswer
+from workflows.models import ApiKey, Instance, Interaction, LedgerEvent, StoredAnswer
 from workflows.store.prune import prune
 from workflows.testing import advance, assert_done, drain
 from workflows.waits import Channel
@@ -256,3 +257,45 @@ def test_the_policy_is_asked_about_each_of_many(api, settings):
 
 def let_pass(operation: str, interaction: Any, actor: str) -> bool:
     return operation != "resume" or interaction.signal_id != "many-stop"
+
+
+@durable(name="many-each")
+def each(ctx, n, **options):
+    return ctx.wait_for_each("pay", list(range(n)), "api", **options)
+
+
+def test_a_thousand_items_in_one_call_cost_a_few_statements(api):
+    asked = workflows.start("many-each", {"n": 500, "concurrency": 500})
+    drain()
+    ids = list(Interaction.objects.filter(instance=asked).order_by("index").values_list("pk", flat=True))
+    assert send(api, [{"id": str(ids[0]), "data": 0}])[0]["status"] == 200
+    counts = []
+    for part in (ids[1:3], ids[3:499]):
+        with CaptureQueriesContext(connection) as found:
+            told = send(api, [{"id": str(id), "data": n} for n, id in enumerate(part)])
+        assert {line["status"] for line in told} == {200}
+        counts.append(len(found))
+    assert counts[0] == counts[1] < 10
+    send(api, [{"id": str(ids[499]), "data": 499}])
+    drain()
+    assert Instance.objects.get(pk=asked.pk).status == "done"
+
+
+def test_items_and_single_questions_are_answered_in_one_call_each_once(api):
+    asked = workflows.start("many-each", {"n": 3})
+    drain()
+    single = park(input={"signal": "many-1"})
+    lines = [
+        {"signal_id": f"pay.2-{asked.pk}", "data": "c"},
+        {"id": str(single.pk), "data": 1},
+        {"signal_id": f"pay.0-{asked.pk}", "data": "a"},
+        {"signal_id": f"pay.2-{asked.pk}", "data": "again"},
+        {"signal_id": f"pay.1-{asked.pk}", "data": "b", "idempotency_key": "once"},
+    ]
+    told = send(api, lines, ONCE)
+    assert [line["status"] for line in told] == [200, 200, 200, 410, 200]
+    assert send(api, lines, ONCE) == told
+    assert send(api, lines[4:])[0] == told[4] | {"replayed": True}
+    drain()
+    assert_done(asked, ["a", "b", "c"])
+    assert_done(single.instance_id, 1)

@@ -183,8 +183,8 @@ def test_a_bulk_of_a_hundred_costs_as_many_statements_as_one(monkeypatch: pytest
         with CaptureQueriesContext(connection) as found:
             assert dispatcher.work() == many
         counts.append([one["sql"][:6] for one in found])
-    # Take up what is due, lock and record it in one transaction, see that nothing more is due.
-    assert counts[0] == ["WITH c", "SAVEPO", "SELECT", "UPDATE", "RELEAS", "WITH c"]
+    # Take up what is due, lock it and its units and record it in one transaction, see that nothing more is due.
+    assert counts[0] == ["WITH c", "SAVEPO", "SELECT", "SELECT", "WITH x", "RELEAS", "WITH c"]
     assert counts[0] == counts[1]
 
 

@@ -43,7 +43,17 @@ from workflows.client.errors import (
     UnknownWorkflow,
     Untrusted,
 )
-from workflows.client.values import Answered, Completion, Delivery, Emission, Event, Instance, Interaction, Progress
+from workflows.client.values import (
+    Answered,
+    Completion,
+    Delivery,
+    Emission,
+    Event,
+    Instance,
+    Interaction,
+    Progress,
+    Unit,
+)
 
 __all__ = [
     "Answered",
@@ -81,6 +91,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "UnexpectedAnswer",
+    "Unit",
     "UnknownWorkflow",
     "Untrusted",
 ]

@@ -28,7 +28,7 @@ from workflows.client.messages import (
     write_segment,
 )
 from workflows.client.transport import Call, Reply, Secret, Transport, write_query
-from workflows.client.values import Answered, Completion, Delivery, Emission, Event, Instance, Interaction, Value
+from workflows.client.values import Answered, Completion, Delivery, Emission, Event, Instance, Interaction, Unit, Value
 
 #: Seconds of one long poll. The API would wait a little longer, but not every proxy in between.
 LONGEST_POLL = 25
@@ -238,15 +238,21 @@ class Client:
         workflow: str | None = None,
         step: str | None = None,
         channel: str | None = None,
+        unit: Unit | UUID | str | None = None,
+        correlation_id: str | None = None,
         limit: int | None = None,
     ) -> Iterator[Interaction]:
-        """All questions that fit, the most urgent first; `limit` is how many are fetched at a time.
+        """All questions that fit, the most urgent first, those of a unit in their order.
+
+        `limit` is how many are fetched at a time.
 
         >>> [one.request for one in client.interactions(status="pending", group="sales")]
         [{'percent': 20}]
         """
         filters = {"status": status, "assignee": assignee, "group": group, "workflow": workflow, "step": step}
-        return self._walk(Interaction, "/v1/interactions", filters | {"channel": channel, "limit": limit})
+        of = None if unit is None else write_id(unit)
+        more = {"channel": channel, "unit": of, "correlation_id": correlation_id, "limit": limit}
+        return self._walk(Interaction, "/v1/interactions", filters | more)
 
     def interaction(self, interaction: Interaction | UUID | str) -> Interaction:
         """One question, by its id.
@@ -255,6 +261,33 @@ class Client:
         {'percent': 20}
         """
         return read_as(Interaction, self._look(f"/v1/interactions/{write_id(interaction)}"))
+
+    def units(
+        self,
+        *,
+        instance: Instance | UUID | str | None = None,
+        status: str | None = None,
+        step: str | None = None,
+        items: bool | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Unit]:
+        """All waits that fit, the newest first; with `items` those that ask one question per item of a list, or not.
+
+        >>> [one.step for one in client.units(instance=question.instance)]
+        ['ask']
+        """
+        of = None if instance is None else write_id(instance)
+        kind = None if items is None else str(items).lower()
+        filters = {"instance": of, "status": status, "step": step, "items": kind, "limit": limit}
+        return self._walk(Unit, "/v1/units", filters)
+
+    def unit(self, unit: Unit | UUID | str) -> Unit:
+        """One wait, and how far it is.
+
+        >>> client.unit(question.unit).counts["in_flight"]
+        1
+        """
+        return read_as(Unit, self._look(f"/v1/units/{write_id(unit)}"))
 
     def complete(
         self, signal_id: str, data: Any, *, version: int | None = None, idempotency_key: str | None = None

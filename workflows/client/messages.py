@@ -16,7 +16,7 @@ from uuid import UUID
 
 from workflows.client.errors import read_problem, refuse_answer
 from workflows.client.transport import Reply
-from workflows.client.values import Answered, Completion, Delivery, Instance, Interaction, Value, read_value
+from workflows.client.values import Answered, Completion, Delivery, Instance, Interaction, Unit, Value, read_value
 
 # --- what is sent -----------------------------------------------------------------------------------------
 
@@ -31,13 +31,13 @@ def write_json(value: Any) -> bytes:
     return text.encode()
 
 
-def write_id(value: Instance | Interaction | UUID | str) -> str:
+def write_id(value: Instance | Interaction | Unit | UUID | str) -> str:
     """An id, for an address or a body; `ValueError` if it is none.
 
     >>> write_id("00000000-0000-0000-0000-00000000000A")
     '00000000-0000-0000-0000-00000000000a'
     """
-    if isinstance(value, Instance | Interaction):
+    if isinstance(value, Instance | Interaction | Unit):
         value = value.id
     try:
         return str(value if isinstance(value, UUID) else UUID(value))

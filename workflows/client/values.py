@@ -68,6 +68,10 @@ class Event:
     #: The step, or a signal's name.
     name: str | None = None
     data: Any = None
+    #: Of a unit of items, whose row it is; `seq` counts within the unit then.
+    unit: UUID | None = None
+    #: A list of what it means in the life of an await.
+    lifecycle: Any = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +133,11 @@ class Interaction:
     instance: UUID
     status: str
     workflow: str = ""
+    unit: UUID | None = None
     step: str = ""
     index: int = 0
+    #: It is an item whose turn has not come.
+    queued: bool = False
     version: int = 1
     channel: str = ""
     request: Any = None
@@ -144,6 +151,30 @@ class Interaction:
     closed_at: datetime | None = None
     #: Who answered.
     actor: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One wait of an instance: for an answer, or for one answer per item of a list."""
+
+    id: UUID
+    instance: UUID
+    status: str
+    workflow: str = ""
+    step: str = ""
+    visit: int = 1
+    cardinality: str = "ONE_TO_ONE"
+    items: bool = False
+    policy: str | None = None
+    concurrency: int = 1
+    timeout: Any = None
+    #: How many there are of each: `total queued in_flight completed failed expired cancelled remaining`.
+    counts: Any = None
+    created_at: datetime | None = None
+    deadline: datetime | None = None
+    dispatched_at: datetime | None = None
+    closed_at: datetime | None = None
+    released_at: datetime | None = None
 
 
 def read_value(kind: type[Value], told: Any) -> Value:

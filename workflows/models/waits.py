@@ -97,6 +97,11 @@ class AwaitUnit(EngineModel):
             # What a crash may leave undone: items that could be asked, and instances that could be released.
             models.Index(fields=["id"], condition=Q(phase="filling"), name="holdpoint_unit_filling"),
             models.Index(fields=["id"], condition=Q(phase="closed"), name="holdpoint_unit_unreleased"),
+            # Lists of a tenant, as for instances; and what is under way.
+            models.Index(fields=["workspace", "id"], condition=Q(workspace__gt=1), name="holdpoint_unit_tenant"),
+            models.Index(
+                fields=["workspace", "id"], condition=Q(items=True, status="open"), name="holdpoint_unit_open"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -201,6 +206,11 @@ class Interaction(EngineModel):
                 fields=["workspace", "group", "deadline", "id"],
                 condition=Q(status="pending", queued=False, group__isnull=False),
                 name="holdpoint_interaction_group",
+            ),
+            models.Index(
+                fields=["workspace", "correlation_id", "deadline", "id"],
+                condition=Q(status="pending", queued=False, correlation_id__isnull=False),
+                name="holdpoint_interaction_related",
             ),
             # Resolved ones: told apart from unknown ones by their signal id.
             models.Index(

@@ -190,6 +190,10 @@ class InstanceProgressOut(Shape):
     at: Annotated[datetime | None, Field(description="When it was said. Null of items that are counted just now.")]
 
 
+UnitStatusText = Literal["open", "completed", "failed", "expired", "cancelled"]
+CardinalityText = Literal["ONE_TO_ONE", "ONE_TO_MANY", "MANY_TO_ONE", "MANY_TO_MANY"]
+
+
 class InstanceFields(Shape):
     """An instance, but for its status."""
 
@@ -219,18 +223,31 @@ class InstanceOut(InstanceFields):
     status: Annotated[Status, Field(description="done, failed and cancelled are ends; the others are on the way.")]
 
 
-class EventOut(Shape):
-    """A row of an instance's ledger."""
+class RowOut(Shape):
+    """A row of a history."""
 
-    model_config = ConfigDict(title="Event")
+    model_config = ConfigDict(title="Row")
 
-    seq: Annotated[int, Field(description="Counts within the instance.")]
+    seq: Annotated[int, Field(description="Counts within the instance, the unit, or the item.")]
     kind: Annotated[str, Field(description="What happened, such as started, signalled, parked, answered, done.")]
     status: Annotated[Status, Field(description="The instance's status after it.")]
     at: Annotated[datetime, Field(description="When, by the database's clock.")]
     actor: Annotated[str, Field(description="Who did it: `user:<id>`, `key:<id>`, or empty for the engine.")]
     name: Annotated[str | None, Field(description="The step, or a signal's name.")]
     data: Json
+
+
+class EventOut(RowOut):
+    """A row of an instance's ledger."""
+
+    model_config = ConfigDict(title="Event")
+
+    unit: Annotated[
+        UUID | None, Field(description="Of a unit of items, whose row it is; its rows count by themselves.")
+    ]
+    lifecycle: Annotated[
+        list[str], Field(description="What it means in the life of an await, such as await_unit_completed.")
+    ]
 
 
 class InteractionOut(Shape):
@@ -242,8 +259,10 @@ class InteractionOut(Shape):
     signal_id: Annotated[str, Field(description="As the workflow named it; one open question of a workspace has it.")]
     workflow: Annotated[str, Field(description="The workflow that asks.")]
     instance: Annotated[UUID, Field(description="The instance that asks.")]
+    unit: Annotated[UUID, Field(description="The unit that it belongs to.")]
     step: Annotated[str, Field(description="The wait that asks.")]
     index: Annotated[int, Field(description="Which item of a wait for many, from 0.")]
+    queued: Annotated[bool, Field(description="It is not asked yet: as many as the wait asks at a time are.")]
     status: Annotated[str, Field(description="pending, completed, failed, expired or cancelled.")]
     version: Annotated[int, Field(description="Raised by every change.")]
     channel: Annotated[str, Field(description="How it is asked; a label, or a channel that takes the answer itself.")]
@@ -257,6 +276,50 @@ class InteractionOut(Shape):
     request: Annotated[Any, Field(description="What is asked about.")]
     schema_: Annotated[Any, Field(alias="schema", description="The JSON Schema that an answer has to fit.")]
     output: Annotated[Any, Field(description="The answer, once there is one.")]
+
+
+class CountsOut(Shape):
+    """How far a unit is."""
+
+    model_config = ConfigDict(title="Counts")
+
+    total: Annotated[int, Field(description="How many items there are; one, where one question is asked.")]
+    queued: Annotated[int, Field(description="Those that are not asked yet.")]
+    in_flight: Annotated[int, Field(description="Those that are asked and not over.")]
+    completed: Annotated[int, Field(description="Those that were answered.")]
+    failed: Annotated[int, Field(description="Those that failed.")]
+    expired: Annotated[int, Field(description="Those whose deadline passed.")]
+    cancelled: Annotated[int, Field(description="Those that were not needed any more.")]
+    remaining: Annotated[int, Field(description="Those that the instance still waits for.")]
+
+
+class UnitOut(Shape):
+    """One wait for an answer, or for one answer per item of a list."""
+
+    model_config = ConfigDict(title="Unit")
+
+    id: Annotated[UUID, Field(description="Its own.")]
+    instance: Annotated[UUID, Field(description="The instance that waits.")]
+    workflow: Annotated[str, Field(description="The workflow that waits.")]
+    step: Annotated[str, Field(description="The wait's name.")]
+    visit: Annotated[int, Field(description="Which visit of the wait, from 1: a loop asks anew each time.")]
+    status: Annotated[UnitStatusText, Field(description="open, until it is over in one of the other ways.")]
+    cardinality: Annotated[
+        CardinalityText, Field(description="How many questions it asks, and how many answers it takes.")
+    ]
+    items: Annotated[bool, Field(description="Whether it asks one question per item of a list.")]
+    policy: Annotated[
+        Literal["fail", "partial"] | None,
+        Field(description="What an item that fails or expires does: it fails the unit, or only itself."),
+    ]
+    concurrency: Annotated[int, Field(description="How many items are asked at a time.")]
+    timeout: Annotated[float | None, Field(description="Seconds that each item may take, from when it is asked.")]
+    counts: CountsOut
+    created_at: Annotated[datetime, Field(description="When the wait began.")]
+    deadline: Annotated[datetime | None, Field(description="Until when its one question can be answered.")]
+    dispatched_at: Annotated[datetime | None, Field(description="When the last of its items was asked.")]
+    closed_at: Annotated[datetime | None, Field(description="When it was over.")]
+    released_at: Annotated[datetime | None, Field(description="When the instance was told.")]
 
 
 class ListOut(Shape):
@@ -282,12 +345,28 @@ class EventList(ListOut):
     results: Annotated[list[EventOut], Field(description="In the order of the list.")]
 
 
+class RowList(ListOut):
+    """A page of the history of a question."""
+
+    model_config = ConfigDict(title="Rows")
+
+    results: Annotated[list[RowOut], Field(description="In the order of the list.")]
+
+
 class InteractionList(ListOut):
     """A page of questions."""
 
     model_config = ConfigDict(title="Interactions")
 
     results: Annotated[list[InteractionOut], Field(description="In the order of the list.")]
+
+
+class UnitList(ListOut):
+    """A page of units."""
+
+    model_config = ConfigDict(title="Units")
+
+    results: Annotated[list[UnitOut], Field(description="In the order of the list.")]
 
 
 class DeliveryOut(Shape):

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from itertools import islice
 from typing import Any, NoReturn
@@ -26,9 +27,17 @@ from django.http.multipartparser import MultiPartParser, MultiPartParserError
 from django.utils.http import parse_header_parameters
 
 from workflows.conf import conf
+from workflows.dropped import count_dropped
 from workflows.exceptions import NotSerializable
 from workflows.jsontext import MAX_DEPTH, MAX_DIGITS, dump_value
-from workflows.rest.problems import INVALID_BODY, TOO_LARGE, UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE, RequestRefused
+from workflows.rest.problems import (
+    INVALID_BODY,
+    INVALID_REQUEST,
+    TOO_LARGE,
+    UNAVAILABLE,
+    UNSUPPORTED_MEDIA_TYPE,
+    RequestRefused,
+)
 
 MEDIA_TYPE = "application/json"
 #: In one body: a hundred for each of as many signals as one call may carry.
@@ -73,6 +82,17 @@ def read_bytes(
     else:
         _check_media_type(request, forms=forms)
     return _read_bytes(request, most, more)
+
+
+@contextmanager
+def count_malformed(workspace: int) -> Iterator[None]:
+    """Count an answer that cannot be read as one that was dropped; its refusal goes on."""
+    try:
+        yield
+    except RequestRefused as refused:
+        if refused.kind in (INVALID_BODY, INVALID_REQUEST, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE):
+            count_dropped(workspace, "malformed")
+        raise
 
 
 def is_form(request: HttpRequest) -> bool:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.http import HttpResponse
@@ -17,9 +17,10 @@ from pydantic import ValidationError
 from rest_framework.request import Request
 
 from workflows import store
-from workflows.completion import MISSING, Completion, complete_at
+from workflows.completion import MISSING, Line
 from workflows.conf import conf
-from workflows.exceptions import InvalidData, WorkflowError
+from workflows.dropped import count_dropped
+from workflows.exceptions import InvalidData, InvalidSignalId, WorkflowError
 from workflows.idempotency import check_told, make_once
 from workflows.jsontext import dump_value
 from workflows.rest.bodies import (
@@ -29,6 +30,7 @@ from workflows.rest.bodies import (
     list_mistakes,
     refuse_without_data,
 )
+from workflows.rest.body import count_malformed
 from workflows.rest.callers import COMPLETE
 from workflows.rest.endpoint import Answer, Endpoint
 from workflows.rest.ids import read_id
@@ -45,6 +47,7 @@ from workflows.rest.problems import (
 )
 from workflows.rest.signals import MOST_LINES, MOST_MISTAKES
 from workflows.store import MANY, Once, Told
+from workflows.units.batches import CompletionResult, complete_lines
 from workflows.waits import check_signal_id
 
 #: Stands for the address in what a line's own idempotency key is known by.
@@ -73,49 +76,46 @@ class CompleteMany(Endpoint):
     )
     def post(self, request: Request) -> HttpResponse:
         """Answer them."""
-        raw, value = self.read_body(request)
-        if not isinstance(value, list):
-            raise RequestRefused(
-                INVALID_REQUEST,
-                'The body must be a list of answers, such as [{"id": "01a1…", "data": {"approved": true}}].',
-                errors={"$": ["must be a list"]},
-            )
-        if len(value) > MOST_LINES:
-            told = f"The body has {len(value)} answers, the limit is {MOST_LINES}: send them in several calls."
-            raise RequestRefused(TOO_LARGE, told)
+        with count_malformed(self.caller.workspace):
+            raw, value = self.read_body(request)
+            if not isinstance(value, list):
+                raise RequestRefused(
+                    INVALID_REQUEST,
+                    'The body must be a list of answers, such as [{"id": "01a1…", "data": {"approved": true}}].',
+                    errors={"$": ["must be a list"]},
+                )
+            if len(value) > MOST_LINES:
+                told = f"The body has {len(value)} answers, the limit is {MOST_LINES}: send them in several calls."
+                raise RequestRefused(TOO_LARGE, told)
 
         def complete() -> Answer:
-            results = [self.complete_line(line) for line in value]
+            results = self.complete(value)
             # Of their instances one stands for all, while that is there; then another.
             owner = next((UUID(line["instance"]) for line in results if "instance" in line), None)
             return Answer({"results": results}, MANY, owner)
 
         return self.answer_once(request, raw, complete)
 
-    def complete_line(self, value: Any) -> dict[str, Any]:
-        """The result of one."""
-        line = read_line(value)
-        if isinstance(line, dict):
-            return line
-        by: Literal["id", "signal_id"] = "id" if line.id is not None else "signal_id"
-        has_data = "data" in line.model_fields_set
-        try:
-            done = complete_at(
-                by,
-                read_id(str(line.id)) if by == "id" else check_signal_id(line.signal_id),
-                line.data if has_data else MISSING,
-                workspace=self.caller.workspace,
-                door=DOOR,
-                actor=self.caller.actor,
-                once=read_own_key(line),
-                version=line.version,
-                workflows=self.caller.workflows,
-            )
-        except InvalidData as error:
-            return describe_refusal(error if has_data else refuse_without_data())
-        except WorkflowError as error:
-            return describe_refusal(error)
-        return show_completion(done)
+    def complete(self, values: list[Any]) -> list[dict[str, Any]]:
+        """The result of each."""
+        results: dict[int, dict[str, Any]] = {}
+        good: dict[int, Line] = {}
+        for position, value in enumerate(values):
+            try:
+                good[position] = read_line(value)
+            except (RequestRefused, InvalidSignalId) as refused:
+                problem = results[position] = describe_refusal(refused)
+                count_dropped(self.caller.workspace, "unknown" if problem["status"] == 404 else "malformed")
+        done = complete_lines(
+            list(good.values()),
+            workspace=self.caller.workspace,
+            door=DOOR,
+            actor=self.caller.actor,
+            workflows=self.caller.workflows,
+        )
+        for (position, line), one in zip(good.items(), done, strict=True):
+            results[position] = show_result(line, one)
+        return [results[position] for position in range(len(values))]
 
     def hear_again(self, once: Once, before: Told) -> Told:
         """Line by line: those of instances that are not the caller's any more are as if they were not there."""
@@ -136,9 +136,10 @@ class CompleteMany(Endpoint):
         return set(store.find_reachable(self.db, instances, self.caller.workspace, self.caller.workflows))
 
 
-def read_line(value: Any) -> CompleteManyLine | dict[str, Any]:
-    """One line; or the problem that it has whatever it is about."""
-    if isinstance(value, dict) and "data" not in value:
+def read_line(value: Any) -> Line:
+    """One line, ready to be judged; or what is wrong with it, whatever it is about."""
+    has_data = not isinstance(value, dict) or "data" in value
+    if not has_data:
         # Without data there is nothing to answer with, whatever else there is: of a slip beside it nothing is told.
         value = {name: value[name] for name in ("id", "signal_id") if name in value}
     try:
@@ -147,10 +148,13 @@ def read_line(value: Any) -> CompleteManyLine | dict[str, Any]:
         mistakes = list_mistakes(error)
         place, reasons = next(iter(mistakes.items()))
         first = dict(islice(mistakes.items(), MOST_MISTAKES))
-        return describe_problem(INVALID_REQUEST, f"{place:.60}: {reasons[0]}.", errors=first)
+        raise RequestRefused(INVALID_REQUEST, f"{place:.60}: {reasons[0]}.", errors=first) from error
     if (line.id is None) == (line.signal_id is None):
-        return describe_problem(INVALID_REQUEST, "Name the id or the signal_id of a question, and not both.")
-    return line
+        raise RequestRefused(INVALID_REQUEST, "Name the id or the signal_id of a question, and not both.")
+    data = line.data if has_data else MISSING
+    if line.id is not None:
+        return Line("id", read_id(line.id), data, read_own_key(line), line.version)
+    return Line("signal_id", check_signal_id(line.signal_id), data, read_own_key(line), line.version)
 
 
 def read_own_key(line: CompleteManyLine) -> Once | None:
@@ -161,8 +165,13 @@ def read_own_key(line: CompleteManyLine) -> Once | None:
     return make_once("POST", f"{PATH}\0{line.id}\0{line.signal_id}", line.idempotency_key, body=said.encode())
 
 
-def show_completion(done: Completion) -> dict[str, Any]:
-    """The result of an answer that was taken."""
+def show_result(line: Line, result: CompletionResult) -> dict[str, Any]:
+    """What a line is told."""
+    done, error = result.completion, result.error
+    if error is not None or done is None:
+        assert error is not None
+        missing = isinstance(error, InvalidData) and line.data is MISSING
+        return describe_refusal(refuse_without_data() if missing else error)
     return {
         "status": 200,
         "id": str(done.id),

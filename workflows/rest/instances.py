@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from django.db.models import F, Q, QuerySet
-from django.db.models.lookups import GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
+from django.db.models.lookups import GreaterThanOrEqual, LessThan
 from django.http import HttpResponse
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.utils import OpenApiParameter
@@ -16,8 +16,8 @@ import workflows
 from workflows.conf import conf
 from workflows.exceptions import DuplicateKey
 from workflows.lifecycle import Status
-from workflows.models import Instance, LedgerEvent
-from workflows.models.history import SHORT_HISTORY
+from workflows.models import Instance
+from workflows.models.literals import Number
 from workflows.rest.bodies import (
     CancelBody,
     DuplicateProblemOut,
@@ -32,9 +32,9 @@ from workflows.rest.bodies import (
 )
 from workflows.rest.callers import CANCEL, READ, RETRY, START, Need
 from workflows.rest.endpoint import Answer, Endpoint
+from workflows.rest.history import answer_history
 from workflows.rest.ids import read_id, refuse_unknown
 from workflows.rest.lists import (
-    Number,
     Segment,
     answer_list,
     code_of,
@@ -53,17 +53,10 @@ from workflows.rest.problems import (
     RequestRefused,
     answer_problem,
 )
-from workflows.rest.rows import show_event, show_instance, show_one_instance
+from workflows.rest.rows import show_instance, show_one_instance
 from workflows.rest.waiting import wait_for_end
 
 MOST_SECONDS = 30
-
-
-#: The ledger of an instance: its beginning, and the rest of a long one by the index for that.
-BY_NUMBER = (
-    Segment(("seq",), Q(LessThanOrEqual(F("seq"), Number(SHORT_HISTORY)))),
-    Segment(("seq",), Q(GreaterThan(F("seq"), Number(SHORT_HISTORY)))),
-)
 
 
 class InstanceEndpoint(Endpoint):
@@ -224,7 +217,8 @@ class InstanceEvents(InstanceEndpoint):
         "listInstanceEvents",
         "Instances",
         "Read an instance's ledger",
-        "What happened to it, in order; nothing of it is ever changed.",
+        "What happened to it, in order; nothing of it is ever changed. Rows of its units of items have a `unit`. "
+        "`lifecycle` says what a row means in the life of an await.",
         answers={200: (EventList, "A page of its rows.")},
         problems=[404],
         scope="read",
@@ -233,10 +227,7 @@ class InstanceEvents(InstanceEndpoint):
     )
     def get(self, request: Request, id: str) -> HttpResponse:
         """A page of its rows, in order."""
-        instance = self.find(id)
-        rows = LedgerEvent.objects.using(self.db.alias).filter(instance_id=instance.pk)
-        segments = BY_NUMBER if instance.seq > SHORT_HISTORY else BY_NUMBER[:1]
-        return answer_list(request._request, rows, segments, show_event)
+        return answer_history(request._request, self.db.alias, self.find(id))
 
 
 class _Operation(InstanceEndpoint):

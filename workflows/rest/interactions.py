@@ -12,27 +12,29 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
 from workflows.completion import MISSING, complete_at, takes_many
+from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidSignalId
 from workflows.lifecycle import InteractionStatus
-from workflows.models import Interaction
+from workflows.models import Interaction, LedgerEvent
 from workflows.rest.bodies import (
     CompleteBody,
     CompletionOut,
     InteractionList,
     InteractionOut,
     ProblemOut,
+    RowList,
     read_as,
     refuse_without_data,
 )
-from workflows.rest.body import refuse_single
+from workflows.rest.body import count_malformed, refuse_single
 from workflows.rest.callers import COMPLETE, READ_INTERACTIONS
 from workflows.rest.endpoint import Answer, Endpoint
 from workflows.rest.ids import read_id, refuse_unknown
-from workflows.rest.lists import Segment, answer_list, has_status, is_within, read_choice, read_filter
+from workflows.rest.lists import Segment, answer_list, has_status, is_within, read_choice, read_filter, read_id_filter
 from workflows.rest.once import answer_completion, answer_json, read_once
 from workflows.rest.openapi import FILTER, ID, document
 from workflows.rest.problems import RequestRefused
-from workflows.rest.rows import INTERACTION_FIELDS, show_interaction
+from workflows.rest.rows import INTERACTION_FIELDS, show_event, show_interaction
 from workflows.waits import check_signal_id
 
 #: Any text but control characters, and the two that stand for a place in an address.
@@ -47,6 +49,12 @@ BY_DEADLINE = (
     Segment(("id",), Q(deadline__isnull=True), same=("deadline",)),
 )
 
+#: What happened, as it was numbered.
+BY_NUMBER = (Segment(("seq",)),)
+
+#: The items of a unit, as they were given.
+BY_INDEX = (Segment(("index",)),)
+
 #: Parameter of the address -> what it is compared with.
 FILTERS = {
     "assignee": "assignee",
@@ -54,6 +62,7 @@ FILTERS = {
     "workflow": "instance__workflow",
     "step": "unit__step",
     "channel": "channel",
+    "correlation_id": "correlation_id",
 }
 
 
@@ -77,26 +86,32 @@ class Interactions(InteractionEndpoint):
         "listInteractions",
         "Interactions",
         "List what is asked",
-        "What is due first comes first, then what has no deadline, the oldest first. Blank filters are ignored.",
+        "What is due first comes first, then what has no deadline, the oldest first; of a `unit` the items, in their "
+        "order. Items that wait for their turn are listed with their unit only. Blank filters are ignored.",
         answers={200: (InteractionList, "A page of them.")},
         scope="read",
         pages=True,
         parameters=[
             OpenApiParameter("status", str, enum=list(InteractionStatus), description="Those in this status."),
+            OpenApiParameter("unit", FILTER, description="The items of this unit, by its id."),
             *(OpenApiParameter(name, FILTER, description=f"Those with this {name}.") for name in FILTERS),
         ],
     )
     def get(self, request: Request) -> HttpResponse:
         """A page of them."""
         plain, rows = request._request, self.list_mine()
-        if status := read_choice(plain, "status", InteractionStatus):
+        unit = read_id_filter(plain, "unit")
+        status = read_choice(plain, "status", InteractionStatus)
+        if unit is not None:
+            rows = rows.filter(unit_id=unit)
+        if status:
             rows = rows.filter(has_status(InteractionStatus(status)))
-            if status == InteractionStatus.PENDING:
-                rows = rows.filter(queued=False)  # whose turn has not come is not asked yet
+        if unit is None or status == InteractionStatus.PENDING:
+            rows = rows.filter(queued=False)  # whose turn has not come is not asked yet
         for name, column in FILTERS.items():
             if (value := read_filter(plain, name)) is not None:
                 rows = rows.filter(**{column: value})
-        return answer_list(plain, rows, BY_DEADLINE, show_interaction)
+        return answer_list(plain, rows, BY_DEADLINE if unit is None else BY_INDEX, show_interaction)
 
 
 class OneInteraction(InteractionEndpoint):
@@ -120,6 +135,37 @@ class OneInteraction(InteractionEndpoint):
         return answer_json(Answer(show_interaction(found)).write())
 
 
+class InteractionEvents(InteractionEndpoint):
+    """The history of one question."""
+
+    @document(
+        "listInteractionEvents",
+        "Interactions",
+        "Read what happened to a question",
+        "What is done to it, such as the votes on an approval. The rows of a single question are those of its instance "
+        "that are about it; an item of a list has rows of its own, in no other history.",
+        answers={200: (RowList, "A page of its rows.")},
+        problems=[404],
+        scope="read",
+        pages=True,
+        parameters=[ID],
+    )
+    def get(self, request: Request, id: str) -> HttpResponse:
+        """A page of its rows, in order."""
+        found = self.list_mine().filter(pk=read_id(id)).first()
+        if found is None:
+            raise refuse_unknown()
+        rows = LedgerEvent.objects.using(self.db.alias)
+        # An item's own rows lie under its id. Those about a single question are among its instance's.
+        rows = rows.filter(instance_id=found.pk) if found.item else rows.filter(**about(found))
+        return answer_list(request._request, rows, BY_NUMBER, show_event)
+
+
+def about(question: Interaction) -> dict[str, Any]:
+    """The condition that a row of the ledger is about a single question."""
+    return {"instance_id": question.instance_id, "data__interaction": str(question.pk)}
+
+
 class _Completion(Endpoint):
     needs: ClassVar = {"POST": COMPLETE}
 
@@ -137,13 +183,19 @@ class _Completion(Endpoint):
             once = read_once(request._request, b"")
             return takes_many(by, target, workspace=self.caller.workspace, once=once, workflows=self.caller.workflows)
 
-        raw, sent = self.read_body(request, more=takes_more)
-        # Without data there is nothing to answer with, whatever else there is; a slip beside it is told as one.
-        body = read_as(CompleteBody, sent) if isinstance(sent, dict) and "data" in sent else None
+        with count_malformed(self.caller.workspace):
+            raw, sent = self.read_body(request, more=takes_more)
+            # Without data there is nothing to answer with, whatever else there is; a slip beside it is told as one.
+            body = read_as(CompleteBody, sent) if isinstance(sent, dict) and "data" in sent else None
+        try:
+            target = read(text)
+        except (RequestRefused, InvalidSignalId):
+            count_dropped(self.caller.workspace, "unknown")
+            raise
         try:
             done = complete_at(
                 by,
-                read(text),
+                target,
                 MISSING if body is None else body.data,
                 workspace=self.caller.workspace,
                 door=DOOR,

@@ -19,12 +19,10 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import (
     BooleanField,
-    Expression,
     F,
     Field,
     ForeignKey,
     Func,
-    IntegerField,
     Model,
     Q,
     QuerySet,
@@ -37,7 +35,8 @@ from django.utils.timezone import get_default_timezone, make_naive
 
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
-from workflows.lifecycle import CODES, INTERACTION_CODES, InteractionStatus, Status
+from workflows.lifecycle import CODES, INTERACTION_CODES, UNIT_CODES, InteractionStatus, Status, UnitStatus
+from workflows.models.literals import Number
 from workflows.rest.once import answer_json
 from workflows.rest.problems import INVALID_REQUEST, RequestRefused
 from workflows.rest.rows import show_moment
@@ -45,6 +44,8 @@ from workflows.rest.rows import show_moment
 DEFAULT_LIMIT = 50
 MOST = 500
 LONGEST_FILTER = 1000
+#: The id of nothing.
+NOBODY = UUID(int=0)
 #: Of an answer, beyond its first row: a page holds fewer rows where they are larger.
 MOST_BYTES = 4 * 1024 * 1024
 #: Where what is asked has no index, so many rows are looked through for one page; it may be short of rows then.
@@ -210,7 +211,7 @@ def read_cursor(request: HttpRequest, model: type[Model], segments: Sequence[Seg
     if not text:
         return None
     try:
-        back, number, *values = json.loads(base64.b64decode(text, altchars=b"-_", validate=True))
+        back, number, *values = parse_cursor(text)
         segment = segments[number]
         if is_with := len(values) > len(segment.fields) and values[-1] is True:
             values.pop()
@@ -220,7 +221,17 @@ def read_cursor(request: HttpRequest, model: type[Model], segments: Sequence[Seg
         read = tuple(_read(column, value) for column, value in zip(columns, values, strict=True))
         return Place(back, number, read, is_with)
     except (ValueError, TypeError, IndexError, RecursionError, OverflowError):
-        raise refuse_parameter("cursor", "is none of this list; take it from `next` or `previous`") from None
+        raise refuse_cursor() from None
+
+
+def parse_cursor(text: str) -> Any:
+    """What a cursor holds; an error of any kind if it is none."""
+    return json.loads(base64.b64decode(text, altchars=b"-_", validate=True))
+
+
+def refuse_cursor() -> RequestRefused:
+    """It is of another list, or of none."""
+    return refuse_parameter("cursor", "is none of this list; take it from `next` or `previous`")
 
 
 def read_filter(request: HttpRequest, name: str) -> str | None:
@@ -232,6 +243,17 @@ def read_filter(request: HttpRequest, name: str) -> str | None:
         return check_text(text, "it", limit=LONGEST_FILTER)
     except InvalidCall as error:
         raise refuse_parameter(name, f"cannot be used: {error}") from error
+
+
+def read_id_filter(request: HttpRequest, name: str) -> UUID | None:
+    """An id that a list is narrowed down to; blank is none, and any other text that is none is the id of nothing."""
+    text = read_filter(request, name)
+    if text is None:
+        return None
+    try:
+        return UUID(text) if len(text) == 36 else NOBODY
+    except ValueError:
+        return NOBODY
 
 
 def read_choice(request: HttpRequest, name: str, choices: Iterable[str]) -> str | None:
@@ -247,25 +269,15 @@ def refuse_parameter(name: str, reason: str) -> RequestRefused:
     return RequestRefused(INVALID_REQUEST, f"The parameter {name} {reason}.", errors={name: [reason]})
 
 
-class Number(Expression):
-    """A number in the statement itself: a parameter would hide from a kept plan that a partial index is meant."""
-
-    def __init__(self, number: int) -> None:
-        self.number = int(number)
-        super().__init__(output_field=IntegerField())
-
-    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[()]]:
-        """The number."""
-        return str(self.number), ()
-
-
-def has_status(status: Status | InteractionStatus) -> Any:
+def has_status(status: Status | InteractionStatus | UnitStatus) -> Any:
     """The condition that a row has this status."""
     return Exact(F("status"), Number(code_of(status)))
 
 
-def code_of(status: Status | InteractionStatus) -> int:
+def code_of(status: Status | InteractionStatus | UnitStatus) -> int:
     """The number that the row has."""
+    if isinstance(status, UnitStatus):
+        return UNIT_CODES[status]
     return INTERACTION_CODES[status] if isinstance(status, InteractionStatus) else CODES[status]
 
 
@@ -309,7 +321,12 @@ def _link(request: HttpRequest, place: Place | None) -> str | None:
         return None
     values = [value if isinstance(value, int) else _write(value) for value in place.values]
     values += [True] if place.is_with else []
-    text = json.dumps([place.back, place.segment, *values], separators=(",", ":"))
+    return link_to(request, [place.back, place.segment, *values])
+
+
+def link_to(request: HttpRequest, place: Sequence[Any]) -> str:
+    """The address of the page that begins at a place."""
+    text = json.dumps(place, separators=(",", ":"))
     cursor = base64.urlsafe_b64encode(text.encode()).decode()
     asked = [(name, value) for name, value in request.GET.lists() if name != "cursor"]
     return request.build_absolute_uri(f"{request.path}?{urlencode([*asked, ('cursor', cursor)], doseq=True)}")

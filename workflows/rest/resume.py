@@ -27,7 +27,7 @@ from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
 from workflows.models import Interaction
 from workflows.pages.resume import answer_person
 from workflows.rest.bodies import CompleteBody, read_as, refuse_without_data
-from workflows.rest.body import FORM_TYPES, is_form, parse_form, parse_json, read_bytes, refuse_single
+from workflows.rest.body import FORM_TYPES, count_malformed, is_form, parse_form, parse_json, read_bytes, refuse_single
 from workflows.rest.machines import open_to_machines
 from workflows.rest.once import answer_completion, read_once
 from workflows.rest.problems import (
@@ -125,8 +125,9 @@ def _complete(request: HttpRequest, token: str) -> HttpResponse:
             finally:
                 _strangers.release()
         raise
-    raw, sent, once = _read(request, conf.max_body, more=lambda: found.cardinality in LISTS)
-    body = _unwrap(found.body, sent, form=is_form(request))
+    with count_malformed(found.workspace):
+        raw, sent, once = _read(request, conf.max_body, more=lambda: found.cardinality in LISTS)
+        body = _unwrap(found.body, sent, form=is_form(request))
     try:
         done = complete_at(
             "id",

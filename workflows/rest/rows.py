@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from workflows.models import Instance, Interaction, LedgerEvent
-from workflows.units.counts import find_progress
+from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent
+from workflows.units.counts import count_items, find_progress
 
 
 def show_instance(instance: Instance, slug: str) -> dict[str, Any]:
@@ -61,8 +62,11 @@ INTERACTION_FIELDS = (
     "signal_id",
     "instance__workflow",
     "instance_id",
+    "unit_id",
     "unit__step",
     "index",
+    "item",
+    "queued",
     "status",
     "version",
     "channel",
@@ -86,8 +90,10 @@ def show_interaction(interaction: Interaction) -> dict[str, Any]:
         "signal_id": interaction.signal_id,
         "workflow": interaction.instance.workflow,
         "instance": str(interaction.instance_id),
+        "unit": str(interaction.unit_id),
         "step": interaction.unit.step,
         "index": interaction.index,
+        "queued": interaction.queued,
         "status": str(interaction.status),
         "version": interaction.version,
         "channel": interaction.channel,
@@ -101,6 +107,47 @@ def show_interaction(interaction: Interaction) -> dict[str, Any]:
         "request": interaction.request,
         "schema": interaction.schema,
         "output": interaction.output,
+    }
+
+
+#: What `show_unit` reads, without the instance's own payloads.
+UNIT_FIELDS = (
+    "id",
+    "instance__workflow",
+    "instance_id",
+    "step",
+    "visit",
+    "status",
+    "cardinality",
+    "items",
+    "policy",
+    "concurrency",
+    "timeout",
+    *("total", "remaining", "queued", "answered", "failed", "expired"),
+    *("created_at", "deadline", "dispatched_at", "closed_at", "released_at"),
+)
+
+
+def show_unit(unit: AwaitUnit) -> dict[str, Any]:
+    """A unit, with the counts of its items."""
+    return {
+        "id": str(unit.pk),
+        "instance": str(unit.instance_id),
+        "workflow": unit.instance.workflow,
+        "step": unit.step,
+        "visit": unit.visit,
+        "status": str(unit.status),
+        "cardinality": str(unit.cardinality),
+        "items": unit.items,
+        "policy": unit.policy,
+        "concurrency": unit.concurrency,
+        "timeout": unit.timeout,
+        "counts": asdict(count_items(unit)),
+        "created_at": show_moment(unit.created_at),
+        "deadline": show_moment(unit.deadline),
+        "dispatched_at": show_moment(unit.dispatched_at),
+        "closed_at": show_moment(unit.closed_at),
+        "released_at": show_moment(unit.released_at),
     }
 
 

@@ -72,6 +72,11 @@ _BY_KIND: Mapping[Event, tuple[str, str]] = {
     Event.CANCELLED: ("ended", Status.CANCELLED),
 }
 
+#: How an item may end; `_TELLS` numbers them -1, -2, -3.
+ITEM_ENDS = (InteractionStatus.COMPLETED, InteractionStatus.FAILED, InteractionStatus.EXPIRED)
+_BY_END = [(-number, "items", status.value) for number, status in enumerate(ITEM_ENDS, 1)]
+_BY_END += [(-1, "completions", ""), (-3, "timeouts", "")]
+
 
 def _codes(*events: Event) -> str:
     return ", ".join(str(kind(event)) for event in events)
@@ -97,6 +102,11 @@ LATEST = f"max({{at}}) FILTER (WHERE {{at}} < {NOW} + interval '1 day')"
 
 _EXPIRED = INTERACTION_CODES[InteractionStatus.EXPIRED]
 _UUID = "'^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'"
+
+#: What this row counts as. The one answer by which an instance hears of a whole unit is no completion.
+_TELLS = f"""CASE WHEN l.kind = {kind(Event.ITEM_COMPLETED)}
+    THEN -array_position('{{{",".join(ITEM_ENDS)}}}'::text[], l.data->>'how')
+  WHEN l.kind <> {kind(Event.ANSWERED)} OR l.data->'unit' IS NULL THEN l.kind END"""
 
 #: Why this row dropped a completion; NULL if it did not. One that came too late is told by the expiry that it
 #: caused, or by a refusal without a class; one that came later still, by what its interaction has become.
@@ -130,7 +140,7 @@ _WOKE_BEFORE = f"""SELECT CASE WHEN c.{PARKED} THEN (
 COUNT = compact(f"""
     WITH o AS (
       SELECT l.workspace_id AS ws, l.instance_id AS id, l.seq, l.at, l.kind, l.status, {_REASON} AS reason,
-        {_UNSEEN} AS unseen,
+        {_UNSEEN} AS unseen, {_TELLS} AS tells,
         lag(l.status) OVER one AS was, l.seq > 1 AND lag(l.seq) OVER one IS DISTINCT FROM l.seq - 1 AS torn
       FROM holdpoint_ledger l
       WHERE l.xid >= %(lower)s AND l.xid < %(cut)s::bigint AND l.at >= %(since)s AND l.at < %(until)s::timestamptz
@@ -148,14 +158,14 @@ COUNT = compact(f"""
         max(seq) FILTER (WHERE torn) OVER (PARTITION BY id ORDER BY seq) AS tear
       FROM w WINDOW earlier AS (PARTITION BY id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ), c AS MATERIALIZED (
-      SELECT e.ws, e.at, e.kind, e.reason, e.unseen, e.woke, CASE WHEN e.kind NOT IN ({_STEPS}) THEN NULL
+      SELECT e.ws, e.at, e.kind, e.reason, e.unseen, e.tells, e.woke, CASE WHEN e.kind NOT IN ({_STEPS}) THEN NULL
         WHEN e.waker > e.settled THEN e.woke_at WHEN e.tear > e.settled THEN ({_WOKE_BEFORE}) END AS since
       FROM e
     ), t AS (
       SELECT c.ws, greatest({micros("c.at")} - {micros("c.since")}, 0) AS took FROM c WHERE c.since IS NOT NULL
     ), n AS (
       SELECT c.ws, k.name, k.label, count(*)::float8 AS n FROM c
-      JOIN unnest(%(kinds)s::int[], %(names)s::text[], %(labels)s::text[]) k(kind, name, label) ON k.kind = c.kind
+      JOIN unnest(%(kinds)s::int[], %(names)s::text[], %(labels)s::text[]) k(kind, name, label) ON k.kind = c.tells
       GROUP BY 1, 2, 3
       UNION ALL SELECT c.ws, 'resumptions', '', count(*) FROM c WHERE c.woke GROUP BY 1
       UNION ALL SELECT c.ws, 'refused', c.reason, count(*) FROM c WHERE c.reason IS NOT NULL GROUP BY 1, 3
@@ -171,11 +181,12 @@ COUNT = compact(f"""
     SELECT count(*), {micros(LATEST.format(at="at"))} FROM c
 """)
 
+_NAMES = [*((kind(event), *named) for event, named in _BY_KIND.items()), *_BY_END]
 #: The lists as the statement takes them.
 LISTS = {
-    "kinds": write_plain([kind(event) for event in _BY_KIND]),
-    "names": write_texts([name for name, _ in _BY_KIND.values()]),
-    "labels": write_texts([label for _, label in _BY_KIND.values()]),
+    "kinds": write_plain([number for number, _, _ in _NAMES]),
+    "names": write_texts([name for _, name, _ in _NAMES]),
+    "labels": write_texts([label for _, _, label in _NAMES]),
     "les": write_texts(BUCKET_LABELS),
     "bounds": write_plain([round(bound * 1_000_000) for bound in BUCKETS]),
 }

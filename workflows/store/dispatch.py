@@ -19,8 +19,20 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.lifecycle import CARDINALITY_CODES, INTERACTION_CODES, InteractionStatus
-from workflows.store.sql import CLOCK, NOW, atomic, compact, fetch, retrying, write_plain, write_texts
+from workflows.lifecycle import CARDINALITY_CODES, INTERACTION_CODES, Event, InteractionStatus
+from workflows.store.sql import (
+    AWAITING,
+    CLOCK,
+    LEDGER,
+    NOW,
+    atomic,
+    compact,
+    fetch,
+    kind,
+    retrying,
+    write_plain,
+    write_texts,
+)
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
 _CARDINALITY_OF = {code: one for one, code in CARDINALITY_CODES.items()}
@@ -62,16 +74,44 @@ _LOCK = compact("""
     SELECT x.id FROM holdpoint_interaction x WHERE x.id = ANY(%(ids)s::uuid[]) ORDER BY x.id FOR NO KEY UPDATE
 """)
 
+#: After the interactions, as everywhere.
+_LOCK_UNITS = compact("""
+    SELECT n.id FROM holdpoint_unit n WHERE n.id IN (
+      SELECT x.unit_id FROM holdpoint_interaction x WHERE x.id = ANY(%(ids)s::uuid[]) AND x.dispatched_at IS NULL)
+    ORDER BY n.id FOR NO KEY UPDATE
+""")
+
+#: What went out for the first time is a row in the history of its unit, with the moment at which it was written down.
+#: A single question is all that its unit has to send.
 _RECORD = compact(f"""
+    WITH x AS (
     UPDATE holdpoint_interaction x SET dispatch_error = v.error,
       tries = x.tries - CASE WHEN v.counts THEN 0 ELSE 1 END,
       dispatched_at = CASE WHEN v.sent THEN coalesce(x.dispatched_at, {CLOCK}) ELSE x.dispatched_at END,
       dispatch_at = CASE WHEN v.sent THEN NULL ELSE coalesce({CLOCK} + v.delay * interval '1 s', x.dispatch_at) END
     FROM unnest(%(ids)s::uuid[], %(tries)s::int[], %(sent)s::bool[], %(counts)s::bool[], %(delays)s::float8[],
       %(errors)s::text[]) v(id, tries, sent, counts, delay, error)
-    CROSS JOIN LATERAL (SELECT o.ctid FROM holdpoint_interaction o WHERE o.id = v.id OFFSET 0) o
+    CROSS JOIN LATERAL (SELECT o.ctid, o.dispatched_at IS NULL AS waits FROM holdpoint_interaction o
+      WHERE o.id = v.id OFFSET 0) o
     WHERE x.ctid = o.ctid AND (v.sent OR x.tries = v.tries)
-    RETURNING x.id
+    RETURNING x.id, x.unit_id, x.index, x.item, x.channel, x.tries, x.dispatched_at AS at, v.sent AND o.waits AS out
+    ), g AS (
+      SELECT x.unit_id, count(*)::int AS n, bool_and(x.item) AS items FROM x WHERE x.out GROUP BY 1
+    ), u AS (
+      UPDATE holdpoint_unit n SET seq = n.seq + g.n + (NOT g.items)::int FROM g WHERE n.id = g.unit_id
+      RETURNING n.id, n.workspace_id, n.seq, n.seq - g.n - (NOT g.items)::int AS was, g.items
+    ), l AS (
+      {LEDGER}
+      SELECT u.id, x.at, NULL, u.was + row_number() OVER (PARTITION BY u.id ORDER BY x.index), u.workspace_id,
+        {kind(Event.ITEM_DISPATCHED)}, {AWAITING}, '', NULL,
+        jsonb_build_object('interaction', x.id, 'index', x.index, 'channel', x.channel, 'tries', x.tries)
+      FROM u, x WHERE x.out AND x.unit_id = u.id
+    ), la AS (
+      {LEDGER}
+      SELECT u.id, x.at, NULL, u.seq, u.workspace_id, {kind(Event.UNIT_DISPATCHED)}, {AWAITING}, '', NULL,
+        jsonb_build_object('items', 1) FROM u, x WHERE NOT u.items AND x.out AND x.unit_id = u.id
+    )
+    SELECT x.id FROM x
 """)
 
 #: Also of a question that was closed meanwhile. One that was pruned gets none: its row is locked before this.
@@ -169,6 +209,7 @@ def record_tries(db: BaseDatabaseWrapper, tried: Sequence[Tried]) -> set[UUID]:
     def work() -> set[UUID]:
         with atomic(db):
             there = {id for (id,) in fetch(db, _LOCK, {"ids": params["ids"]})}
+            fetch(db, _LOCK_UNITS, {"ids": params["ids"]})
             recorded = {id for (id,) in fetch(db, _RECORD, params)}
             if logged := [one for one in ordered if one.logged and one.id in there]:
                 fetch(db, _LOG, _list_values(logged), rows=False)

@@ -126,7 +126,8 @@ class TakenSignalId(Exception):
     """An item's signal id belongs to a pending question of somebody else: nothing was opened."""
 
 
-#: A row of the ledger for each run of neighbours among the items that were asked at one time.
+#: A row of the ledger for each run of neighbours among the items that were asked at one time. What a channel sends has
+#: a row of its own once it went out: `dispatch` writes it.
 _DISPATCHED = f"""
       {LEDGER}
       SELECT r.unit, r.at, NULL, r.seq + row_number() OVER (ORDER BY r.first), r.workspace_id,
@@ -153,6 +154,7 @@ _OPEN = compact(f"""
       SELECT {CLOCK} AS at, count(*)::int AS total, (count(*) FILTER (WHERE v.done))::int AS done,
         CASE WHEN %(line_step)s::text IS NULL THEN (count(*) FILTER (WHERE v.done))::int ELSE 0 END AS through,
         (count(*) FILTER (WHERE NOT v.done AND v.place > %(concurrency)s))::int AS queued FROM v
+      WHERE EXISTS (SELECT FROM t)  -- a moment under the lock
     ), x AS (
       INSERT INTO holdpoint_interaction(id, unit_id, instance_id, created_at, deadline, dispatched_at, dispatch_at,
         closed_at, workspace_id, index, version, status, item, queued, owned, channel, signal_id, token_key,
@@ -169,12 +171,12 @@ _OPEN = compact(f"""
         (%(schemas)s::text[])[v.schema_no]::jsonb, (%(configs)s::text[])[v.config_no]::jsonb, v.output::jsonb
       FROM t, m, v CROSS JOIN LATERAL (SELECT NOT v.done AND v.place <= %(concurrency)s AS asked OFFSET 0) q
       ON CONFLICT (workspace_id, signal_id) WHERE status = {PENDING} DO NOTHING
-      RETURNING id, index, status, queued
+      RETURNING id, index, status = {PENDING} AND NOT queued AND config IS NULL AS out
     ), r AS MATERIALIZED (
       SELECT %(unit)s::uuid AS unit, m.at, 0 AS seq, t.workspace_id, g.first, g.last FROM t, m, (
         SELECT min(o.index) AS first, max(o.index) AS last FROM (
           SELECT x.index, x.index - row_number() OVER (ORDER BY x.index) AS run FROM x
-          WHERE x.status = {PENDING} AND NOT x.queued) o GROUP BY o.run) g
+          WHERE x.out) o GROUP BY o.run) g
     ), n AS (
       INSERT INTO holdpoint_unit(id, instance_id, created_at, closed_at, dispatched_at, workspace_id, visit, total,
         remaining, failed, status, cardinality, seq, queued, concurrency, answered, timeout, phase, items, lines,
@@ -199,7 +201,7 @@ _OPEN = compact(f"""
       RETURNING i.id, i.seq, i.workspace_id, i.status
     ), l AS (
       {LEDGER}
-      SELECT u.id, {CLOCK}, NULL, u.seq, u.workspace_id, {kind(Event.ASKED)}, u.status, '', NULL,
+      SELECT u.id, m.at, NULL, u.seq, u.workspace_id, {kind(Event.ASKED)}, u.status, '', NULL,
         jsonb_strip_nulls(jsonb_build_object('step', %(step)s::text, 'unit', %(unit)s::uuid, 'items', m.total,
           'channel', %(channel)s::text, 'timeout', %(timeout)s::float8, 'concurrency', %(concurrency)s::int,
           'policy', %(policy)s::text, 'schema', (%(schemas)s::text[])[1]::jsonb)) FROM u, m
@@ -256,11 +258,11 @@ _ADMIT = compact(f"""
       UPDATE holdpoint_interaction x SET queued = false, created_at = n.at,
         dispatched_at = CASE WHEN x.config IS NULL THEN n.at END,
         dispatch_at = CASE WHEN x.config IS NOT NULL THEN n.at END, deadline = n.at + n.timeout * interval '1 s'
-      FROM n, p WHERE x.id = p.id RETURNING x.id, x.index
+      FROM n, p WHERE x.id = p.id RETURNING x.id, x.index, x.config IS NULL AS out
     ), r AS MATERIALIZED (
       SELECT n.id AS unit, n.at, n.seq, n.workspace_id, g.first, g.last FROM n, (
         SELECT min(o.index) AS first, max(o.index) AS last FROM (
-          SELECT p.index, p.index - row_number() OVER (ORDER BY p.index) AS run FROM p) o GROUP BY o.run) g
+          SELECT x.index, x.index - row_number() OVER (ORDER BY x.index) AS run FROM x WHERE x.out) o GROUP BY o.run) g
     ), u AS (
       UPDATE holdpoint_unit u SET queued = u.queued - q.n, seq = u.seq + q.rows + (u.queued = q.n)::int,
         phase = CASE WHEN u.queued = q.n THEN {ASKED} ELSE u.phase END,

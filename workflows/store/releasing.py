@@ -34,6 +34,7 @@ PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
 _WORD = "CASE n.status " + " ".join(f"WHEN {code} THEN '{status}'" for status, code in UNIT_CODES.items()) + " END"
 _COUNTED = "'items', n.total, 'completed', n.answered, 'failed', n.failed, 'expired', n.expired"
 
+#: One moment for all that it tells: in the history of the instance and its units, rows are told apart by it.
 _RELEASE = compact(f"""
     WITH t AS (
       SELECT i.id, i.seq, i.status, i.status + 0 < 10 AS live, i.names FROM holdpoint_instance i
@@ -60,15 +61,21 @@ _RELEASE = compact(f"""
       FROM n WHERE i.id = n.instance_id AND n.live RETURNING i.id, i.status
     ), l AS (
       {LEDGER}
-      SELECT n.instance_id, {CLOCK}, NULL, n.at_number, n.workspace_id, {kind(Event.ANSWERED)}, u.status, '', NULL,
+      SELECT n.instance_id, n.released_at, NULL, n.at_number, n.workspace_id, {
+    kind(Event.ANSWERED)
+}, u.status, '', NULL,
         jsonb_build_object('unit', n.id, 'status', n.word, {_COUNTED}) FROM n, u
     ), lr AS (
       {LEDGER}
-      SELECT n.id, {CLOCK}, NULL, n.seq - 1, n.workspace_id, {kind(Event.UNIT_RELEASED)}, {AWAITING}, '', NULL, NULL
+      SELECT n.id, n.released_at, NULL, n.seq - 1, n.workspace_id, {kind(Event.UNIT_RELEASED)}, {
+    AWAITING
+}, '', NULL, NULL
       FROM n WHERE n.live
     ), lt AS (
       {LEDGER}
-      SELECT n.id, {CLOCK}, NULL, n.seq, n.workspace_id, {kind(Event.UNIT_TERMINAL)}, {AWAITING}, '', NULL,
+      SELECT n.id, coalesce(n.released_at, {CLOCK}), NULL, n.seq, n.workspace_id, {kind(Event.UNIT_TERMINAL)}, {
+    AWAITING
+}, '', NULL,
         jsonb_build_object('status', n.word, {_COUNTED}) FROM n
     )
     SELECT n.live, CASE WHEN u.status = {RUNNABLE} THEN {NOTIFY_IDLE} END FROM n LEFT JOIN u ON true

@@ -1,7 +1,8 @@
 """How the engine is doing, for probes and metrics: who pumps, how long work has waited, and how long questions have.
 
-Lives here: two statements that stay cheap. One reads the first entry of two partial indexes and a table of a few rows;
-the other so many entries of the index of pending interactions and no more, and of their rows only the latest.
+Lives here: three statements that stay cheap. One reads the first entry of two partial indexes and a table of few rows;
+the second so many entries of the index of pending interactions and no more, and of their rows only the latest; the
+third so many rows of open units of items, and none of their items.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.lifecycle import INTERACTION_CODES, InteractionStatus
+from workflows.lifecycle import INTERACTION_CODES, UNIT_CODES, InteractionStatus, UnitStatus
 from workflows.store.sql import CLOCK, NOW, PARKED, RUNNABLE, compact, fetch
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
+OPEN = UNIT_CODES[UnitStatus.OPEN]
 
 _STATE = compact(f"""
     SELECT (
@@ -56,6 +58,21 @@ _PENDING = {
 }
 
 
+#: Open units of items that are looked at.
+MOST_UNITS = 10_000
+
+#: By the counters of each: how many there are; of their items how many are asked and not over, and wait to be asked.
+_UNITS = {
+    scope: compact(f"""
+    SELECT count(*), coalesce(sum(n.total - n.queued - n.answered - n.failed - n.expired), 0)::int8,
+      coalesce(sum(n.queued), 0)::int8 FROM (
+      SELECT * FROM holdpoint_unit n WHERE n.items AND n.status = {OPEN} {where}
+      ORDER BY n.workspace_id, n.id LIMIT {MOST_UNITS}) n
+    """)
+    for scope, where in {"one": "AND n.workspace_id = %(ws)s::int", "all": ""}.items()
+}
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """Pumps that are alive, the last heard first, as (kind, seconds since); seconds that due work has waited."""
@@ -72,6 +89,15 @@ class Pending:
     ages: dict[str, int]
     #: There may be more: only these were looked at.
     capped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """How many units of items are open, and how far their items are; of very many those that began first."""
+
+    open: int
+    in_flight: int
+    queued: int
 
 
 def prepare_reading(db: BaseDatabaseWrapper, patience: float) -> None:
@@ -96,3 +122,9 @@ def read_pending(db: BaseDatabaseWrapper, workspace: int | None) -> Pending:
     counts = [*younger, total]
     ages = {age: count - before for age, count, before in zip([*AGES, "older"], counts, [0, *younger], strict=True)}
     return Pending(ages, capped=total == MOST_PENDING)
+
+
+def read_units(db: BaseDatabaseWrapper, workspace: int | None) -> Units:
+    """Open units of items, of one workspace or of all (None)."""
+    scope = "all" if workspace is None else "one"
+    return Units(*fetch(db, _UNITS[scope], {} if workspace is None else {"ws": workspace})[0])

@@ -1,16 +1,54 @@
-"""How far an instance is that waits for a list of items, and whose author has not said so: its unit counts them."""
+"""How far a unit is, from its own row: its counters, and never a count of its items."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import router
 
-from workflows.lifecycle import Status
+from workflows.lifecycle import Status, UnitStatus
 from workflows.models import AwaitUnit, Instance
 from workflows.waits import UNIT
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of a unit's items: how many there are, wait for their turn, are asked and not over, and ended in which way."""
+
+    total: int
+    queued: int
+    in_flight: int
+    completed: int
+    failed: int
+    expired: int
+    cancelled: int
+    #: Those that the instance waits for; where an answer is continued by steps of its own, until these have ended.
+    remaining: int
+
+
+def count_items(unit: AwaitUnit) -> Counts:
+    """The counts of a unit. That of a single question has no counters but its status."""
+    is_open = unit.status == UnitStatus.OPEN
+    if unit.items:
+        completed, failed, expired = unit.answered, unit.failed, unit.expired
+    else:
+        completed, failed, expired = (
+            int(unit.status == status) for status in (UnitStatus.COMPLETED, UnitStatus.FAILED, UnitStatus.EXPIRED)
+        )
+    left = unit.total - completed - failed - expired
+    return Counts(
+        total=unit.total,
+        queued=unit.queued if is_open else 0,
+        in_flight=left - unit.queued if is_open else 0,
+        completed=completed,
+        failed=failed,
+        expired=expired,
+        cancelled=0 if is_open else left,
+        remaining=unit.remaining if is_open else 0,
+    )
 
 
 def find_progress(instance: Instance) -> tuple[dict[str, Any], datetime | None] | None:
