@@ -69,7 +69,7 @@ def read_back(text: str) -> Any:
     {'fig': 0.0, 'banana': 10000000000000000}
     """
     if "{" in text or "e+" in text or "-0.0" in text:
-        return json.loads(text, object_pairs_hook=_read_object, parse_float=_read_float)
+        return _decoder.decode(text)
     return json.loads(text)
 
 
@@ -87,6 +87,10 @@ def _place_of_key(item: tuple[str, Any]) -> tuple[int, bytes]:
 def _read_float(text: str) -> float | int:
     # From 1e16 on a float is a whole number, and is written with an exponent.
     return int(Decimal(text)) if "e+" in text else float(text) + 0.0
+
+
+#: Made once: `json.loads` would make one for each text, which takes longer than reading a small one.
+_decoder = json.JSONDecoder(object_pairs_hook=_read_object, parse_float=_read_float)
 
 
 def check_text(value: object, what: str, *, limit: int = 200, blank: bool = False) -> str:

@@ -22,6 +22,8 @@ NAMES = (
     "idle",
     "qcluster",
     "replay",
+    "units",
+    "payments",
     "http",
     "size",
     "approval_size",
@@ -31,6 +33,7 @@ NAMES = (
 _HOMES = {
     "deliver": "deliver", "bulk_deliver": "deliver", "one_by_one": "end_to_end", "bulk": "end_to_end",
     "drain": "drain", "idle": "idle", "qcluster": "idle", "replay": "replay",
+    "units": "units", "payments": "payments",
     "http": "http", "size": "size", "scale": "scale",
     "approval_size": "inbox_size", "inbox": "inbox",
 }  # fmt: skip

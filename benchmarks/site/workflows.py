@@ -88,3 +88,10 @@ SCHEMA = {
 def approve(ctx: FunctionContext, **order: Any) -> int:
     """Ask one question with a schema, then end."""
     return len(ctx.wait_for_signal("gate", timeout="30d", schema=SCHEMA))
+
+
+@durable(name="bench.each")
+def ask_each(ctx: FunctionContext, count: int) -> int:
+    """Ask for each item of a list, all of them at once."""
+    items = ({"payment": number, "note": "x" * 88} for number in range(count))
+    return len(ctx.wait_for_each("pay", items, "api", concurrency=count))

@@ -9,7 +9,8 @@ PARTITIONS = 4
 
 def make_topics(bootstrap: str) -> None:
     """Make those that are not there yet."""
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     known = admin.list_topics(timeout=10).topics
