@@ -49,6 +49,8 @@ GOOD: dict[str, bytes] = {
     "/v1/signals/bulk": b'[{"key":"nobody","name":"v"}]',
     "/v1/signals/nobody/complete": b'{"data":1}',
     "/v1/interactions/complete": b'[{"signal_id":"nobody","data":1}]',
+    f"/v1/interactions/{UNKNOWN}/fail": b'{"reason":"x"}',
+    f"/v1/interactions/{UNKNOWN}/retry": b"{}",
     f"/v1/interactions/{UNKNOWN}/complete": b'{"data":1}',
     f"/v1/approvals/{UNKNOWN}/decide": b'{"outcome":"approve"}',
     f"/v1/approvals/{UNKNOWN}/claim": b"{}",

@@ -111,6 +111,11 @@ def desk(ctx):
     return ctx.wait_for("desk", OpenapiDesk(), assignee="ann", group="desk")
 
 
+@durable(name="openapi-items")
+def items(ctx):
+    return len(ctx.wait_for_each("each", [1, 2], "api", on_item="partial"))
+
+
 class OpenapiApprove(Workflow):
     name = "openapi-approve"
 

@@ -325,6 +325,10 @@ ABOUT: dict[str, Callable[[Tenant], list[Pair]]] = {
     ),
     "interaction": about_questions,
     "interaction-events": about_questions,
+    "interaction-fail": about_questions,
+    "interaction-retry": about_questions,
+    "interaction-redrive": about_questions,
+    "interaction-dispatches": about_questions,
     "interaction-complete": about_questions,
     "interactions-complete": about_many,
 }
@@ -346,6 +350,9 @@ GOOD: dict[str, list[Any]] = {
     "signals-bulk": [[{"key": "KEY", "name": "note", "dedup_key": "e"}], [{"instance": "ID", "name": "note"}, {}]],
     "signal-complete": ANSWERS,
     "interaction-complete": ANSWERS,
+    "interaction-fail": [{"reason": CANARY}],
+    "interaction-retry": [{}],
+    "interaction-redrive": [{}],
     "interactions-complete": [
         [{"id": "ID", **answer}, {"signal_id": "SIGNAL_ID", **answer}, {"id": "ID", **answer, "idempotency_key": "k"}]
         for answer in ANSWERS

@@ -401,7 +401,7 @@ def test_the_examples_in_the_docstrings_are_true(direct, monkeypatch):
     monkeypatch.setattr(registry, "_latest", {})
     globs = {**vars(calls), "client": direct, **prepare_for_the_docstrings(direct)}
     found = [one for one in doctest.DocTestFinder().find(Client, "Client", globs=globs) if one.examples]
-    assert len(found) == 19
+    assert len(found) == 21
     problems: list[str] = []
     # What they read has been started before, and what they signal has not ended yet.
     first = ["Client.start", "Client.signal_many", "Client.signal"]
@@ -441,16 +441,25 @@ def prepare_for_the_docstrings(client: Client) -> dict[str, Any]:
         made["resume_url"] = reply.resume_url
         return reply.wait()
 
+    @durable(name="Each")
+    def each(ctx):
+        return len(ctx.wait_for_each("each", [1, 2], "api", on_item="partial"))
+
+    client.start("Each")
     failed = client.start("Ship")
     client.signal(failed, "payment_confirmed")
-    for n in (7, 8, 9, 20):
+    for n in (7, 8, 9, 10, 20):
         client.start("Discount", {"n": n})
     client.start("Pay")
     with pumping():
         with pytest.raises(InstanceFailed):
             client.wait(failed, timeout=20)
-        wait_until(lambda: made and list(client.interactions(status="pending", limit=5))[4:], "all questions")
+        wait_until(lambda: made and list(client.interactions(status="pending", limit=8))[7:], "all questions")
+    [item] = Interaction.objects.filter(unit__step="each", index=0)
+    workflows.fail(item, "no such account")
     return {
+        "failed_item": client.interaction(item.pk),
+        "dead_question": client.interaction(Interaction.objects.get(signal_id="approval-10").pk),
         "failed_order": failed,
         "other_order": client.start("Ship"),
         "question": client.interaction(Interaction.objects.get(group="sales").pk),

@@ -22,7 +22,8 @@ from tests.two_connections import _provided_again, committed  # noqa: F401 (fixt
 from workflows import hook
 from workflows.hooks import definition, stripe
 from workflows.keys import SCOPES
-from workflows.models import Instance, Workspace
+from workflows.models import Instance, Interaction, Workspace
+from workflows.testing import drain
 
 #: What no caller can bring about.
 OURS = {"500", "503"}
@@ -35,7 +36,7 @@ world = pytest.mark.django_db(transaction=True)
 def population(committed: None, settings: Any) -> Iterator[Population]:  # noqa: F811
     settings.WORKFLOWS = {**settings.WORKFLOWS, "MAX_BULK_BODY": 600_000}
     cache.clear()
-    yield populate(4)
+    yield populate(5)
     cache.clear()
 
 
@@ -73,6 +74,8 @@ def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
         "listInteractions": ("/v1/interactions", None, 200),
         "getInteraction": (f"/v1/interactions/{pending[1].pk}", None, 200),
         "completeInteraction": (f"/v1/interactions/{pending[1].pk}/complete", {"data": ANSWER}, 200),
+        "failInteraction": (f"/v1/interactions/{pending[4].pk}/fail", {"reason": "no"}, 200),
+        "retryInteraction": (f"/v1/interactions/{fail_an_item()}/retry", {}, 200),
         "listInteractionEvents": (f"/v1/interactions/{pending[1].pk}/events", None, 200),
         "listUnits": ("/v1/units", None, 200),
         "getUnit": (f"/v1/units/{pending[1].unit_id}", None, 200),
@@ -91,6 +94,14 @@ def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
         "readyz": ("/readyz", None, 200),
         "metrics": ("/metrics", None, 200),
     }
+
+
+def fail_an_item() -> uuid.UUID:
+    """One whose unit goes on."""
+    asked = workflows.start("openapi-items")
+    drain()
+    workflows.fail(item := Interaction.objects.get(instance=asked, index=0), "no")
+    return item.pk
 
 
 #: Of an address that is there, one that is not.
@@ -193,6 +204,7 @@ def provoke_the_rest(api: Api, there: Population, settings: Any) -> None:
         send(api, "GET", f"/v1/instances/{there.instances[status][1]}?wait=0", None, code)
     send(api, "POST", "/v1/instances", {"workflow": "openapi-none"}, 422)
     send(api, "POST", "/v1/instances", {"workflow": "openapi-order", "key": "openapi/0"}, 409)
+    send(api, "POST", f"/v1/interactions/{there.questions['completed'][0].pk}/fail", {"reason": "no"}, 410)
     deaf = there.owned[0].instance_id  # of a function
     assert send(api, "POST", f"/v1/instances/{deaf}/signals", {"name": "n"}, 409).json()["type"].endswith("no-reader")
     for by in ("signal_id", "id"):

@@ -59,6 +59,8 @@ CALLS = [
     ("POST", "/v1/interactions/complete", [], "complete", "complete_interaction"),
     ("GET", f"/v1/interactions/{ID}", None, "read", "view_interaction"),
     ("POST", f"/v1/interactions/{ID}/complete", {"data": 1}, "complete", "complete_interaction"),
+    ("POST", f"/v1/interactions/{ID}/fail", {"reason": "no"}, "complete", "complete_interaction"),
+    ("POST", f"/v1/interactions/{ID}/retry", {}, "operate", "retry_instance"),
     ("GET", f"/v1/interactions/{ID}/events", None, "read", "view_interaction"),
     ("GET", "/v1/units", None, "read", "view_interaction"),
     ("GET", f"/v1/units/{ID}", None, "read", "view_interaction"),

@@ -131,6 +131,8 @@ ROUTES = [
     "/v1/signals/nobody/complete",
     "/v1/interactions/complete",
     f"/v1/interactions/{UNKNOWN}/complete",
+    f"/v1/interactions/{UNKNOWN}/fail",
+    f"/v1/interactions/{UNKNOWN}/retry",
     *(
         f"/v1/approvals/{UNKNOWN}/{action}"
         for action in ("decide", "claim", "release", "delegate", "comment", "request_info", "undo")

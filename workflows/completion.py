@@ -105,16 +105,24 @@ def find_question(db: BaseDatabaseWrapper, target: object, workspace: str | None
     return row[1]
 
 
-def find_to_fail(db: BaseDatabaseWrapper, id: UUID, *, workspace: str, door: str, actor: str) -> Addressed:
+def find_to_fail(
+    db: BaseDatabaseWrapper,
+    id: UUID,
+    *,
+    workspace: str | int,
+    door: str,
+    actor: str,
+    workflows: Sequence[str] | None = None,
+) -> Addressed:
     """The question of which a door of the outside reports that it cannot be answered; checked as an answer would be."""
-    row = store.find_interaction(db, "id", id, workspace=workspace)
+    row = store.find_interaction(db, "id", id, workspace=workspace, workflows=workflows)
     if row is None:
         raise UnknownWorkspace(workspace)
     found = row[1]
     if found is None or found.status is InteractionStatus.CANCELLED:
         refused = UnknownInteraction()
         if found is None:
-            count_refusal(None, refused)
+            count_refusal(workspace if isinstance(workspace, int) else None, refused)
         else:
             _record(db, found, actor, door, refused, later=True)
         raise refused

@@ -91,8 +91,8 @@ class Reading:
             ended.add_metric([status], self.tallies.get(("ended", status), 0))
         yield ended
         items = CounterMetricFamily("holdpoint_items", "Items of units that ended.", labels=["status"])
-        for status in ITEM_ENDS:
-            items.add_metric([status], self.tallies.get(("items", status), 0))
+        for end in ITEM_ENDS:
+            items.add_metric([end], self.tallies.get(("items", end), 0))
         yield items
         dropped = CounterMetricFamily(
             "await_completion_dropped", "Completions that were refused and changed nothing.", labels=["reason"]

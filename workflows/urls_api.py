@@ -6,7 +6,7 @@ Other apps register theirs in `ready()`, which is before this module is read.
 
 from django.urls import path, re_path
 
-from workflows.rest import completions, dispatches, docs, instances, interactions, openapi, signals, units
+from workflows.rest import completions, dispatches, docs, failing, instances, interactions, openapi, signals, units
 from workflows.rest.endpoint import answer_unknown
 from workflows.rest.parts import list_parts
 
@@ -35,6 +35,8 @@ documented = [
         dispatches.InteractionDispatches.as_view(),
         name="interaction-dispatches",
     ),
+    path("v1/interactions/<str:id>/fail", failing.FailInteraction.as_view(), name="interaction-fail"),
+    path("v1/interactions/<str:id>/retry", failing.RetryItem.as_view(), name="interaction-retry"),
     path("v1/interactions/<str:id>/events", interactions.InteractionEvents.as_view(), name="interaction-events"),
     path("v1/units", units.Units.as_view(), name="units"),
     path("v1/units/<str:id>", units.OneUnit.as_view(), name="unit"),

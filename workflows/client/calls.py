@@ -317,6 +317,26 @@ class Client:
         path = f"/v1/interactions/{write_id(interaction)}/complete"
         return self._complete(path, data, version, idempotency_key)
 
+    def fail(
+        self, interaction: Interaction | UUID | str, reason: str, *, idempotency_key: str | None = None
+    ) -> Interaction:
+        """Report that a question cannot be answered: its wait fails with the reason, or of a list this item.
+
+        >>> client.fail(dead_question, "no such account").status
+        'failed'
+        """
+        path = f"/v1/interactions/{write_id(interaction)}/fail"
+        return read_as(Interaction, self._post(path, {"reason": reason}, idempotency_key))
+
+    def retry_item(self, interaction: Interaction | UUID | str, *, idempotency_key: str | None = None) -> Interaction:
+        """Ask a failed or expired item of a list once more, while its unit is open; `NotPossible` if it is not.
+
+        >>> client.retry_item(failed_item).status
+        'pending'
+        """
+        path = f"/v1/interactions/{write_id(interaction)}/retry"
+        return read_as(Interaction, self._post(path, {}, idempotency_key))
+
     def complete_many(self, lines: Iterable[Sequence[Any]], *, idempotency_key: str | None = None) -> list[Answered]:
         """Send `(target, data[, version[, idempotency_key]])` answers in one request; what became of each, in order.
 

@@ -103,8 +103,9 @@ LATEST = f"max({{at}}) FILTER (WHERE {{at}} < {NOW} + interval '1 day')"
 _EXPIRED = INTERACTION_CODES[InteractionStatus.EXPIRED]
 _UUID = "'^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'"
 
-#: What this row counts as. The one answer by which an instance hears of a whole unit is no completion.
-_TELLS = f"""CASE WHEN l.kind = {kind(Event.ITEM_COMPLETED)}
+#: What this row counts as. The one answer by which an instance hears of a whole unit is no completion, and the end of
+#: the line that goes on with an answer is told by its instance.
+_TELLS = f"""CASE WHEN l.kind = {kind(Event.ITEM_COMPLETED)} AND l.data->'line' IS NULL
     THEN -array_position('{{{",".join(ITEM_ENDS)}}}'::text[], l.data->>'how')
   WHEN l.kind <> {kind(Event.ANSWERED)} OR l.data->'unit' IS NULL THEN l.kind END"""
 

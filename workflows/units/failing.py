@@ -50,13 +50,22 @@ def fail(target: Any, reason: str, *, workspace: str | None = None, actor: objec
     return Completion(found.id, found.signal_id, found.instance)
 
 
-def fail_at(id: UUID, reason: str, *, workspace: str, door: str, actor: str) -> None:
-    """The same for a door of the outside, which a channel's label may keep shut."""
+def fail_at(
+    id: UUID,
+    reason: str,
+    *,
+    workspace: str | int,
+    door: str,
+    actor: str,
+    workflows: Sequence[str] | None = None,
+) -> None:
+    """The same for a door of the outside, which a channel's label may keep shut, and for callers of some workflows."""
     db = connections[router.db_for_write(Instance)]
-    found = find_to_fail(db, id, workspace=workspace, door=door, actor=actor)
+    find = partial(find_to_fail, db, id, workspace=workspace, door=door, actor=actor, workflows=workflows)
+    found = find()
     if not fail_interactions(db, [ItemFailure(found.id, reason)], actor=actor, door=door):
         # Somebody came first: told as an answer would be.
-        find_to_fail(db, id, workspace=workspace, door=door, actor=actor)
+        find()
         raise InteractionResolved("answered")
 
 

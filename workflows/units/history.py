@@ -102,11 +102,14 @@ def walk_history(
 
 def move_cut(cut: Cut, rows: Sequence[Row], *, back: bool = False) -> Cut:
     """The place at which these rows end, walked from another place on."""
-    places: dict[UUID | None, int] = {None: cut.instance, **cut.units}
+    instance, units = cut.instance, dict(cut.units)
     for id, row in rows:
-        places[id] = row.seq - 1 if back else row.seq
-    instance = places.pop(None)
-    return Cut(instance, {id: place for id, place in places.items() if id is not None})
+        place = row.seq - 1 if back else row.seq
+        if id is None:
+            instance = place
+        else:
+            units[id] = place
+    return Cut(instance, units)
 
 
 def _look_into(

@@ -94,6 +94,7 @@ class _Facts:
             for row in rows
             if row.kind in (Event.ASKED, Event.ANSWERED, Event.TIMED_OUT) and isinstance(row.data, dict)
         )
+        self.failed = self._read_failed(id for row in rows if (id := _read_failed(row)) is not None)
         self.parks = self._read_units(id for row in rows for id in _list_awaited(row))
         self.closed = self._find_closed([row for row in rows if row.kind in _CLOSINGS])
 
@@ -104,6 +105,9 @@ class _Facts:
             return [LifecycleEvent(Event.UNIT_WAITING, row.at, id, data={"deadline": row.due_at}) for id in waits]
         data = row.data if isinstance(row.data, dict) else {}
         question = self.questions.get(_read_id(data.get("interaction")))
+        if row.kind == Event.SIGNALLED:
+            failed = self.failed.get(_read_failed(row))
+            return [] if failed is None else _name_end(row, failed, InteractionStatus.FAILED)
         if row.kind == Event.ASKED:
             return [] if question is None else self._name_asked(row, question)
         if row.kind == Event.ANSWERED and question is not None:
@@ -125,6 +129,14 @@ class _Facts:
             return {}
         rows = Interaction.objects.using(self.using).filter(pk__in=wanted, item=False)
         return {row.pk: row for row in rows.only(*_FIELDS)}
+
+    def _read_failed(self, units: Iterable[UUID]) -> dict[UUID | None, Interaction]:
+        """The single questions of these units."""
+        wanted = set(units)
+        if not wanted:
+            return {}
+        rows = Interaction.objects.using(self.using).filter(unit_id__in=wanted, item=False)
+        return {row.unit_id: row for row in rows.only(*_FIELDS)}
 
     def _read_units(self, ids: Iterable[UUID]) -> set[UUID]:
         """Of these units those that are there."""
@@ -176,8 +188,7 @@ def _name_end(row: LedgerEvent, question: Interaction, status: InteractionStatus
     if status is InteractionStatus.CANCELLED:
         return [terminal]
     item = _make(Event.ITEM_COMPLETED, row, question, how=status.value, channel=question.channel)
-    if data.get("door") is not None:
-        item.data["door"] = data["door"]
+    item.data.update({name: data[key] for key, name in (("door", "door"), ("failed", "reason")) if data.get(key)})
     released = LifecycleEvent(Event.UNIT_RELEASED, row.at, question.unit_id)
     if status is not InteractionStatus.COMPLETED:
         return [item, released, terminal]
@@ -196,6 +207,13 @@ def _list_awaited(row: LedgerEvent) -> list[UUID]:
     names = row.data.get("names") if isinstance(row.data, dict) else row.data
     texts = [name[len(UNIT) :] for name in names or () if isinstance(name, str) and name.startswith(UNIT)]
     return [id for text in texts if (id := _read_id(text)) is not None]
+
+
+def _read_failed(row: LedgerEvent) -> UUID | None:
+    """The unit whose single question a row reports as failed."""
+    if row.kind != Event.SIGNALLED or not isinstance(row.data, dict) or "failed" not in row.data:
+        return None
+    return _read_id((row.name or "").removeprefix(UNIT))
 
 
 def _read_id(text: Any) -> UUID | None:
