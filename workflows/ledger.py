@@ -200,7 +200,8 @@ def redact(
 ) -> int:
     """Erase the payload of one ledger row for good; the number of the row that says so.
 
-    The row itself stays and still verifies. Only the ledger is touched: the instance's own state, its signals and
+    `instance` may also be the id of a unit of items, or of an item, whose history it is. The row itself stays and still
+    verifies. Only the ledger is touched: the instance's own state, its signals and
     its answers are separate rows.
     """
     actor = check_text(actor, "the actor of a redaction")

@@ -233,9 +233,11 @@ def ask_channel(
     group: str | None = None,
     projector: Any = None,
 ) -> Question:
-    """The question that a channel, or a mere label of one, asks."""
+    """The question that a channel, or a mere label of one, asks; with `MANY_TO_…` about a list, read to its end."""
     from workflows.schema import read_schema
 
+    if cardinality in (Cardinality.MANY_TO_ONE, Cardinality.MANY_TO_MANY):
+        request = _read_list(step, channel, request)
     if isinstance(channel, Channel):
         return Question(
             step,
@@ -262,6 +264,14 @@ def ask_channel(
         group=group,
         projector=name_projector(projector),
     )
+
+
+def _read_list(step: str, channel: object, request: Any) -> list[Any] | None:
+    from workflows.units.streams import take_items
+
+    if request is None and isinstance(channel, Channel):
+        request = channel.request
+    return None if request is None else take_items(request, f"the input of {step!r}")
 
 
 def check_body(body: object) -> str:

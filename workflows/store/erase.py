@@ -14,14 +14,20 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.store.address import address_kind, workspace_sql
 from workflows.store.seal import DIGEST, LOCK, REDACTED, ROW_HASH
-from workflows.store.sql import CLOCK, LEDGER, compact, fetch, in_transaction
+from workflows.store.sql import AWAITING, CLOCK, LEDGER, compact, fetch, in_transaction
 
-#: The instance first, as everywhere; what follows sees all that was committed before the lock was had.
-_LOCK_INSTANCE = {
-    scope: compact(f"""
-        SELECT 1 FROM holdpoint_instance i WHERE i.id = %(instance)s::uuid AND i.workspace_id = {workspace_sql(scope)}
+#: What has a history: an instance, a unit of items, an item.
+_OWNERS = ("holdpoint_instance", "holdpoint_unit", "holdpoint_interaction")
+
+#: The row first, as everywhere; what follows sees all that was committed before the lock was had.
+_LOCK_OWNER = {
+    scope: [
+        compact(f"""
+        SELECT 1 FROM {table} i WHERE i.id = %(instance)s::uuid AND i.workspace_id = {workspace_sql(scope)}
         FOR NO KEY UPDATE
     """)
+        for table in _OWNERS
+    ]
     for scope in ("id", "slug")
 }
 
@@ -29,9 +35,17 @@ _TELL = compact(f"""
     WITH l AS (
       SELECT * FROM holdpoint_ledger WHERE instance_id = %(instance)s::uuid AND seq = %(seq)s
         AND data IS NOT NULL AND salt IS NOT NULL AND kind <> {REDACTED}
-    ), u AS (
+    ), i AS (
       UPDATE holdpoint_instance SET seq = seq + 1 WHERE id = (SELECT instance_id FROM l)
       RETURNING id, seq, workspace_id, status
+    ), n AS (
+      UPDATE holdpoint_unit SET seq = seq + 1 WHERE id = (SELECT instance_id FROM l)
+      RETURNING id, seq, workspace_id, {AWAITING}::smallint
+    ), x AS (
+      UPDATE holdpoint_interaction SET seq = seq + 1 WHERE id = (SELECT instance_id FROM l)
+      RETURNING id, seq, workspace_id, {AWAITING}::smallint
+    ), u AS (
+      SELECT * FROM i UNION ALL SELECT * FROM n UNION ALL SELECT * FROM x
     )
     {LEDGER}
     SELECT u.id, {CLOCK}, NULL, u.seq, u.workspace_id, {REDACTED}, u.status, %(actor)s, NULL,
@@ -82,9 +96,9 @@ _PRUNING = "SELECT set_config('holdpoint.pruning', %(on)s, true)"
 
 
 def instance_is_here(db: BaseDatabaseWrapper, instance: UUID, workspace: str | int) -> bool:
-    """Lock the instance's row for the rest of the transaction; whether there is one."""
+    """Lock the row whose history it is for the rest of the transaction; whether there is one."""
     params = {"instance": instance, "ws": workspace}
-    return bool(fetch(db, _LOCK_INSTANCE[address_kind(workspace)], params))
+    return any(fetch(db, statement, params) for statement in _LOCK_OWNER[address_kind(workspace)])
 
 
 def redact_row(db: BaseDatabaseWrapper, instance: UUID, seq: int, *, actor: str, reason: str) -> int | None:

@@ -58,11 +58,12 @@ _COUNT = compact("""
 """)
 
 #: Interactions before their units, as everywhere. Event waits in two halves, so that each finds its partial index.
-_UNITS = "SELECT id FROM holdpoint_unit WHERE instance_id = ANY(%(ids)s::uuid[])"
-#: Those that were sent come back, because their delivery logs follow: whoever adds to one holds its question's row.
+_UNITS = "SELECT id, items FROM holdpoint_unit WHERE instance_id = ANY(%(ids)s::uuid[])"
+#: Those that were sent come back, because their delivery logs follow: whoever adds to one holds its question's row. So
+#: do items with a history of their own.
 _DELETE_INTERACTIONS = compact("""
-    WITH d AS (DELETE FROM holdpoint_interaction WHERE unit_id = ANY(%(units)s::uuid[]) RETURNING id, config)
-    SELECT id FROM d WHERE config IS NOT NULL
+    WITH d AS (DELETE FROM holdpoint_interaction WHERE unit_id = ANY(%(units)s::uuid[]) RETURNING id, config, seq)
+    SELECT id, config IS NOT NULL, seq > 0 FROM d WHERE config IS NOT NULL OR seq > 0
 """)
 _DELETE_DISPATCHES = "DELETE FROM holdpoint_dispatch WHERE interaction_id = ANY(%(ids)s::uuid[])"
 _DELETES = [
@@ -140,11 +141,13 @@ def _delete(db: BaseDatabaseWrapper, ids: Sequence[UUID], actor: str) -> None:
     if not ids:
         return
     params = {"ids": list(ids)}
-    units = [id for (id,) in fetch(db, _UNITS, params)]
-    if sent := [id for (id,) in fetch(db, _DELETE_INTERACTIONS, {"units": units})]:
+    units = fetch(db, _UNITS, params)
+    gone = fetch(db, _DELETE_INTERACTIONS, {"units": [id for id, _ in units]})
+    if sent := [id for id, was_sent, _ in gone if was_sent]:
         fetch(db, _DELETE_DISPATCHES, {"ids": sent}, rows=False)
+    histories = [*ids, *(id for id, items in units if items), *(id for id, _, has_rows in gone if has_rows)]
     for statement in _DELETES:
         fetch(db, statement, params, rows=False)
     forget_answers(db, list(ids))
-    prune_rows(db, ids, actor=actor)
+    prune_rows(db, histories, actor=actor)
     fetch(db, _DELETE_INSTANCES, params, rows=False)

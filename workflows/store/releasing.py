@@ -43,11 +43,11 @@ _RELEASE = compact(f"""
       UPDATE holdpoint_unit n SET phase = {RELEASED}, released_at = CASE WHEN t.live THEN {CLOCK} END,
         seq = n.seq + 1 + t.live::int
       FROM t WHERE n.id = %(unit)s::uuid AND n.phase + 0 = {CLOSED}
-      RETURNING n.*, t.live, t.seq + 1 AS at_number, {_WORD} AS word,
+      RETURNING n.*, coalesce(n.released_at, {CLOCK}) AS at, t.live, t.seq + 1 AS at_number, {_WORD} AS word,
         t.status = {AWAITING} AND 'holdpoint:unit:' || n.id = ANY(t.names) AS wakes
     ), s AS (
       INSERT INTO holdpoint_signal(instance_id, received_at, n, workspace_id, name, dedup_key, source, payload)
-      SELECT n.instance_id, {CLOCK}, n.at_number, n.workspace_id, 'holdpoint:unit:' || n.id,
+      SELECT n.instance_id, n.at, n.at_number, n.workspace_id, 'holdpoint:unit:' || n.id,
         'holdpoint:unit:' || n.id, '', jsonb_build_object('unit', n.id, 'status', n.word) FROM n WHERE n.live
     ), u AS (
       UPDATE holdpoint_instance i SET seq = n.at_number, inbox = i.inbox + 1,
@@ -61,21 +61,15 @@ _RELEASE = compact(f"""
       FROM n WHERE i.id = n.instance_id AND n.live RETURNING i.id, i.status
     ), l AS (
       {LEDGER}
-      SELECT n.instance_id, n.released_at, NULL, n.at_number, n.workspace_id, {
-    kind(Event.ANSWERED)
-}, u.status, '', NULL,
+      SELECT n.instance_id, n.at, NULL, n.at_number, n.workspace_id, {kind(Event.ANSWERED)}, u.status, '', NULL,
         jsonb_build_object('unit', n.id, 'status', n.word, {_COUNTED}) FROM n, u
     ), lr AS (
       {LEDGER}
-      SELECT n.id, n.released_at, NULL, n.seq - 1, n.workspace_id, {kind(Event.UNIT_RELEASED)}, {
-    AWAITING
-}, '', NULL, NULL
+      SELECT n.id, n.at, NULL, n.seq - 1, n.workspace_id, {kind(Event.UNIT_RELEASED)}, {AWAITING}, '', NULL, NULL
       FROM n WHERE n.live
     ), lt AS (
       {LEDGER}
-      SELECT n.id, coalesce(n.released_at, {CLOCK}), NULL, n.seq, n.workspace_id, {kind(Event.UNIT_TERMINAL)}, {
-    AWAITING
-}, '', NULL,
+      SELECT n.id, n.at, NULL, n.seq, n.workspace_id, {kind(Event.UNIT_TERMINAL)}, {AWAITING}, '', NULL,
         jsonb_build_object('status', n.word, {_COUNTED}) FROM n
     )
     SELECT n.live, CASE WHEN u.status = {RUNNABLE} THEN {NOTIFY_IDLE} END FROM n LEFT JOIN u ON true
