@@ -10,6 +10,7 @@ document has no words for. schemathesis runs in a process of its own, as anybody
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -30,6 +31,8 @@ from tests.calls import Api, make_key
 from tests.openapi_world import NAMES, Population, populate
 from tests.pumps import pumping
 from tests.two_connections import _provided_again, committed  # noqa: F401 (fixtures)
+from workflows import hook
+from workflows.hooks import definition
 from workflows.rest.openapi import describe_api
 
 pytestmark = [
@@ -42,6 +45,7 @@ pytestmark = [
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 SECONDS = 3600
+HOOK = "openapi"
 
 #: What a valid call may be told: rows come and go, and a document does not know the names of workflows.
 POSITIVE = ["2xx", "401", "403", "404", "409", "410", "422"]
@@ -57,6 +61,8 @@ def test_nothing_comes_back_that_the_document_does_not_tell(live_server, setting
     settings.CSRF_USE_SESSIONS = True  # or the token would be a cookie, and schemathesis sends one
     key = make_key()
     config, report = tmp_path / "schemathesis.toml", tmp_path / "report.ndjson"
+    monkeypatch.setattr(definition, "_hooks", {})
+    open_hook()
     there = populate(min(20 + EXAMPLES // 5, 500))
     config.write_text("\n".join(describe_site(key, there)))
     with pumping():
@@ -88,6 +94,14 @@ def test_nothing_comes_back_that_the_document_does_not_tell(live_server, setting
     assert good - set(seen) == set(), "it has met no rows there, and so has proven little"
 
 
+def open_hook() -> None:
+    """Takes from anybody whatever is posted."""
+
+    @hook(HOOK, verify=lambda request: None, id=lambda message: hashlib.sha256(message.body).hexdigest())
+    def take(message: Any) -> None:
+        pass
+
+
 def describe_site(key: str, there: Population) -> Iterator[str]:
     """schemathesis' settings."""
     api = Api(key)
@@ -110,6 +124,7 @@ def describe_site(key: str, there: Population) -> Iterator[str]:
         "names": ["note"],
         "events": ["openapi.closed", "openapi.nobody"],
         "workspaces": ["default"],
+        "hooks": [HOOK],
         "listInstances": list_cursors(api, "/v1/instances"),
         "listUnits": list_cursors(api, "/v1/units"),
         "listInteractions": list_cursors(api, "/v1/interactions"),
@@ -128,7 +143,12 @@ def describe_site(key: str, there: Population) -> Iterator[str]:
     # PostgreSQL keeps no NUL, of which JSON Schema cannot speak within a value of any shape.
     yield "[generation]\nallow-x00 = false"
     yield "[parameters]"
-    for where, words_of in (("path.key", "keys"), ("path.signal_id", "signal_ids"), ("path.token", "tokens")):
+    for where, words_of in (
+        ("path.key", "keys"),
+        ("path.signal_id", "signal_ids"),
+        ("path.token", "tokens"),
+        ("path.name", "hooks"),
+    ):
         yield draw(where, words_of)
     for where, words_of in (("body.workflow", "workflows"), ("body.name", "names"), ("body.event", "events")):
         yield draw(where, words_of)

@@ -249,7 +249,8 @@ def post_to_a_hook(api: Api, settings: Any, monkeypatch: pytest.MonkeyPatch) -> 
     provide(message, 415, **{"Content-Encoding": "gzip"})
     provide({"id": "evt_2", "key": "nobody"}, 409)
     with hurrying(settings):
-        provide({"id": "evt_3"}, 429)
+        provide({**message, "id": "evt_3"}, 200)
+        provide({**message, "id": "evt_4"}, 429)
     hook("secretless", verify=stripe(lambda: None))(lambda message: None)
     provide(message, 503, "secretless")
     hook("failing", verify=signed)(lambda message: 1 / 0)

@@ -13,9 +13,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.db import OperationalError
-from django.test import Client
+from django.test import AsyncClient, Client
 from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
 from django.urls import reverse
 
@@ -198,6 +199,9 @@ def test_the_address_may_end_with_a_slash(emits: list[HookMessage]) -> None:
 def test_a_larger_body_is_413_and_is_not_read(emits: list[HookMessage], settings: Any) -> None:
     settings.WORKFLOWS = {**settings.WORKFLOWS, "MAX_BODY": 100}
     problem(post("payments", EVENT | {"pad": "x" * 100}), 413, "too-large")
+    wire = {"CONTENT_LENGTH": "101", "wsgi.input": BytesIO(b"x" * 101)}
+    problem(Client().generic("POST", "/hooks/payments", b"", **wire), 413, "too-large")
+    assert wire["wsgi.input"].tell() == 0
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10  # the project's, and meant for forms
     assert post("payments", EVENT).status_code == 200
 
@@ -220,6 +224,28 @@ def test_a_body_of_which_only_a_part_came_is_refused(emits: list[HookMessage]) -
     )
     assert "the connection broke" in problem(answer, 400, "invalid-body")["detail"]
     assert emits == []
+
+
+def test_a_site_on_asgi_takes_it_too(emits: list[HookMessage]) -> None:
+    raw = json.dumps(EVENT).encode()
+    send = async_to_sync(AsyncClient().post)
+    for _ in range(2):
+        answer = send("/hooks/payments", raw, content_type="application/json", headers=signed.sign(raw))
+        assert answer.status_code == 200
+    assert answer.headers["Idempotency-Replayed"] == "true"
+    assert send("/hooks/payments", raw, content_type="application/json").status_code == 401
+    assert len(emits) == 1
+
+
+def test_a_message_costs_three_statements_beside_what_it_does(django_assert_num_queries: Any) -> None:
+    """The workspace, the receipt, its answer; and one that comes again reads its answer. Around them a savepoint."""
+    hook("idle", verify=signed)(lambda message: None)
+    with django_assert_num_queries(3 + 2):
+        post("idle", EVENT)
+    with django_assert_num_queries(3 + 2):
+        post("idle", EVENT)
+    with django_assert_num_queries(0):
+        send("/hooks/idle", b"{}")
 
 
 def test_a_compressed_body_is_refused_and_any_media_type_is_taken(emits: list[HookMessage]) -> None:

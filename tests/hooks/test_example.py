@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -62,6 +63,19 @@ def test_a_payment_of_which_the_service_tells_nothing_ends_after_three_days() ->
     assert_done(payment, result={"intent": f"pi_{payment.pk}", "status": "unknown"})
 
 
+def announce(port: int, length: int, wanted: str, *, close: bool = False) -> bool:
+    """Send one byte of so many; whether that is told, or the server just ends the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as line:
+        head = f"POST /hooks/payments HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
+        line.sendall(head.encode() + b"{")
+        if close:
+            line.shutdown(socket.SHUT_WR)
+        told = b""
+        while wanted.encode() not in told and (part := line.recv(65536)):
+            told += part
+    return not told or wanted.encode() in told
+
+
 @pytest.mark.process
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("committed")
@@ -98,6 +112,8 @@ def test_the_running_site_takes_it_once() -> None:
         assert send(paid, sign(paid, stripe("guessed"))) == (401, "urn:holdpoint:problem:not-verified")
         assert send(paid, {}) == (401, "urn:holdpoint:problem:not-verified")
         assert send(paid, sign(paid), "nobody") == (404, "urn:holdpoint:problem:not-found")
+        assert announce(port, 60 * 1024 * 1024, "problem:too-large")
+        assert announce(port, 100, "the connection broke", close=True)
         assert not HookReceipt.objects.exists()
         assert send(paid, sign(paid)) == (200, ({"received": True}, None))
         assert send(paid, sign(paid)) == (200, ({"received": True}, "true"))

@@ -26,7 +26,7 @@ Verify: TypeAlias = "Callable[[HttpRequest], Any]"
 FindId: TypeAlias = "Callable[[HookMessage], str | int | None]"
 FindWorkspace: TypeAlias = "Callable[[HookMessage], str]"
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound="Callable[[HookMessage], Any]")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
