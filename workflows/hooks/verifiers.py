@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from workflows.exceptions import InvalidDefinition, WorkflowError
+from workflows.transports.signing import sign
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -161,10 +162,8 @@ class StandardWebhooks(Verifier):
 
     def sign(self, body: bytes, *, id: str = "", at: float | None = None) -> dict[str, str]:
         """The headers with which a provider would send this body: for tests."""
-        id, moment = id or f"msg_{uuid4().hex}", str(int(time.time() if at is None else at))
-        mac = hmac.digest(self.list_keys()[0], f"{id}.{moment}.".encode() + body, "sha256")
-        values = {"id": id, "timestamp": moment, "signature": f"v1,{base64.b64encode(mac).decode()}"}
-        return {f"{self.prefix}-{name}": value for name, value in values.items()}
+        headers = sign(id or f"msg_{uuid4().hex}", int(time.time() if at is None else at), body, self.list_keys())
+        return {f"{self.prefix}{name.removeprefix('webhook')}": value for name, value in headers.items()}
 
 
 @dataclass(frozen=True, slots=True)
