@@ -48,6 +48,8 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "4",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
+    # As in production, a misspelt topic is refused and not made.
+    "auto.create.topics.enable": "false",
     # Nobody else is about to join a group.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",

@@ -132,7 +132,6 @@ class _Held:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self.settings = settings
-        self.process = os.getpid()
         self.is_broken = False
         self._warn = Teller(logger)
         options = {**DEFAULTS, **describe_client(settings), **settings.producer, **OURS, "error_cb": self._tell}
@@ -148,13 +147,15 @@ class _Held:
 
 _lock = threading.Lock()
 _held: _Held | None = None
+#: Producers of the process that this one was forked from. To free one would wait for its threads, which are not here.
+_inherited: list[_Held] = []
 
 
 def _hold_producer(settings: KafkaSettings) -> _Held:
     """The process's producer; another one where the settings have changed, as they do in tests."""
     global _held
     with _lock:
-        if _held is None or _held.process != os.getpid() or _held.settings != settings:
+        if _held is None or _held.settings != settings:
             _held = _Held(settings)
         return _held
 
@@ -164,3 +165,16 @@ def _forget_producer(held: _Held) -> None:
     with _lock:
         if _held is held:
             _held = None
+
+
+def _begin_anew() -> None:
+    """In a forked process: the producer and whoever holds the lock are its parent's."""
+    global _lock, _held
+    _lock = threading.Lock()
+    if _held is not None:
+        _inherited.append(_held)
+        _held = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
