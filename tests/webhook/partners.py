@@ -10,12 +10,10 @@ import pytest
 from standardwebhooks import Webhook as Reference
 
 from tests.noticing import Place, serving
+from tests.webhook.secrets import OLD
 from workflows import Await, Done, Workflow, durable, step
 from workflows.models import Interaction
 from workflows.transports.webhook import Webhook
-
-OLD = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
-NEW = "whsec_" + "bmV3" * 11
 
 
 @durable(name="partners.ask")

@@ -16,7 +16,8 @@ from standardwebhooks import WebhookVerificationError
 
 import workflows
 from tests.noticing import Place, answer, serving
-from tests.webhook.partners import NEW, OLD, allow, find_ids, newest, partner, verify  # noqa: F401
+from tests.webhook.partners import allow, find_ids, newest, partner, verify  # noqa: F401
+from tests.webhook.secrets import NEW, OLD
 from workflows import InvalidCall
 from workflows.models import Dispatch, Interaction
 from workflows.store.prune import prune
