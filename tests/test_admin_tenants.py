@@ -283,7 +283,7 @@ def test_a_key_that_may_more_than_i_can_be_ended_and_neither_widened_nor_replace
 
 def test_all_scopes_take_all_rights(db: None) -> None:
     needed = ["view_instance", "view_interaction", "start_instance", "signal_instance", "complete_interaction"]
-    browser = with_rights(*needed, "cancel_instance", "retry_instance")
+    browser = with_rights(*needed, "cancel_instance", "retry_instance", "redrive_interaction")
     browser.post(ADD, fill(scopes=["admin"]))
     assert ApiKey.objects.get().scopes == ["admin"]
 

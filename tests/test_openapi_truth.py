@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.cache import cache
+from django.db import connection
 
 import workflows
 from tests.calls import Api, make_key
@@ -79,6 +80,8 @@ def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
         "listInteractionEvents": (f"/v1/interactions/{pending[1].pk}/events", None, 200),
         "listUnits": ("/v1/units", None, 200),
         "getUnit": (f"/v1/units/{pending[1].unit_id}", None, 200),
+        "redriveInteraction": (f"/v1/interactions/{let_send(pending[2])}/redrive", {}, 200),
+        "listDispatches": (f"/v1/interactions/{pending[2].pk}/dispatches", None, 200),
         "listApprovals": ("/v1/approvals", None, 200),
         "getApproval": (f"/v1/approvals/{open_reviews[0]}", None, 200),
         "decideApproval": (f"/v1/approvals/{open_reviews[1]}/decide", {"outcome": "approve", "version": 1}, 200),
@@ -102,6 +105,11 @@ def fail_an_item() -> uuid.UUID:
     drain()
     workflows.fail(item := Interaction.objects.get(instance=asked, index=0), "no")
     return item.pk
+def let_send(question: Any) -> Any:
+    """As if its channel sent it."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE holdpoint_interaction SET config = '{}' WHERE id = %s", [question.pk])
+    return question.pk
 
 
 #: Of an address that is there, one that is not.

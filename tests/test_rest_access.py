@@ -64,6 +64,8 @@ CALLS = [
     ("GET", f"/v1/interactions/{ID}/events", None, "read", "view_interaction"),
     ("GET", "/v1/units", None, "read", "view_interaction"),
     ("GET", f"/v1/units/{ID}", None, "read", "view_interaction"),
+    ("POST", f"/v1/interactions/{ID}/redrive", {}, "operate", "redrive_interaction"),
+    ("GET", f"/v1/interactions/{ID}/dispatches", None, "read", "view_interaction"),
     ("GET", "/v1/approvals", None, "read", NONE),
     ("GET", f"/v1/approvals/{ID}", None, "read", NONE),
     ("POST", f"/v1/approvals/{ID}/decide", {"outcome": "approve"}, PERSON, NONE),

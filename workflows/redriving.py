@@ -21,7 +21,7 @@ from workflows.arguments import read_actor
 from workflows.clock import read_now
 from workflows.durations import parse_delay
 from workflows.exceptions import InvalidCall, NotRedrivable, NotRetryable, UnknownInteraction, show
-from workflows.lifecycle import InteractionStatus, Status, UnitStatus
+from workflows.lifecycle import InteractionStatus, Status
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.scope import current_workspace
 from workflows.waits import check_signal_id
@@ -163,9 +163,10 @@ def _ask_again(db: BaseDatabaseWrapper, row: Interaction, actor: str) -> None:
 
 def _ask_item_again(db: BaseDatabaseWrapper, row: Interaction, actor: str) -> None:
     """An item that failed: its unit is still open, or its instance failed of it."""
-    unit = AwaitUnit.objects.using(db.alias).only("status").get(pk=row.unit_id)
-    if unit.status == UnitStatus.OPEN:
-        raise NotRedrivable(row.pk, "its unit goes on without it")
+    again = store.retrying(db, lambda: store.retry_item(db, row.pk, actor=actor))
+    if again is not None and again[3]:
+        store.admit_items(db, row.unit_id)
+        return
     instance = Instance.objects.using(db.alias).only("status").get(pk=row.instance_id)
     if instance.status != Status.FAILED:
         raise NotRedrivable(row.pk, "its unit is over, and its workflow has gone on")

@@ -258,7 +258,7 @@ def test_a_crash_before_the_question_is_failed_is_made_good(partner: Place, monk
     partner.answer = answer(410)
     [instance] = ask(partner)
     with monkeypatch.context() as patched:
-        patched.setattr(dispatcher, "fail_unsent", die)
+        patched.setattr(dispatcher, "fail_interactions", die)
         with pytest.raises(Killed):
             dispatcher.work()
     assert (newest().status, newest().dispatch_at is None) == ("pending", False)

@@ -189,6 +189,24 @@ def test_a_failed_unit_is_asked_again_and_keeps_its_answers(partner: Place) -> N
     assert_done(instance, ["kept", "new"])
 
 
+def test_a_failed_item_of_an_open_unit_is_asked_again(partner: Place) -> None:  # noqa: F811
+    def refuse_b(handler: Any) -> None:
+        answer(410 if handler.path.endswith("/b") else 200)(handler)
+
+    partner.answer = refuse_b
+    instance = ask(partner, "failing.each", items=["a", "b"], on_item="partial")
+    assert AwaitUnit.objects.get().failed == 1
+    partner.answer = answer(200)
+    assert len(workflows.redrive(unit=AwaitUnit.objects.get())) == 1
+    drain()
+    assert len(partner.got) == 3
+    assert len(set(find_ids(partner))) == 2
+    for row in Interaction.objects.filter(status="pending"):
+        workflows.complete(row, row.request)
+    drain()
+    assert workflows.result(instance) == [["completed", "a"], ["completed", "b"]]
+
+
 def test_since_is_a_moment_or_how_long_ago(partner: Place) -> None:  # noqa: F811
     from workflows.clock import read_now
 

@@ -92,7 +92,9 @@ class DispatchAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("dispatches"))
     def dispatch_log(self, row: Interaction) -> SafeString:
-        """The latest tries, as a table."""
+        """The latest tries, as a table; what is not sent has none."""
+        if not row.tries and row.dispatch_at is None:
+            return NOTHING
         found = Dispatch.objects.filter(interaction_id=row.pk).order_by("-id")[:TRIES]
         if not found:
             return NOTHING

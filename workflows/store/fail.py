@@ -51,7 +51,7 @@ _FAIL = compact(f"""
       SELECT t.*, {CLOCK} AS at FROM t
     ), x AS (
       UPDATE holdpoint_interaction x SET closed_at = m.at, version = x.version + 1, status = {FAILED},
-        actor = %(actor)s::text, dispatch_at = NULL, dispatch_error = %(reason)s::text
+        actor = %(actor)s::text, dispatch_at = NULL, error = %(reason)s::text
       FROM m WHERE x.id = %(id)s::uuid AND x.instance_id = m.id AND x.status + 0 = {PENDING}
         AND coalesce(x.deadline > m.at, true)
       RETURNING x.id, x.unit_id, m.id AS instance_id, m.seq + 1 AS n, m.workspace_id, m.at,
@@ -99,7 +99,7 @@ _REVIVE = compact(f"""
       WHERE c.instance_id = %(id)s::uuid AND c.blamed AND c.unit_id = ANY(ARRAY(SELECT n.id FROM n))
     )
     UPDATE holdpoint_interaction x SET status = {PENDING}, closed_at = NULL, version = x.version + 1, actor = '',
-      deadline = {NOW} + (x.deadline - x.created_at), tries = 0, dispatch_error = NULL,
+      deadline = {NOW} + (x.deadline - x.created_at), tries = 0, dispatch_error = NULL, error = NULL,
       dispatch_at = CASE WHEN x.config IS NOT NULL THEN {CLOCK} END
     WHERE x.unit_id = ANY(ARRAY(SELECT n.id FROM n)) AND x.status + 0 = {FAILED} RETURNING x.id
 """)

@@ -28,8 +28,8 @@ from workflows.models import Interaction
 from workflows.styles.steps import describe_error
 from workflows.sweeps import may_go_on
 from workflows.traces import log_raised
-from workflows.transports.failing import fail_unsent
 from workflows.transports.outgoing import Outgoing, Sent
+from workflows.units.failing import fail_interactions
 from workflows.unseen import reveal
 from workflows.waits import Channel, list_sending
 
@@ -137,11 +137,10 @@ class _Dispatch:
             done += [_judge(channel, one, result) for one, result in zip(questions, results, strict=True)]
             _tell_absence(channel, results)
         recorded = store.record_tries(self._db, done)
-        unsent = {one.id: one.error or "" for one in done if one.is_final and one.id in recorded}
+        unsent = [store.ItemFailure(one.id, one.error or "") for one in done if one.is_final and one.id in recorded]
         if unsent:
-            items = {one.id for _, questions, _ in finished for one in questions if one.item}
-            singles = [(id, reason) for id, reason in unsent.items() if id not in items]
-            fail_unsent(self._db, singles, [(id, reason) for id, reason in unsent.items() if id in items])
+            # Not before the try is written down: a crash in between leaves the lease, and one more try when it ends.
+            fail_interactions(self._db, unsent)
 
 
 def _judge(channel: type[Channel], question: Outgoing, result: Result) -> store.Tried:
