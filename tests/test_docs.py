@@ -51,6 +51,7 @@ PAGES = (
     "docs/reference.md",
     "docs/api.md",
     "docs/hooks.md",
+    "docs/transports.md",
     "docs/kafka.md",
     "docs/approvals.md",
     "docs/approvals-reference.md",

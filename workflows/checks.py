@@ -24,7 +24,7 @@ from django.db import ProgrammingError, connections, router, transaction
 from workflows import clash, deploys, registry
 from workflows.backend.vanished import read_patience
 from workflows.checks_kafka import check_kafka, check_kafka_deploy
-from workflows.checks_links import check_links, check_routes, check_token_keys
+from workflows.checks_links import check_links, check_routes, check_token_keys, check_webhook_secrets
 from workflows.checks_steps import check_targets
 from workflows.conf import Problem, conf, find_problems
 from workflows.exceptions import InvalidDuration
@@ -62,6 +62,7 @@ def register_checks() -> None:
     register(_as_list(check_links), TAG, deploy=True)
     register(_as_list(check_hook_secrets), TAG, deploy=True)
     register(check_token_keys, TAG, Tags.database)
+    register(check_webhook_secrets, TAG, Tags.database)
 
 
 def check_apps() -> Iterator[CheckMessage]:

@@ -128,6 +128,43 @@ def check_token_keys(
     return found
 
 
+def check_webhook_secrets(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Whether the secrets are there that questions wait to be signed with; asked with `check --database` only."""
+    alias = router.db_for_write(Interaction)
+    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+        return []
+    try:
+        with transaction.atomic(using=alias):
+            waiting = Interaction.objects.using(alias).filter(
+                status=InteractionStatus.PENDING, channel="webhook", dispatch_at__isnull=False
+            )
+            used = dict(waiting.values_list("config__secret").annotate(Count("pk")).order_by())
+    except DatabaseError:
+        return []
+    missing = {name: count for name, count in used.items() if name is not None and name not in _list_secrets()}
+    if not missing:
+        return []
+    told = ", ".join(f"{name!r} ({_count(count, 'question', 'questions')})" for name, count in sorted(missing.items()))
+    return [
+        Error(
+            f'WORKFLOWS["WEBHOOK_SECRETS"] lacks names that questions wait to be signed with: {told}. They are tried '
+            "in vain, and fail in the end.",
+            hint="Put each back with its secret, or with a new one that its receiver knows; then "
+            "`manage.py workflows redrive --channel webhook`.",
+            id="holdpoint.E035",
+        )
+    ]
+
+
+def _list_secrets() -> set[str]:
+    try:
+        return set(conf.webhook_secrets)
+    except (AttributeError, TypeError, ValueError):  # reported as unreadable
+        return set()
+
+
 def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
