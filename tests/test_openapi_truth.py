@@ -105,6 +105,8 @@ def fail_an_item() -> uuid.UUID:
     drain()
     workflows.fail(item := Interaction.objects.get(instance=asked, index=0), "no")
     return item.pk
+
+
 def let_send(question: Any) -> Any:
     """As if its channel sent it."""
     with connection.cursor() as cursor:
