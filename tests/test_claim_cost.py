@@ -78,7 +78,7 @@ def held_snapshot() -> Iterator[None]:
 
 
 def count_buffers(db: Any, back: float) -> int:
-    """What an empty claim reads."""
+    """What an empty claim reads; the first one in a session, or after a vacuum, also reads what it then remembers."""
     plans: list[Any] = []
 
     def explain(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -87,8 +87,9 @@ def count_buffers(db: Any, back: float) -> int:
         return execute(sql, params, many, context)
 
     with db.execute_wrapper(explain):
-        assert store.claim(db, 500, back=back) == []
-    return int(plans[0]["Shared Hit Blocks"] + plans[0]["Shared Read Blocks"])
+        for _ in range(3):
+            assert store.claim(db, 500, back=back) == []
+    return min(int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]) for plan in plans)
 
 
 def test_an_empty_claim_reads_no_more_for_what_was_done_while_a_snapshot_is_held(pump_db: Any) -> None:

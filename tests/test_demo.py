@@ -58,10 +58,10 @@ def read_clock() -> list[str]:
 
 
 def test_the_world_is_made_once_and_is_full_of_believable_work() -> None:
-    clock, began = read_clock(), time.monotonic()
+    clock, began = read_clock(), time.thread_time()
     told: list[str] = []
     assert make_world(told.append) is True
-    assert time.monotonic() - began < 40  # takes five; a machine under load must not fail it
+    assert time.thread_time() - began < 15  # of its own, whatever else runs here; it takes three
     assert told
     assert mail.outbox == []  # nobody is told about the past
 

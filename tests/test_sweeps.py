@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ from workflows.testing import advance, assert_awaiting, assert_done, assert_fail
 TABLE = "armed (name text, due_at timestamptz, done_at timestamptz)"
 SECONDS = 60.0
 #: A pump looks every quarter of a second; the rest is for a slow machine.
-SOON = 3.0
+#: Far above what it takes beside other workers, and far below what hangs, or what waits for its turn for ever.
+SOON = 15.0
 
 
 @pytest.fixture(autouse=True)
@@ -540,7 +542,8 @@ def test_a_sweep_whose_table_is_missing_stops_nobody_and_works_once_it_is_there(
         arm()
         wait_for_all_done()
     told = [one for one in caplog.records if "cannot tell what is due" in one.message]
-    assert 2 <= len(told) < 5
+    assert len(told) >= 2
+    assert all(later.created - earlier.created > 0.4 for earlier, later in pairwise(told))
     assert isinstance(told[0].exc_info[1], ProgrammingError)
     assert "lost the database" not in caplog.text
 

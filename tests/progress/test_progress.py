@@ -209,9 +209,9 @@ def test_a_running_step_is_seen_to_advance_and_its_last_word_is_not_lost(workflo
 
     def work(ctx: Any) -> None:
         ctx.progress(1, 3, "reading")
-        go_on.wait(20)
+        go_on.wait(120)
         ctx.progress(2, 3, "writing")
-        end.wait(20)
+        end.wait(120)
         ctx.progress(3, 3)
 
     act.append(work)
@@ -265,7 +265,7 @@ def test_a_held_row_keeps_no_step_waiting_and_is_written_once_it_is_free() -> No
     def work(ctx: Any) -> None:
         ctx.progress(1)
         said_it.set()
-        end.wait(20)
+        end.wait(120)
 
     act.append(work)
     instance = workflows.start(Steps)
@@ -398,9 +398,9 @@ def test_a_long_poll_that_asks_for_progress_is_answered_as_soon_as_there_is_more
 
     def work(ctx: Any) -> None:
         ctx.progress(1, 3)
-        go_on.wait(20)
+        go_on.wait(120)
         ctx.progress(2, 3)
-        end.wait(20)
+        end.wait(120)
 
     act.append(work)
     api = Api(make_key())
