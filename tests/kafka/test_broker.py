@@ -87,7 +87,7 @@ def test_make_kafka_prints_its_address_and_leaves_nothing_behind(
         children = list_children(process)
         assert children
         end(process)
-        assert process.popen.wait(30) == code
+        assert process.popen.wait(90) == code
         wait_until(lambda: not any(map(is_alive, children)), "the broker to be gone")
 
 

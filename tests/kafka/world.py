@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.processes import wait_until
 
-PATIENCE_SECONDS = 40.0
+PATIENCE_SECONDS = 90.0
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Partner:
         return topic
 
     def _knows(self, topic: str, partitions: int) -> bool:
-        found = self.admin.list_topics(topic, timeout=10).topics[topic]
+        found = self.admin.list_topics(topic, timeout=60).topics[topic]
         return (
             found.error is None
             and len(found.partitions) == partitions
@@ -60,7 +60,7 @@ class Partner:
         """The first records of a topic, however many partitions it has."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"reader-{uuid.uuid4().hex}"})
         try:
-            parts = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+            parts = consumer.list_topics(topic, timeout=60).topics[topic].partitions
             consumer.assign([TopicPartition(topic, part, OFFSET_BEGINNING) for part in parts])
             found: list[Message] = []
 
@@ -77,8 +77,8 @@ class Partner:
         """How many records the topic holds."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"reader-{uuid.uuid4().hex}"})
         try:
-            parts = consumer.list_topics(topic, timeout=20).topics[topic].partitions
-            marks = [consumer.get_watermark_offsets(TopicPartition(topic, part), timeout=20) for part in parts]
+            parts = consumer.list_topics(topic, timeout=60).topics[topic].partitions
+            marks = [consumer.get_watermark_offsets(TopicPartition(topic, part), timeout=60) for part in parts]
             return sum(high - low for low, high in marks)
         finally:
             consumer.close()
@@ -88,9 +88,9 @@ class Partner:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group or self.group})
         try:
             parts = [
-                TopicPartition(topic, part) for part in consumer.list_topics(topic, timeout=20).topics[topic].partitions
+                TopicPartition(topic, part) for part in consumer.list_topics(topic, timeout=60).topics[topic].partitions
             ]
-            return sum(max(one.offset, 0) for one in consumer.committed(parts, timeout=20))
+            return sum(max(one.offset, 0) for one in consumer.committed(parts, timeout=60))
         except KafkaException:
             return 0
         finally:

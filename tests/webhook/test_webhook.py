@@ -198,7 +198,7 @@ def test_a_partner_that_is_slow_is_given_up_and_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Webhook, "limits", Limits(silence=0.2))
-    partner.answer = lambda handler: handler.place.over.wait(20) and None
+    partner.answer = lambda handler: handler.place.over.wait(120) and None
     ask(partner)
     assert "did not answer in time" in (newest().dispatch_error or "")
     partner.over.set()
@@ -222,7 +222,7 @@ def test_a_partner_that_answers_byte_by_byte_is_cut_off(
     partner.answer = drip
     began = time.monotonic()
     ask(partner)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
     assert "did not answer in time" in (newest().dispatch_error or "")
 
 
