@@ -35,10 +35,13 @@ from workflows.client import (
     StaleVersion,
     UnknownWorkflow,
 )
+from workflows.hooks import stripe
 
 pytestmark = [pytest.mark.process, pytest.mark.kill, pytest.mark.slow]
 
 PATIENCE = 180
+#: With which the payment service of the demo signs.
+SECRET = "whsec_of_the_payment_service"
 
 
 @dataclass
@@ -96,7 +99,7 @@ def port() -> int:
 def site(port: int) -> Iterator[Site]:
     process = subprocess.Popen(
         [sys.executable, "-m", "config.run"],
-        env={**os.environ, "PORT": str(port)},
+        env={**os.environ, "PORT": str(port), "PAYMENTS_SECRETS": SECRET},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -221,7 +224,7 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answ
             assert by_hand.urlopen("POST", path, b'{"name": "x"}', allowed, redirect=False).status == status
         told = client.signal_many([("robot-1", "payment_confirmed", {"amount": 5}), ("nobody", "x")])
         assert [one.refused for one in told] == [None, "no_target"]
-        assert client.wait(order.id, timeout=30) == {"paid": {"amount": 5}}
+        assert client.wait(order.id, timeout=60) == {"paid": {"amount": 5}}
         assert next(client.events(order.id)).kind == "started"
 
         assert client.emit("git.pushed", {"commit": "abc"}).started == 1
@@ -229,7 +232,7 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answ
         while client.get(deploy.id).status != "awaiting":
             client.get(deploy.id)
         assert client.emit("ci.finished", {"commit": "abc", "green": True}).woke == 1
-        assert client.wait(deploy.id, timeout=30) == {"deployed": "abc"}
+        assert client.wait(deploy.id, timeout=60) == {"deployed": "abc"}
 
         asking = client.start("demo.pay_in_a_function", {"amount": 7})
         while not (asked := [one for one in client.interactions(status="pending") if one.instance == asking.id]):
@@ -246,7 +249,7 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answ
             client.complete(asked[0].signal_id, {**paid, "amount": 8}, idempotency_key="yes")
         with pytest.raises(Gone):
             client.complete_interaction(done.id, paid)
-        assert client.wait(asking.id, timeout=30) == {"payment_id": "p0"}
+        assert client.wait(asking.id, timeout=60) == {"payment_id": "p0"}
 
         discount = client.start("demo.discount", {"customer": "Robot", "percent": 20})
         while not (asked := [one for one in client.interactions(status="pending") if one.instance == discount.id]):
@@ -262,7 +265,7 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answ
         assert look(f"/resume/{token}")[0] == 405
         assert b"<form" in look(f"/resume/{token}", Accept="text/html")[1]
         assert client.resume(f"{address}/resume/{token}", {"payment_id": "p1", "amount": 5}).instance == paying.id
-        assert client.wait(paying.id, timeout=30) == {"payment_id": "p1"}
+        assert client.wait(paying.id, timeout=60) == {"payment_id": "p1"}
 
         buying = client.start("demo.pay_in_a_function", {"amount": 6})
         while not (asked := [one for one in client.interactions(status="pending") if one.instance == buying.id]):
@@ -273,14 +276,27 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answ
         assert by_hand.urlopen("POST", again, b"", allowed, redirect=False).status == 200
         assert look(f"/v1/interactions/{asked[0].id}/dispatches", **allowed)[0] == 200
         assert client.complete_interaction(asked[0].id, {"payment_id": "p2", "amount": 6}).instance == buying.id
-        assert client.wait(buying.id, timeout=30) == {"payment_id": "p2"}
+        assert client.wait(buying.id, timeout=60) == {"payment_id": "p2"}
+
+        last = client.start("demo.pay_in_a_function", {"amount": 8})
+        while not (asked := [one for one in client.interactions(status="pending") if one.instance == last.id]):
+            client.get(last.id)
+        lines = [(asked[0].id, {"payment_id": "p3", "amount": 8}), ("nobody", 1)]
+        assert [one.refused for one in client.complete_many(lines)] == [None, "not_found"]
+        assert client.wait(last.id, timeout=60) == {"payment_id": "p3"}
+
+        collecting = client.start("demo.collect", {"amount": 120})
+        paid = {"id": "evt_1", "type": "payment_intent.succeeded", "data": {"object": {"id": f"pi_{collecting.id}"}}}
+        signed = {"Content-Type": "application/json", **stripe(SECRET).sign(json.dumps(paid).encode())}
+        assert by_hand.urlopen("POST", "/hooks/payments", json.dumps(paid).encode(), signed).status == 200
+        assert client.wait(collecting.id, timeout=60) == {"intent": f"pi_{collecting.id}", "status": "paid"}
 
         ignored = client.start("demo.remind", {"times": 1, "every": "1s"})
         with pytest.raises(InstanceFailed, match="nobody reacted"):
-            client.wait(ignored.id, timeout=30)
+            client.wait(ignored.id, timeout=60)
         assert client.retry(ignored.id).id == ignored.id
         with pytest.raises(InstanceFailed, match="nobody reacted"):
-            client.wait(ignored.id, timeout=30)
+            client.wait(ignored.id, timeout=60)
 
         gone = client.start("demo.ship")
         assert client.cancel(gone.id, "robot").status == "cancelled"
