@@ -285,6 +285,18 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answ
         assert [one.refused for one in client.complete_many(lines)] == [None, "not_found"]
         assert client.wait(last.id, timeout=60) == {"payment_id": "p3"}
 
+        [unit] = client.units(instance=last.id)
+        assert client.unit(unit.id).instance == last.id
+        for part in ("events", "dispatches"):
+            assert look(f"/v1/interactions/{asked[0].id}/{part}", **allowed)[0] == 200
+
+        dead = client.start("demo.pay_in_a_function", {"amount": 9})
+        while not (asked := [one for one in client.interactions(status="pending") if one.instance == dead.id]):
+            client.get(dead.id)
+        assert client.fail(asked[0].id, "no such account").status == "failed"
+        with pytest.raises(InstanceFailed, match="no such account"):
+            client.wait(dead.id, timeout=60)
+
         collecting = client.start("demo.collect", {"amount": 120})
         paid = {"id": "evt_1", "type": "payment_intent.succeeded", "data": {"object": {"id": f"pi_{collecting.id}"}}}
         signed = {"Content-Type": "application/json", **stripe(SECRET).sign(json.dumps(paid).encode())}
