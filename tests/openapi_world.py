@@ -166,12 +166,12 @@ def populate(count: int) -> Population:
     found = Population(keys=keys, tokens=tokens)
     for status in Status:
         found.instances[status] = [
-            str(pk) for pk in Instance.objects.filter(status=status).values_list("pk", flat=True)
+            str(pk) for pk in Instance.objects.filter(status=status).order_by("pk").values_list("pk", flat=True)
         ]
     for state in tokens:
         rows = Interaction.objects.filter(status=state, owned=False).order_by("pk")
         found.questions[state] = list(rows.exclude(channel="callback"))
-    found.owned = list(Interaction.objects.filter(owned=True))
+    found.owned = list(Interaction.objects.filter(owned=True).order_by("pk"))
     ask_people(found, count)
     there = found.instances | found.questions | found.reviews
     missing = [name for name, rows in there.items() if len(rows) < count]
