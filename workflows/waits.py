@@ -18,10 +18,11 @@ from workflows.exceptions import InvalidCall, InvalidSignalId, show
 from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.lifecycle import Cardinality, InteractionStatus
 from workflows.reasons import gettext_noop
+from workflows.sweeps import Sweep, register_sweep
 from workflows.typed import A
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from workflows.models import Interaction
     from workflows.schema import Schema
@@ -145,6 +146,13 @@ class Channel(Generic[A]):
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls):
             _channels[cls.name] = cls
+        for job in cls.due_jobs() if "due_jobs" in vars(cls) else ():
+            register_sweep(job)
+
+    @classmethod
+    def due_jobs(cls) -> Iterable[Sweep]:
+        """The channel's own timers, such as reminders: asked once, when the class is made. See `workflows.sweeps`."""
+        return ()
 
     def open(self, interactions: Sequence[Interaction]) -> None:
         """Write rows of the channel's own, in the transaction that opens the interactions."""

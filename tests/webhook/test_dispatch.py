@@ -13,7 +13,7 @@ from tests.test_statements import statements
 from tests.webhook.letters import Bulk, Letter
 from workflows import Await, DispatchFailed, Done, Workflow, durable, step, store
 from workflows.models import Interaction
-from workflows.sweeps import list_sweeps, register_sweep, unregister_sweep
+from workflows.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 from workflows.transports import dispatcher
 from workflows.transports.dispatcher import find_wait
@@ -199,3 +199,25 @@ def test_a_stale_failure_does_not_overwrite_a_success() -> None:
     assert store.record_tries(connection, [store.Tried(row.id, 0, sent=False, delay=5.0, error="old")]) == set()
     row.refresh_from_db()
     assert (row.dispatch_at, row.dispatch_error) == (None, None)
+
+
+def test_a_channel_has_timers_of_its_own() -> None:
+    due, reminded = ["Ann"], []
+
+    def remind() -> int:
+        reminded.extend(due)
+        due.clear()
+        return 0
+
+    class Reminding(Letter):
+        name = "reminding-letter"
+
+        @classmethod
+        def due_jobs(cls) -> list[Sweep]:
+            return [Sweep("reminding-letters", lambda db: 0.0 if due else None, remind)]
+
+    try:
+        drain()
+    finally:
+        unregister_sweep("reminding-letters")
+    assert reminded == ["Ann"]
