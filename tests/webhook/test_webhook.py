@@ -146,6 +146,23 @@ def test_a_label_called_webhook_is_still_a_mere_label(partner: Place) -> None:  
     assert_done(instance, 7)
 
 
+def test_a_partner_may_have_a_channel_and_threads_of_its_own(partner: Place, client: Any) -> None:  # noqa: F811
+    class Bank(Webhook):
+        name = "bank-webhook"
+        threads = 2
+
+    @workflows.durable(name="partners.bank")
+    def ask_bank(ctx, url):
+        return ctx.wait_for("ask", Bank(url), timeout="1h")
+
+    instance = workflows.start("partners.bank", {"url": partner.url})
+    drain()
+    url = verify(partner.got[0])["resume_url"]
+    assert client.post(url[url.index("/resume/") :], {"data": 7}, content_type="application/json").status_code == 200
+    drain()
+    assert_done(instance, 7)
+
+
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
