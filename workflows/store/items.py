@@ -258,7 +258,7 @@ _ADMIT = compact(f"""
       UPDATE holdpoint_interaction x SET queued = false, created_at = n.at,
         dispatched_at = CASE WHEN x.config IS NULL THEN n.at END,
         dispatch_at = CASE WHEN x.config IS NOT NULL THEN n.at END, deadline = n.at + n.timeout * interval '1 s'
-      FROM n, p WHERE x.id = p.id RETURNING x.id, x.index, x.config IS NULL AS out
+      FROM n WHERE x.id = ANY(ARRAY(SELECT p.id FROM p)) RETURNING x.id, x.index, x.config IS NULL AS out
     ), r AS MATERIALIZED (
       SELECT n.id AS unit, n.at, n.seq, n.workspace_id, g.first, g.last FROM n, (
         SELECT min(o.index) AS first, max(o.index) AS last FROM (
