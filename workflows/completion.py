@@ -177,7 +177,7 @@ def complete_at(
     """
     db = connections[router.db_for_write(Instance)]
     line = Line(by, value, data, once, version, too_large)
-    line.measure()
+    line.measure(conf.max_body)
     for _ in range(3):
         row = store.find_interaction(db, by, value, workspace=workspace, once=once, workflows=workflows)
         if row is None:
@@ -222,11 +222,11 @@ class Line:
     #: Who answers, where that is not one for all.
     actor: str | None = None
 
-    def measure(self) -> None:
+    def measure(self, limit: int) -> None:
         """Write the data as JSON. What is larger than one answer may be is judged when the question is known."""
         if self.data is not MISSING:
             try:
-                self.text = dump_value(self.data, "the data", conf.max_body)
+                self.text = dump_value(self.data, "the data", limit)
             except TooLarge as error:
                 self.too_large = self.too_large or error
 
@@ -249,8 +249,12 @@ def judge(
     door: str | None,
     actor: str,
     workflows: Sequence[str] | None,
+    policy: bool = True,
 ) -> Ready | Completion:
-    """All checks in their order; raises what refuses the answer. A `Completion` is what was told the first time."""
+    """All checks in their order; raises what refuses the answer. A `Completion` is what was told the first time.
+
+    Without `policy` it is known that the project has none.
+    """
     before, found = row
     if before is not None and line.once is not None:
         if not may_hear(before, workflows):
@@ -280,7 +284,7 @@ def judge(
         _record(db, found, actor, door, UnknownInteraction(), later=door is not None)
         raise UnknownInteraction
     try:
-        _check(db, found, data, door, actor, line.version)
+        _check(db, found, data, door, actor, line.version, policy=policy)
         output = line.text if found.projector is None or found.late else _project(found, data)
     except (InteractionRefused, InvalidData) as refused:
         _record(db, found, actor, door, refused)
@@ -325,9 +329,16 @@ def _takes_many(found: Addressed | None) -> bool:
 
 
 def _check(
-    db: BaseDatabaseWrapper, found: Addressed, data: Any, door: str | None, actor: str, version: int | None
+    db: BaseDatabaseWrapper,
+    found: Addressed,
+    data: Any,
+    door: str | None,
+    actor: str,
+    version: int | None,
+    *,
+    policy: bool,
 ) -> None:
-    _check_access(db, found, door, actor, version)
+    _check_access(db, found, door, actor, version, policy=policy)
     if found.late:
         return  # the statement makes it the expiry that is overdue
     if data is MISSING:
@@ -341,9 +352,11 @@ def _check(
         load_schema_text(found.schema, found.schema_type).check(data)
 
 
-def _check_access(db: BaseDatabaseWrapper, found: Addressed, door: str | None, actor: str, version: int | None) -> None:
+def _check_access(
+    db: BaseDatabaseWrapper, found: Addressed, door: str | None, actor: str, version: int | None, *, policy: bool = True
+) -> None:
     """Whether it may be ended at this door, and still can be."""
-    if conf.policy is not None:
+    if policy and conf.policy is not None:
         ask_policy("resume", Interaction.objects.using(db.alias).get(pk=found.id), actor)
     if version is not None and version != found.version:
         raise StaleVersion(version, found.version)

@@ -118,7 +118,7 @@ class _Batch:
     def _judge(self) -> dict[UUID, tuple[int, Ready]]:
         """The items that can be answered together, each once; the first line of an item is the one."""
         ready: dict[UUID, tuple[int, Ready]] = {}
-        rows = self._find()
+        rows, limit = self._find(), conf.max_body
         for n, line in enumerate(self._lines):
             row = rows.get(n)
             if row is None:
@@ -127,7 +127,7 @@ class _Batch:
             if row[1] is not None and (not row[1].item or row[1].id in ready or row[1].late):
                 continue
             try:
-                line.measure()
+                line.measure(limit)
                 one = judge(
                     self._db,
                     line,
@@ -136,6 +136,7 @@ class _Batch:
                     door=self._door,
                     actor=line.actor or self._actor,
                     workflows=self._workflows,
+                    policy=False,
                 )
             except WorkflowError as error:
                 self._results[n] = CompletionResult(error=error)
