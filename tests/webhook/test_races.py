@@ -26,7 +26,7 @@ from workflows.transports.webhook import Webhook
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -213,7 +213,7 @@ def test_a_dispatcher_that_dies_between_sending_and_recording_loses_nothing(part
     died = threading.Event()
 
     def hold(handler: Any) -> None:
-        died.wait(PATIENCE * 2)
+        died.wait(PATIENCE)
 
     partner.answer = hold
     ask(partner)

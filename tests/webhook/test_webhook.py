@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -214,9 +213,10 @@ def test_a_partner_that_is_slow_is_given_up_and_tried_again(
     partner: Place,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Webhook, "limits", Limits(silence=0.2))
-    partner.answer = lambda handler: handler.place.over.wait(120) and None
-    ask(partner)
+    partner.answer = lambda handler: handler.place.over.wait(60) and None
+    with monkeypatch.context() as patched:
+        patched.setattr(Webhook, "limits", Limits(silence=0.2))
+        ask(partner)
     assert "did not answer in time" in (newest().dispatch_error or "")
     partner.over.set()
     partner.answer = answer(200)
@@ -228,6 +228,7 @@ def test_a_partner_that_answers_byte_by_byte_is_cut_off(
     partner: Place,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It would go on until the end of the test."""
     monkeypatch.setattr(Webhook, "limits", Limits(whole=0.5))
 
     def drip(handler: Any) -> None:
@@ -237,9 +238,7 @@ def test_a_partner_that_answers_byte_by_byte_is_cut_off(
                 handler.wfile.write(b"X: y\r\n")
 
     partner.answer = drip
-    began = time.monotonic()
     ask(partner)
-    assert time.monotonic() - began < 60
     assert "did not answer in time" in (newest().dispatch_error or "")
 
 
