@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from workflows.styles.machine_words import wait_for as wait_for
     from workflows.styles.steps import Workflow as Workflow
     from workflows.styles.steps import step as step
+    from workflows.transports.kafka.channel import Kafka as Kafka
     from workflows.transports.webhook import Webhook as Webhook
     from workflows.units.batches import CompletionResult as CompletionResult
     from workflows.units.batches import complete_many as complete_many
@@ -123,6 +124,7 @@ _HOMES = {
     "workflows.units.failing": "fail retry_item",
     "workflows.units.lifecycle": "LifecycleEvent lifecycle_events",
     "workflows.units.results": "ItemResult",
+    "workflows.transports.kafka.channel": "Kafka",
     "workflows.transports.webhook": "Webhook",
     "workflows.waits": "Channel event",
     "workflows.api": "cancel result retry signal signal_many start start_many",

@@ -10,6 +10,7 @@ Must not live here: the broker. Invariants owned:
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -120,6 +121,10 @@ def take_answers(records: Sequence[Received], settings: KafkaSettings) -> Taken:
     slugs = _find_workspaces([one for one, _ in parked])
     for record, refused in parked:
         _park(db, record, refused, slugs, settings)
+    if parked:
+        reasons = Counter(refused.reason for _, refused in parked)
+        told = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+        logger.warning("of %d answers by Kafka %d were parked: %s", len(records), len(parked), told)
     taken.repeated, taken.parked = len(records) - len(fresh), len(parked)
     taken.completed = len(fresh) - len(parked)
     return taken
@@ -276,7 +281,7 @@ def _park(
     )
     if store.park_answer(db, parked) and not refused.counted:
         count_dropped(workspace, refused.reason)
-    logger.warning("%s was parked (%s): %s", record.actor, refused.reason, refused.detail)
+    logger.debug("%s was parked (%s): %s", record.actor, refused.reason, refused.detail)
 
 
 def _find_workspaces(records: Sequence[Received]) -> dict[str, int]:
