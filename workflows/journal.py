@@ -160,8 +160,8 @@ class Journal:
             earlier = before.id if answered and before is not None else None
             unit, items = prepare_items(self._claim, stream, visit, answered, call, position)
             if conf.policy is not None:
-                for item in items:
-                    self._ask_about_suspending(describe_item(self._claim, unit, item), signal_id=item.signal_id)
+                for index, item in enumerate(items):
+                    self._ask_about_suspending(describe_item(self._claim, unit, item, index), signal_id=item.signal_id)
             try:
                 opened = self._commit(lambda db: self._write_each(db, unit, items, stream, earlier), hooked=unit.hooked)
             except store.TakenSignalId as error:
@@ -231,6 +231,22 @@ class Journal:
     def host(self) -> Host:
         """Where this run takes place."""
         return self._host
+
+    def allow_expiries(self, unit: UUID) -> None:
+        """Ask the policy about each item whose time was over; raises `PolicyRefused`."""
+        if conf.policy is None:
+            return
+        from workflows.models import Interaction
+
+        rows = Interaction.objects.using(self._host.alias).filter(unit_id=unit, status=InteractionStatus.EXPIRED)
+        for item in rows.order_by("index"):
+            try:
+                with self._host.as_author():
+                    ask_policy("timeout", item, "")
+            except PolicyRefused as refused:
+                told = {"operation": "timeout", "signal_id": item.signal_id, "reason": str(refused)}
+                self._record_refusal(told)
+                raise
 
     def read_each(self, unit: UUID, *, typed: bool) -> list[FoundItem]:
         """How the items of a unit ended."""

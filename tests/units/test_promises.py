@@ -328,3 +328,40 @@ def test_the_events_of_a_unit_are_told_in_their_order_with_real_times() -> None:
     times = list(LedgerEvent.objects.filter(instance=unit.pk).order_by("seq").values_list("at", flat=True))
     assert times == sorted(times)
     assert events(instance.pk) == ["started", "asked", "suspended", "answered", "done"]
+
+
+# --- the project's policy --------------------------------------------------------------------------------
+
+
+def refuse(operation: str, interaction: Any, actor: str) -> Any:
+    """Say no to what `NO` names."""
+    asked_about.append((operation, interaction.index))
+    return "not here" if (operation, interaction.index) in NO else None
+
+
+NO: set[tuple[str, int]] = set()
+asked_about: list[tuple[str, int]] = []
+
+
+@pytest.fixture
+def policy(settings: Any) -> Any:
+    NO.clear()
+    asked_about.clear()
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "POLICY": refuse}
+    return NO
+
+
+def test_the_policy_is_asked_about_each_item_when_it_is_asked_answered_and_expires(policy: Any) -> None:
+    instance = begin(2, timeout="1h", on_item="partial")
+    workflows.complete_many([(f"pay.1-{instance.pk}", 1)])
+    advance("2h")
+    assert_done(instance)
+    assert sorted(asked_about) == [("resume", 1), ("suspend", 0), ("suspend", 1), ("timeout", 0)]
+
+
+def test_a_policy_that_refuses_the_timeout_of_an_item_fails_the_instance(policy: Any) -> None:
+    policy.add(("timeout", 0))
+    instance = begin(1, timeout="1h", on_item="partial")
+    advance("2h")
+    assert_failed(instance, "PolicyRefused")
+    assert LedgerEvent.objects.filter(instance=instance, kind="refused").exists()

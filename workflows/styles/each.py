@@ -50,6 +50,7 @@ def wait_for_each(
             ctx.left.fill_each(saved.unit, asking)
         ctx.suspend(Suspend((name,)))
     ctx.take(name)
+    ctx.left.allow_expiries(saved.unit)
     if line is not None:
         return _read_lines(ctx, asking.step, saved, policy)
     ends = ctx.left.read_each(saved.unit, typed=not asking.is_one)

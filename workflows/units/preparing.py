@@ -109,7 +109,7 @@ def id_of(value: object) -> int:
     return id(value)
 
 
-def describe_item(claim: Claim, unit: NewUnit, item: NewItem) -> Any:
+def describe_item(claim: Claim, unit: NewUnit, item: NewItem, index: int) -> Any:
     """The row as it will be, for a policy to look at."""
     from workflows.models import Interaction
 
@@ -120,6 +120,7 @@ def describe_item(claim: Claim, unit: NewUnit, item: NewItem) -> Any:
         workspace_id=claim.workspace,
         status=InteractionStatus.PENDING,
         item=True,
+        index=index,
         owned=item.owned,
         channel=item.channel,
         signal_id=item.signal_id,
