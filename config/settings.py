@@ -11,6 +11,7 @@ TOKEN_KEYS     id:secret,id:secret; they sign resume links, the first is the new
 BASE_URL       https://…, as users and partners see this site
 ALLOWED_HOSTS  host,host; the host of BASE_URL if left out
 PORT           8000
+KAFKA_BOOTSTRAP  host:port of a broker; without it nothing is asked over Kafka (KAFKA_GROUP: who reads answers)
 FROM_EMAIL     who mails to reviewers are from; holdpoint@ the host of BASE_URL if left out
 PAYMENTS_SECRETS  secret,secret; what is posted to the demo's hook is signed with one, the first is the newest
 """

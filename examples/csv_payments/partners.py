@@ -27,7 +27,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from examples.csv_payments.provider import SLOW_SECONDS, decide, is_repeated, is_slow
 
 #: The status of a payment comes a moment later, of a slow one much later: so they come in any order.
-QUICK_SECONDS = 0.05
+QUICK_SECONDS = float(os.environ.get("CSV_PAYMENTS_SECONDS", "0.05"))
 POSTERS = 8
 #: Seconds between two notes of how far was read.
 COMMIT_EVERY = 0.5
