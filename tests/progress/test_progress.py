@@ -20,7 +20,21 @@ from tests.calls import Api, make_key
 from tests.processes import wait_until
 from tests.pumps import pumping
 from tests.two_connections import COMMITTED, _provided_again, committed, forget, play, settle, take, take_one  # noqa: F401
-from workflows import Await, Done, Machine, Next, Retry, Stop, Workflow, action, durable, step, store
+from workflows import (
+    Await,
+    Done,
+    Machine,
+    Next,
+    Retry,
+    Stop,
+    Workflow,
+    action,
+    collect,
+    durable,
+    expand,
+    step,
+    store,
+)
 from workflows.models import Instance, LedgerEvent
 from workflows.progress import LONGEST_NOTE
 from workflows.testing import advance, drain
@@ -459,3 +473,32 @@ def test_what_its_author_said_comes_before_what_is_counted() -> None:
     instance = workflows.start(each, {"says": True})
     drain()
     assert Api(make_key()).get(f"/v1/instances/{instance.pk}").json()["progress"]["note"] == "two parts"
+
+
+class Lines(Machine):
+    name = "progress.lines"
+
+    names = expand(lambda ctx: ctx.input["names"])
+    read = action(lambda ctx: ctx.progress(1, 2, f"reads {ctx.item}"))
+    total = collect(lambda ctx: len(ctx.items))
+
+
+def read_answer(ctx, item, output):
+    ctx.progress(2, 2, f"{item} is {output}")
+    return output
+
+
+@durable(name="progress.then")
+def then_lines(ctx):
+    return ctx.wait_for_each("pay", ["a"], "bank", then=read_answer)
+
+
+@pytest.mark.django_db
+def test_a_line_of_a_stream_says_how_far_it_is_on_its_own_row() -> None:
+    machine, each = workflows.start(Lines, {"names": ["ann"]}), workflows.start(then_lines)
+    drain()
+    workflows.complete(f"pay.0-{each.pk}", "paid")
+    drain()
+    lines = [Instance.objects.get(parent=one) for one in (machine, each)]
+    assert [said(one) for one in lines] == [(1, 2, "reads ann"), (2, 2, "a is paid")]
+    assert [said(machine), said(each)] == [None, None]

@@ -26,6 +26,8 @@ def outreach(ctx: FunctionContext, contact: str, limit: int = 3) -> dict[str, in
     assert_type(ctx.step("draft-2", write_draft, contact, tone="short"), str)
     assert_type(ctx.atomic("count", len, contact), int)
     assert_type(ctx.step("anonymous", lambda: 1), int)
+    ctx.progress(1, 2.5, "half")
+    ctx.progress("1")  # E: arg-type reportArgumentType
     ctx.step("a", len, 5, 6)  # E: call-arg,arg-type reportCallIssue,reportArgumentType
     ctx.step("b", write_draft)  # E: call-arg reportCallIssue
     ctx.step("c", write_draft, contact, tune="short")  # E: call-arg reportCallIssue
