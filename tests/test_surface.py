@@ -40,8 +40,8 @@ ERRORS = """
     DuplicateWorkflow EngineOwned IdempotencyConflict InstanceCancelled InstanceFailed InteractionRefused
     InteractionResolved
     InvalidCall InvalidData InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidSchema
-    InvalidSignalId InvalidTarget Kafka LeftTransactionOpen NoReader NoTarget NonDeterministic NotCancellable NotFinished
-    NotRedrivable NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision
+    InvalidSignalId InvalidTarget Kafka LeftTransactionOpen NoReader NoTarget NonDeterministic NotCancellable
+    NotFinished NotRedrivable NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision
     SignalTimeoutError StaleVersion
     StepTimedOut StrictIsolation TooComplex TooLarge TooMany UnitFailed UnknownInteraction UnknownStep UnknownWorkflow
     UnknownWorkspace WorkflowError
