@@ -305,7 +305,7 @@ ABOUT: dict[str, Callable[[Tenant], list[Pair]]] = {
         channel="signal",
         correlation_id="acme-live",
     ),
-    "units": about_lists(status="open", step="gate"),
+    "units": about_lists(step="gate", instance="01900000-0000-7000-8000-000000000000"),
     "unit": about_units,
     "approvals": about_lists(
         assignee="acme-ann", group="acme-desk", requester="acme-ben", workflow="tenants-approve", step="ask"

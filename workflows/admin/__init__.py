@@ -11,6 +11,7 @@ from workflows.admin.interactions import InteractionAdmin
 from workflows.admin.keys import ApiKeyAdmin
 from workflows.admin.parked import ParkedAnswerAdmin
 from workflows.admin.receipts import HookReceiptAdmin
+from workflows.admin.units import UnitAdmin
 from workflows.admin.workers import WorkerAdmin
 from workflows.admin.workspaces import WorkspaceAdmin
 
@@ -20,6 +21,7 @@ __all__ = [
     "InstanceAdmin",
     "InteractionAdmin",
     "ParkedAnswerAdmin",
+    "UnitAdmin",
     "WorkerAdmin",
     "WorkspaceAdmin",
 ]

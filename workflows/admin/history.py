@@ -25,14 +25,15 @@ from workflows.admin.actors import find_actors, show_actor
 from workflows.admin.markup import (
     EXCERPT,
     NOTHING,
-    show_answer,
     show_id,
     show_json,
     show_kind,
     show_moment,
+    show_standing,
     show_status,
     show_text,
 )
+from workflows.admin.units import read_units
 from workflows.admin.waits import read_questions, read_waits, show_holder, show_name
 from workflows.lifecycle import Event
 from workflows.models import Instance
@@ -124,7 +125,16 @@ def read_history(instance: Instance, request: HttpRequest, site: str) -> dict[st
         }
     vars(instance)["shown_starter"] = show_actor(instance.started_by, people)
     vars(instance)["shown_waits"] = waits
-    return {"inbox": inbox, "ledger": ledger, "children": family, "questions": questions, "checkpoints": saved}
+    may_look = request.user.has_perm("holdpoint.view_awaitunit")
+    lists = read_units(instance, site if may_look else None) if any(one.item for one in asked) else []
+    return {
+        "lists": lists,
+        "inbox": inbox,
+        "ledger": ledger,
+        "children": family,
+        "questions": questions,
+        "checkpoints": saved,
+    }
 
 
 def show_question(one: Any, people: Mapping[str, SafeString], site: str | None) -> dict[str, Any]:
@@ -133,7 +143,7 @@ def show_question(one: Any, people: Mapping[str, SafeString], site: str | None) 
         "url": site and reverse("admin:holdpoint_interaction_change", args=[one.pk], current_app=site),
         "signal_id": show_text(one.signal_id),
         "wait": show_text(one.wait, 40),
-        "status": show_answer(one.status),
+        "status": show_standing(one),
         "channel": show_text(one.channel, 40),
         "deadline": show_moment(one.deadline),
         "holder": show_holder(one),

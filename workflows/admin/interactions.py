@@ -6,6 +6,7 @@ Invariant owned: read only, and neither a token nor a hash leaves the database f
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin import SimpleListFilter
@@ -30,11 +31,11 @@ from workflows.admin.markup import (
     VALUE,
     answer_plainly,
     dump_json,
-    show_answer,
     show_block,
     show_id,
     show_moment,
     show_relative,
+    show_standing,
     show_text,
 )
 from workflows.admin.tenancy import keep_own
@@ -84,13 +85,30 @@ class ChannelFilter(SimpleListFilter):
         return queryset if value is None else queryset.filter(channel=value)
 
 
+class UnitFilter(SimpleListFilter):
+    """The items of one unit; offered where an address names it."""
+
+    title = _("await unit")
+    parameter_name = "unit"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [(value, show_text(value, 8)) for value in chosen(self)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        try:
+            return queryset if value is None else queryset.filter(unit_id=UUID(value))
+        except ValueError as error:
+            raise IncorrectLookupParameters(error) from error
+
+
 @admin.register(Interaction)
 class InteractionAdmin(DispatchAdmin):
     """Reads; answers come through the doors of the engine."""
 
     list_display = ("what", "badge", "over", "until", "holder", "of_instance", "asked")
     list_display_links = ("what",)
-    list_filter = (AnswerFilter, ChannelFilter, WorkspaceFilter)
+    list_filter = (AnswerFilter, ChannelFilter, UnitFilter, WorkspaceFilter)
     ordering = ("-id",)
     search_fields = ("signal_id",)
     search_help_text = _("The beginning of a signal id")
@@ -118,6 +136,10 @@ class InteractionAdmin(DispatchAdmin):
         *("asked_exactly", "dispatched", "closed", "by", "id"),
         *dispatches.FIELDS,
     )
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        """The newest first; of one unit the items as they were given, which has an index."""
+        return ("index",) if request.GET.get(UnitFilter.parameter_name) else self.ordering
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Interaction]:
         """What a row needs, with the names of what it belongs to from the same statement; a count leaves those out."""
@@ -154,7 +176,7 @@ class InteractionAdmin(DispatchAdmin):
 
     @admin.display(description=_("status"))
     def badge(self, row: Interaction) -> SafeString:
-        return show_answer(row.status)
+        return show_standing(row)
 
     @admin.display(description=_("channel"))
     def over(self, row: Interaction) -> SafeString:

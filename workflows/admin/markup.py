@@ -20,7 +20,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince, timeuntil
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext_lazy
+from django.utils.translation import gettext_lazy, pgettext, pgettext_lazy
 
 from workflows.joining import join_html
 from workflows.lifecycle import Event, InteractionStatus, Status
@@ -110,6 +110,11 @@ def show_status(status: Status) -> SafeString:
 def show_answer(status: InteractionStatus) -> SafeString:
     """How a question stands, as a badge."""
     return show_badge(*ANSWERS[status])
+
+
+def show_standing(question: Any) -> SafeString:
+    """How a question stands; an item whose turn has not come is not asked yet."""
+    return show_badge(pgettext("an item", "queued"), "quiet") if question.queued else show_answer(question.status)
 
 
 def show_kind(kind: Event) -> str:

@@ -32,7 +32,7 @@ LENGTH = 300
 FIELDS = 4
 #: What a list of interactions or a table of them needs; the rest may be large, or secret.
 COLUMNS = (
-    *("id", "unit", "instance", "workspace", "index", "status", "version", "channel", "signal_id"),
+    *("id", "unit", "instance", "workspace", "index", "item", "queued", "status", "version", "channel", "signal_id"),
     *("created_at", "deadline", "closed_at", "actor", "assignee", "group"),
 )
 
