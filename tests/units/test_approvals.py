@@ -75,3 +75,40 @@ def test_a_review_of_an_item_whose_time_is_over_is_closed(ann: Any) -> None:
     advance("2h")
     assert_failed(instance, "item 0 of 'ok' was not answered before its deadline")
     assert reviews(instance) == {}
+
+
+def test_a_decision_after_the_items_deadline_is_refused_and_fires_it(ann: Any) -> None:
+    from approvals.exceptions import AlreadyDecided
+    from workflows.testing import _db, _skew
+
+    instance = begin([5, 6], timeout="1h", on_item="partial")
+    open_reviews = reviews(instance)
+    _skew(_db(), 3700.0)
+    with pytest.raises(AlreadyDecided):
+        decide(open_reviews["Pay 5"], "approve", actor=ann)
+    unit = AwaitUnit.objects.get(instance=instance)
+    assert (unit.expired, unit.answered) == (1, 0)
+    drain()
+    assert_done(instance, [["expired"], ["expired"]])
+
+
+def test_a_decision_about_an_item_can_be_taken_back_within_its_grace(ann: Any, settings: Any) -> None:
+    from approvals.grace import undo
+
+    settings.APPROVALS = {**getattr(settings, "APPROVALS", {}), "UNDO_SECONDS": 10}
+    instance = begin([5], timeout="1h")
+    [review] = reviews(instance).values()
+    decide(review, "approve", actor=ann, grace=True)
+    assert review.interaction.__class__.objects.get(pk=review.pk).deadline is None  # held while it can be undone
+    undo(review, actor=ann)
+    assert review.interaction.__class__.objects.get(pk=review.pk).deadline is not None
+    decide(review, "reject", actor=ann, reason="no", grace=True)
+    advance("11s")
+    assert_done(instance, [["reject", f"user:{ann.pk}"]])
+
+
+def test_cancelling_the_instance_closes_the_reviews_of_its_items(ann: Any) -> None:
+    instance = begin([5, 6, 7], concurrency=2)
+    assert len(reviews(instance)) == 2
+    workflows.cancel(instance)
+    assert reviews(instance) == {}
