@@ -16,7 +16,21 @@ import workflows
 from approvals import Approval, decide
 from approvals.models import Review
 from tests.pumps import pumping
-from workflows import Await, Child, Done, Next, SignalTimeoutError, Spawn, Stop, Workflow, durable, event, step, store
+from workflows import (
+    Await,
+    Child,
+    DispatchFailed,
+    Done,
+    Next,
+    SignalTimeoutError,
+    Spawn,
+    Stop,
+    Workflow,
+    durable,
+    event,
+    step,
+    store,
+)
 from workflows.lifecycle import Status
 from workflows.models import Instance, Interaction
 from workflows.testing import drain
@@ -111,6 +125,24 @@ def desk(ctx):
     return ctx.wait_for("desk", OpenapiDesk(), assignee="ann", group="desk")
 
 
+class OpenapiPost(Channel):
+    """Nothing arrives, and each try has its row."""
+
+    name = "openapi-post"
+    sends: ClassVar[bool] = True
+    keeps_log: ClassVar[bool] = True
+    config: ClassVar = {}
+
+    @classmethod
+    def dispatch(cls, question):
+        raise DispatchFailed("the line is cut", retry_after=6 * 3600)
+
+
+@durable(name="openapi-post")
+def post(ctx):
+    return ctx.wait_for("post", OpenapiPost())
+
+
 @durable(name="openapi-items")
 def items(ctx):
     return len(ctx.wait_for_each("each", [1, 2], "api", on_item="partial"))
@@ -140,6 +172,10 @@ class Population:
     questions: dict[str, list[Interaction]] = field(default_factory=dict)
     #: Those of a channel that takes the answers itself.
     owned: list[Interaction] = field(default_factory=list)
+    #: Those that are sent in vain, twice each.
+    sent: list[Interaction] = field(default_factory=list)
+    #: Items that failed, of units that go on.
+    items: list[Interaction] = field(default_factory=list)
     #: Tokens by what became of their question.
     tokens: dict[str, list[str]] = field(default_factory=dict)
     #: Ids by how they stand: "open", "voted" (by the person, and others have to), "decided".
@@ -173,10 +209,29 @@ def populate(count: int) -> Population:
         found.questions[state] = list(rows.exclude(channel="callback"))
     found.owned = list(Interaction.objects.filter(owned=True).order_by("pk"))
     ask_people(found, count)
+    send_in_vain(found, count)
+    fail_items(found, count)
     there = found.instances | found.questions | found.reviews
     missing = [name for name, rows in there.items() if len(rows) < count]
     assert not missing, f"too few are {missing}"
     return found
+
+
+def send_in_vain(found: Population, count: int) -> None:
+    started = workflows.start_many("openapi-post", [{}] * count)
+    drain()
+    found.sent = list(Interaction.objects.filter(instance__in=started).order_by("pk"))
+    for one in found.sent:
+        workflows.redrive(one)
+    drain()
+
+
+def fail_items(found: Population, count: int) -> None:
+    started = workflows.start_many("openapi-items", [{}] * count)
+    drain()
+    found.items = list(Interaction.objects.filter(instance__in=started, index=0).order_by("pk"))
+    for one in found.items:
+        workflows.fail(one, "no")
 
 
 def ask_people(found: Population, count: int) -> None:

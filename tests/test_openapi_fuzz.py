@@ -52,6 +52,9 @@ POSITIVE = ["2xx", "401", "403", "404", "409", "410", "422"]
 #: What an invalid one may be told: whether it can still be answered is looked at before the answer.
 NEGATIVE = ["400", "401", "403", "404", "405", "409", "410", "413", "415", "422"]
 
+#: Operations that succeed on few rows, or wait on most of them: their ids have a dictionary each.
+OF_THEIR_OWN = {"getInstance", "retryInstance", "undoApproval", "redriveInteraction", "retryInteraction"}
+
 
 def test_nothing_comes_back_that_the_document_does_not_tell(live_server, settings, monkeypatch, tmp_path, caplog):
     caplog.set_level(logging.CRITICAL, "django.request")  # thousands of refusals
@@ -112,6 +115,8 @@ def describe_site(key: str, there: Population) -> Iterator[str]:
         "retryInstance": favour(there.instances, "failed"),
         "units": [str(one.unit_id) for one in asked],
         "interactions": [str(one.pk) for one in asked],
+        "redriveInteraction": [str(one.pk) for one in there.sent],
+        "retryInteraction": [str(one.pk) for one in there.items],
         "signal_ids": [one.signal_id for one in asked],
         "tokens": favour(there.tokens, "pending"),
         "approvals": favour(there.reviews, "open"),
@@ -129,6 +134,7 @@ def describe_site(key: str, there: Population) -> Iterator[str]:
         "listUnits": list_cursors(api, "/v1/units"),
         "listInteractions": list_cursors(api, "/v1/interactions"),
         "listInteractionEvents": list_cursors(api, f"/v1/interactions/{asked[0].pk}/events"),
+        "listDispatches": list_cursors(api, f"/v1/interactions/{there.sent[0].pk}/dispatches"),
         "listInstanceEvents": list_cursors(api, f"/v1/instances/{there.instances['done'][0]}/events"),
     }
     yield "warnings = false"
@@ -180,7 +186,7 @@ def describe_operations(path: str, item: dict[str, Any], token: str) -> Iterator
         yield "[operations.parameters]"
         if "{id}" in path:
             kind = path.split("/")[2]
-            yield draw("path.id", name if name in {"getInstance", "retryInstance", "undoApproval"} else kind, 0.8)
+            yield draw("path.id", name if name in OF_THEIR_OWN else kind, 0.8)
         if name == "listApprovals":  # each status has an order of its own, and a cursor is a place in one
             yield '"query.status" = "open"'
         if name == "listInteractions":  # so has the list of a unit

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.cache import cache
-from django.db import connection
 
 import workflows
 from tests.calls import Api, make_key
@@ -23,8 +22,7 @@ from tests.two_connections import _provided_again, committed  # noqa: F401 (fixt
 from workflows import hook
 from workflows.hooks import definition, stripe
 from workflows.keys import SCOPES
-from workflows.models import Instance, Interaction, Workspace
-from workflows.testing import drain
+from workflows.models import Instance, Workspace
 
 #: What no caller can bring about.
 OURS = {"500", "503"}
@@ -76,12 +74,12 @@ def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
         "getInteraction": (f"/v1/interactions/{pending[1].pk}", None, 200),
         "completeInteraction": (f"/v1/interactions/{pending[1].pk}/complete", {"data": ANSWER}, 200),
         "failInteraction": (f"/v1/interactions/{pending[4].pk}/fail", {"reason": "no"}, 200),
-        "retryInteraction": (f"/v1/interactions/{fail_an_item()}/retry", {}, 200),
+        "retryInteraction": (f"/v1/interactions/{there.items[0].pk}/retry", {}, 200),
         "listInteractionEvents": (f"/v1/interactions/{pending[1].pk}/events", None, 200),
         "listUnits": ("/v1/units", None, 200),
         "getUnit": (f"/v1/units/{pending[1].unit_id}", None, 200),
-        "redriveInteraction": (f"/v1/interactions/{let_send(pending[2])}/redrive", {}, 200),
-        "listDispatches": (f"/v1/interactions/{pending[2].pk}/dispatches", None, 200),
+        "redriveInteraction": (f"/v1/interactions/{there.sent[0].pk}/redrive", {}, 200),
+        "listDispatches": (f"/v1/interactions/{there.sent[0].pk}/dispatches", None, 200),
         "listApprovals": ("/v1/approvals", None, 200),
         "getApproval": (f"/v1/approvals/{open_reviews[0]}", None, 200),
         "decideApproval": (f"/v1/approvals/{open_reviews[1]}/decide", {"outcome": "approve", "version": 1}, 200),
@@ -97,21 +95,6 @@ def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
         "readyz": ("/readyz", None, 200),
         "metrics": ("/metrics", None, 200),
     }
-
-
-def fail_an_item() -> uuid.UUID:
-    """One whose unit goes on."""
-    asked = workflows.start("openapi-items")
-    drain()
-    workflows.fail(item := Interaction.objects.get(instance=asked, index=0), "no")
-    return item.pk
-
-
-def let_send(question: Any) -> Any:
-    """As if its channel sent it."""
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE holdpoint_interaction SET config = '{}' WHERE id = %s", [question.pk])
-    return question.pk
 
 
 #: Of an address that is there, one that is not.

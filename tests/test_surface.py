@@ -30,10 +30,10 @@ FUNCTION_STYLE = "durable"
 CHANNELS = "Webhook"
 MACHINE_STYLE = "END FAIL Machine action branch collect expand flow launch sleep wait_for"
 CALLS = (
-    "cancel complete complete_many emit fail hook redrive result retry retry_item signal signal_many start start_many "
-    "workspace"
+    "cancel complete complete_many emit fail hook lifecycle_events redrive result retry retry_item signal signal_many "
+    "start start_many workspace"
 )
-VALUES = "Answer Completion CompletionResult Delivery ItemResult Signal"
+VALUES = "Answer Completion CompletionResult Delivery ItemResult LifecycleEvent Signal"
 CONTEXTS = "FunctionContext MachineContext StepContext"
 ERRORS = """
     AnswerElsewhere CallRaised ChildCancelled ChildFailed ClaimLost DispatchFailed DuplicateCheckpoint DuplicateKey
