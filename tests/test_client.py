@@ -304,6 +304,7 @@ CALLS: dict[str, tuple[Callable[[Client], Any], Any]] = {
     ),
     "fail": (lambda client: client.fail(ID, "no"), COMPLETED),
     "retry_item": (lambda client: client.retry_item(ID), COMPLETED),
+    "redrive": (lambda client: client.redrive(ID), COMPLETED),
     "resume": (lambda client: client.resume("token", 1), COMPLETED),
 }
 
@@ -954,7 +955,7 @@ def test_the_client_needs_no_django() -> None:
 
 def test_every_method_shows_its_use() -> None:
     methods = [value for name, value in vars(Client).items() if inspect.isfunction(value) and name[0] != "_"]
-    assert len(methods) == 21
+    assert len(methods) == 22
     assert [one.__name__ for one in methods if ">>> " not in (one.__doc__ or "")] == ["close"]
 
 

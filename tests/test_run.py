@@ -272,8 +272,7 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answ
             client.get(buying.id)
         # Nothing of the demo sends its questions; what is looked at is whether the row answers.
         manage("shell", "-v", "0", "-c", LET_SEND.format(id=asked[0].id))
-        again = f"/v1/interactions/{asked[0].id}/redrive"
-        assert by_hand.urlopen("POST", again, b"", allowed, redirect=False).status == 200
+        assert client.redrive(asked[0].id).id == asked[0].id
         assert look(f"/v1/interactions/{asked[0].id}/dispatches", **allowed)[0] == 200
         assert client.complete_interaction(asked[0].id, {"payment_id": "p2", "amount": 6}).instance == buying.id
         assert client.wait(buying.id, timeout=60) == {"payment_id": "p2"}

@@ -337,6 +337,15 @@ class Client:
         path = f"/v1/interactions/{write_id(interaction)}/retry"
         return read_as(Interaction, self._post(path, {}, idempotency_key))
 
+    def redrive(self, interaction: Interaction | UUID | str, *, idempotency_key: str | None = None) -> Interaction:
+        """Send a question again that could not be sent, or got lost; `NotPossible` if it is over.
+
+        >>> client.redrive(unsent_question).status
+        'pending'
+        """
+        path = f"/v1/interactions/{write_id(interaction)}/redrive"
+        return read_as(Interaction, self._post(path, {}, idempotency_key))
+
     def complete_many(self, lines: Iterable[Sequence[Any]], *, idempotency_key: str | None = None) -> list[Answered]:
         """Send `(target, data[, version[, idempotency_key]])` answers in one request; what became of each, in order.
 
