@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
+from django.db import connection
 
 import workflows
 from examples.partner import sell
@@ -401,7 +402,7 @@ def test_the_examples_in_the_docstrings_are_true(direct, monkeypatch):
     monkeypatch.setattr(registry, "_latest", {})
     globs = {**vars(calls), "client": direct, **prepare_for_the_docstrings(direct)}
     found = [one for one in doctest.DocTestFinder().find(Client, "Client", globs=globs) if one.examples]
-    assert len(found) == 21
+    assert len(found) == 22
     problems: list[str] = []
     # What they read has been started before, and what they signal has not ended yet.
     first = ["Client.start", "Client.signal_many", "Client.signal"]
@@ -448,16 +449,20 @@ def prepare_for_the_docstrings(client: Client) -> dict[str, Any]:
     client.start("Each")
     failed = client.start("Ship")
     client.signal(failed, "payment_confirmed")
-    for n in (7, 8, 9, 10, 20):
+    for n in (7, 8, 9, 10, 11, 20):
         client.start("Discount", {"n": n})
     client.start("Pay")
     with pumping():
         with pytest.raises(InstanceFailed):
             client.wait(failed, timeout=20)
-        wait_until(lambda: made and list(client.interactions(status="pending", limit=8))[7:], "all questions")
+        wait_until(lambda: made and list(client.interactions(status="pending", limit=9))[8:], "all questions")
     [item] = Interaction.objects.filter(unit__step="each", index=0)
     workflows.fail(item, "no such account")
+    sent = Interaction.objects.get(signal_id="approval-11")
+    with connection.cursor() as cursor:  # as if its channel sent it
+        cursor.execute("UPDATE holdpoint_interaction SET config = '{}' WHERE id = %s", [sent.pk])
     return {
+        "unsent_question": client.interaction(sent.pk),
         "failed_item": client.interaction(item.pk),
         "dead_question": client.interaction(Interaction.objects.get(signal_id="approval-10").pk),
         "failed_order": failed,
