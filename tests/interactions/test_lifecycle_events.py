@@ -16,6 +16,7 @@ from tests.calls import Api, make_key, problem
 from tests.webhook.letters import Letter
 from workflows import Await, Done, SignalTimeoutError, Workflow, durable, lifecycle_events, step
 from workflows.models import AwaitUnit, Instance, LedgerEvent
+from workflows.store.prune import prune
 from workflows.testing import advance, assert_done, drain
 
 pytestmark = pytest.mark.django_db
@@ -244,6 +245,18 @@ def test_what_is_sent_has_the_moment_at_which_it_went_out():
     assert (sent.interaction, sent.index, sent.data["tries"]) == (question.pk, 0, 2)
     workflows.complete(question, 1)
     assert kinds(asked) == [WAITING, SENT, ALL_SENT, ITEM, COMPLETED, RELEASED, TERMINAL]
+
+
+def test_the_row_of_a_question_that_was_sent_goes_with_its_instance():
+    Letter.sent.clear()
+    Letter.troubles.clear()
+    asked = start("life-letter")
+    question = asked.interactions.get()
+    assert LedgerEvent.objects.filter(instance_id=question.unit_id).count() == 2
+    workflows.cancel(asked)
+    advance("1d")
+    assert sum(one.instances for one in prune(connection, older_than=60)) == 1
+    assert not LedgerEvent.objects.filter(instance_id=question.unit_id).exists()
 
 
 def test_items_that_are_sent_have_a_row_each_when_they_went_out():

@@ -58,7 +58,7 @@ _COUNT = compact("""
 """)
 
 #: Interactions before their units, as everywhere. Event waits in two halves, so that each finds its partial index.
-_UNITS = "SELECT id, items FROM holdpoint_unit WHERE instance_id = ANY(%(ids)s::uuid[])"
+_UNITS = "SELECT id, seq > 0 FROM holdpoint_unit WHERE instance_id = ANY(%(ids)s::uuid[])"
 #: Those that were sent come back, because their delivery logs follow: whoever adds to one holds its question's row. So
 #: do items with a history of their own.
 _DELETE_INTERACTIONS = compact("""
@@ -145,7 +145,7 @@ def _delete(db: BaseDatabaseWrapper, ids: Sequence[UUID], actor: str) -> None:
     gone = fetch(db, _DELETE_INTERACTIONS, {"units": [id for id, _ in units]})
     if sent := [id for id, was_sent, _ in gone if was_sent]:
         fetch(db, _DELETE_DISPATCHES, {"ids": sent}, rows=False)
-    histories = [*ids, *(id for id, items in units if items), *(id for id, _, has_rows in gone if has_rows)]
+    histories = [*ids, *(id for id, has_rows in units if has_rows), *(id for id, _, has_rows in gone if has_rows)]
     for statement in _DELETES:
         fetch(db, statement, params, rows=False)
     forget_answers(db, list(ids))
