@@ -62,7 +62,7 @@ def test_an_unknown_topic_is_told_and_tried_again_while_others_get_theirs(
 ) -> None:
     partner = Partner(own_broker.bootstrap)
     known, answers = partner.make_topic("payments"), partner.make_topic("answers")
-    quick = {"topic.metadata.propagation.max.ms": 300}
+    quick = {"topic.metadata.propagation.max.ms": 300, "topic.metadata.refresh.interval.ms": 100}
     configure({answers: ["default"]}, BOOTSTRAP=own_broker.bootstrap, PRODUCER=quick)
     lost = workflows.start("kafka.pay", {"topic": "misspelt"})
     sent = workflows.start("kafka.pay", {"topic": known})
@@ -72,10 +72,19 @@ def test_an_unknown_topic_is_told_and_tried_again_while_others_get_theirs(
     assert (row.tries, row.dispatched_at) == (1, None)
     assert row.dispatch_at is not None
     assert Interaction.objects.get(instance=sent).dispatched_at is not None
+    partner.admin.create_topics([NewTopic("misspelt", 1, 1)])["misspelt"].result(30)
+
+    def send_again() -> int:
+        assert workflows.redrive(row) == [row.pk]
+        drain()
+        return partner.count("misspelt")
+
+    # The client learns of the new topic at its next look.
+    assert wait_until(send_again, "the record in the new topic") == 1
 
 
 @pytest.mark.django_db
-def test_a_record_that_is_too_large_for_its_topic_is_not_tried_again(
+def test_a_record_that_is_too_large_for_its_topic_fails_the_question_at_once(
     partner: Partner, configure: Callable[..., None]
 ) -> None:
     answers, topic = partner.make_topic("answers"), f"small.{partner.mark}"
@@ -88,8 +97,10 @@ def test_a_record_that_is_too_large_for_its_topic_is_not_tried_again(
     instance = workflows.start("kafka.pay", {"topic": topic, "amount": os.urandom(3000).hex()})
     drain()
     row = Interaction.objects.get(instance=instance)
-    assert "more than the client or the topic takes" in row.dispatch_error
-    assert row.dispatch_at is None, "to try again would lead nowhere"
+    assert (row.status, row.dispatch_at) == ("failed", None), "to try again would lead nowhere"
+    instance.refresh_from_db()
+    assert instance.status == "failed"
+    assert "more than the client or the topic takes" in instance.error
 
 
 @pytest.mark.django_db

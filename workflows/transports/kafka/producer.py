@@ -35,6 +35,7 @@ DEFAULTS = {
     "delivery.timeout.ms": DELIVERY_MS,
     # A topic that was made a moment ago is known at once, and one that is not there fails early.
     "topic.metadata.propagation.max.ms": 5_000,
+    "topic.metadata.refresh.interval.ms": 10_000,
 }
 OURS = {"enable.idempotence": True, "acks": "all"}
 
