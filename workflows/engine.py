@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
+from uuid import UUID
 
 from django.db import DatabaseError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -102,8 +103,8 @@ def _check_question(claim: Claim, definition: Definition, ctx: Context, host: Ho
     failed = next((one.payload for one in awaited if one.source == store.FAILURE), None)
     if failed is not None:
         raise UnitFailed(failed["wait"], failed["reason"])
-    if awaited or claim.timed_out:
-        return None
+    if awaited or claim.timed_out or store.read_unit(host.db, UUID(claim.names[0][len(UNIT) :])).items:
+        return None  # of a list, the machine is woken to ask the next items
     return Suspend((claim.names[0],), until=store.read_deadline(host.db, claim.names[0][len(UNIT) :]))
 
 

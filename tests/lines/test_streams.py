@@ -284,11 +284,11 @@ def test_many_to_one_asks_once_about_all_results() -> None:
 def test_many_to_one_directly_after_expand_asks_about_the_items() -> None:
     class Direct(Machine):
         numbers = expand(lambda ctx: [1, 2])
-        check = wait_for(channel="api", cardinality="MANY_TO_ONE", input=lambda ctx: {"sum": sum(ctx.items)})
+        check = wait_for(channel="api", cardinality="MANY_TO_ONE", input=lambda ctx: [sum(ctx.items), len(ctx.items)])
 
     one = run(Direct)
     asked = Interaction.objects.get(status="pending")
-    assert asked.request == {"sum": 3}
+    assert asked.request == [3, 2]
     workflows.complete(asked, "fine")
     drain()
     assert_done(one, "fine")

@@ -43,6 +43,7 @@ from workflows.admin.waits import COLUMNS, show_holder
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction
 from workflows.scope import DEFAULT_WORKSPACE
+from workflows.units.streams import LINE
 
 VALUES = ("request", "schema", "output")
 DETAILS = ("correlation_id", "schema_type", *dispatches.COLUMNS, *VALUES)
@@ -144,7 +145,9 @@ class InteractionAdmin(DispatchAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Interaction]:
         """What a row needs, with the names of what it belongs to from the same statement; a count leaves those out."""
         names = ("instance__workflow", "instance__key", "workspace__slug", "unit__step")
-        rows: QuerySet[Any] = keep_own(Interaction.objects.all(), request).only(*COLUMNS, "owned", *names)
+        rows: QuerySet[Any] = keep_own(Interaction.objects.exclude(channel=LINE), request).only(
+            *COLUMNS, "owned", *names
+        )
         return rows.select_related("instance", "workspace", "unit")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Interaction | None:

@@ -16,6 +16,7 @@ from workflows.arguments import read_actor
 from workflows.conf import conf, parse_rate
 from workflows.keys import find_access
 from workflows.members import list_workspaces
+from workflows.registry import LINES
 from workflows.rest.problems import CHOOSE_WORKSPACE, FORBIDDEN, UNAUTHORIZED, RequestRefused
 
 HEADER = "X-Workspace"
@@ -70,7 +71,7 @@ class Caller:
     def check_workflow(self, name: str) -> None:
         """That a key for some workflows is meant for this one."""
         if self.workflows is not None and not self.sees(name):
-            told = ", ".join(self.workflows) or "none"
+            told = ", ".join(one for one in self.workflows if not one.endswith(LINES)) or "none"
             raise RequestRefused(FORBIDDEN, f"This key is for other workflows: {told}.")
 
 
@@ -93,7 +94,10 @@ def _find_by_key(request: HttpRequest, key: str) -> Caller:
     if (named := read_workspace(request)) is not None and named != access.slug:
         refuse_workspace()
     rate = parse_rate(access.rate) if access.rate else conf.api_rate
-    return Caller(access.actor, access.workspace, access.slug, access.workflows, rate, access.scopes)
+    # The lines of a workflow's items are a part of it: what they ask is answered by whoever may answer the workflow.
+    lines = None if access.workflows is None else tuple(f"{name}{LINES}" for name in access.workflows)
+    names = None if access.workflows is None or lines is None else access.workflows + lines
+    return Caller(access.actor, access.workspace, access.slug, names, rate, access.scopes)
 
 
 def _find_by_session(request: HttpRequest) -> Caller:

@@ -35,6 +35,7 @@ from workflows.rest.once import answer_completion, answer_json, read_once
 from workflows.rest.openapi import FILTER, ID, document
 from workflows.rest.problems import RequestRefused
 from workflows.rest.rows import INTERACTION_FIELDS, show_event, show_interaction
+from workflows.units.streams import LINE
 from workflows.waits import check_signal_id
 
 #: Any text but control characters, and the two that stand for a place in an address.
@@ -73,7 +74,7 @@ class InteractionEndpoint(Endpoint):
 
     def list_mine(self) -> QuerySet[Any]:
         """The interactions that the caller may know of."""
-        rows = Interaction.objects.using(self.db.alias).filter(is_within(self.caller.workspace))
+        rows = Interaction.objects.using(self.db.alias).filter(is_within(self.caller.workspace)).exclude(channel=LINE)
         if self.caller.workflows is not None:
             rows = rows.filter(instance__workflow__in=self.caller.workflows)
         return rows.select_related("instance", "unit").only(*INTERACTION_FIELDS)

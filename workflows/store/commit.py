@@ -300,7 +300,8 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
             if one.claim.id in applied and one.rewind is not None:
                 rewind_checkpoints(db, one.claim.id, one.rewind)
         if ended := [one for one in commits if one.claim.id in lines and one.claim.id in applied]:
-            ended[0].units = end_lines(db, [one.claim.id for one in ended])
+            failed = [one.claim.id for one in ended if one.kind is Kind.STOP]
+            ended[0].units = end_lines(db, [one.claim.id for one in ended], failed)
         return applied
 
 

@@ -105,6 +105,8 @@ class FoundUnit:
     queued: int
     #: Whether its instance has been told.
     released: bool
+    #: Whether it is of items, or of one question.
+    items: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +218,12 @@ _OPEN = compact(f"""
 
 #: The latest visit of a wait for items.
 _FIND = compact("""
-    SELECT n.id, n.status, n.visit, n.total, n.queued, n.released_at IS NOT NULL FROM holdpoint_unit n
+    SELECT n.id, n.status, n.visit, n.total, n.queued, n.released_at IS NOT NULL, n.items FROM holdpoint_unit n
     WHERE n.instance_id = %(instance)s::uuid AND n.step = %(step)s::text AND n.items ORDER BY n.visit DESC LIMIT 1
 """)
 
 _LOOK = compact("""
-    SELECT n.id, n.status, n.visit, n.total, n.queued, n.released_at IS NOT NULL FROM holdpoint_unit n
+    SELECT n.id, n.status, n.visit, n.total, n.queued, n.released_at IS NOT NULL, n.items FROM holdpoint_unit n
     WHERE n.id = %(unit)s::uuid
 """)
 
@@ -361,8 +363,8 @@ def read_unit(db: BaseDatabaseWrapper, unit: UUID) -> FoundUnit:
 
 
 def _read_found(row: tuple[Any, ...]) -> FoundUnit:
-    id, status, visit, total, queued, released = row
-    return FoundUnit(id, _UNIT_STATUS_OF[status], visit, total, queued, released)
+    id, status, visit, total, queued, released, items = row
+    return FoundUnit(id, _UNIT_STATUS_OF[status], visit, total, queued, released, items)
 
 
 def read_ends(db: BaseDatabaseWrapper, unit: UUID, *, typed: bool = False) -> list[FoundItem]:

@@ -119,14 +119,14 @@ _LIVE_LINES = compact(f"""
 """)
 
 
-def end_lines(db: BaseDatabaseWrapper, lines: Iterable[Any]) -> dict[UUID, bool]:
-    """Tell the units of lines that have ended, in the transaction that ends them.
+def end_lines(db: BaseDatabaseWrapper, lines: Iterable[Any], failed: Iterable[Any]) -> dict[UUID, bool]:
+    """Tell the units of lines that have ended, in the transaction that ends them; `failed` are those that ended badly.
 
     The units that have something to be done about: whether they are over (True), or may begin more lines.
     """
+    if bad := sorted(map(str, failed)):
+        lock_items(db, [id for (id,) in fetch(db, _LEFT, {"ids": write_plain(bad)})])
     params = {"ids": write_plain(sorted(map(str, lines)))}
-    if left := [id for (id,) in fetch(db, _LEFT, params)]:
-        lock_items(db, left)
     return dict(fetch(db, _THROUGH, params))
 
 

@@ -137,7 +137,7 @@ def _cancel_once(db: BaseDatabaseWrapper, root: Any, parent: Any, reason: str, a
         if asking := [id for id, _, asks in rows if asks and id != parent]:
             close_questions(db, asking)
         if any(id == root and unit is not None for id, unit, _ in cancelled):
-            end_lines(db, [root])  # the line of an item: its unit counts it
+            end_lines(db, [root], [root])  # the line of an item: its unit counts it
     return True
 
 

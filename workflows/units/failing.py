@@ -14,11 +14,12 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
+from workflows.api import retry
 from workflows.arguments import read_actor
 from workflows.completion import Completion, find_question, find_to_fail
 from workflows.exceptions import AnswerElsewhere, InteractionResolved, NotRetryable, UnknownInteraction
 from workflows.jsontext import check_text
-from workflows.lifecycle import InteractionStatus, UnitStatus
+from workflows.lifecycle import InteractionStatus, Status, UnitStatus
 from workflows.models import Instance
 from workflows.store import ItemFailure
 from workflows.units.ends import follow_up
@@ -90,6 +91,8 @@ def fail_interactions(
 def retry_item(target: Any, *, workspace: str | None = None, actor: object = "") -> None:
     """Ask a failed or expired item of a list once more; its unit has to be open still, as it is under "partial".
 
+    An item that was answered, and whose line has failed, keeps its answer: the line is retried.
+
     >>> retry_item("pay.3-7")
     """
     db = connections[router.db_for_write(Instance)]
@@ -97,6 +100,11 @@ def retry_item(target: Any, *, workspace: str | None = None, actor: object = "")
     if found is None:
         raise UnknownInteraction
     by = read_actor(actor)
+    if found.lines and found.status is InteractionStatus.COMPLETED:
+        line = Instance.objects.using(db.alias).filter(unit=found.unit, item=found.index).first()
+        if line is not None and line.status == Status.FAILED:
+            retry(line, actor=by)
+            return
     result = store.retrying(db, lambda: store.retry_item(db, found.id, actor=by))
     if result is None:
         raise NotRetryable(found.instance, "it is no item of a list: retry() the instance", item=found.signal_id)

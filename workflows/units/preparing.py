@@ -12,7 +12,7 @@ from workflows.lifecycle import Call, InteractionStatus
 from workflows.schema_order import keep_order
 from workflows.store import Claim, NewItem, NewUnit
 from workflows.transports.traceparent import find_traceparent
-from workflows.units.streams import Stream
+from workflows.units.streams import LINE, Stream
 from workflows.uuid7 import make_uuid7
 from workflows.waits import Channel, Question
 
@@ -77,7 +77,7 @@ def _prepare(
         id=id,
         signal_id=question.address(instance, index),
         channel=question.channel,
-        owned=question.opener is not None and question.opener.owns_answers,
+        owned=question.channel == LINE or (question.opener is not None and question.opener.owns_answers),
         request=request,
         schema=None if schema is None else schemas[id_of(schema)],
         schema_type=None if schema is None else schema.type_path,
