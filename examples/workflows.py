@@ -17,6 +17,7 @@ from examples import (  # noqa: F401  # which registers theirs
     orders,
     packs,
     payments,
+    quotes,
     rabbitmq,
     refunds,
     releases,

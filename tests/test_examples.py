@@ -310,6 +310,24 @@ def test_a_repair_is_not_taken_without_a_fault():
         workflows.start("demo.repair", {"order": 7})
 
 
+def test_quotes_come_from_whoever_answers_and_a_supplier_can_be_asked_again():
+    asking = workflows.start("demo.quotes", {"part": "belt", "suppliers": ["Nord", "Sud", "West"]})
+    drain()
+    workflows.complete(f"quote.2-{asking.id}", {"price": 90})
+    workflows.fail(f"quote.0-{asking.id}", "we make no belts")
+    workflows.retry_item(f"quote.0-{asking.id}")
+    drain()
+    workflows.complete(f"quote.0-{asking.id}", {"price": 80})
+    advance("3d")
+    assert_done(asking, result={"best": {"supplier": "Nord", "price": 80}, "without": ["Sud"]})
+
+
+def test_quotes_of_nobody_have_no_best():
+    asking = workflows.start("demo.quotes", {"part": "belt", "suppliers": []})
+    drain()
+    assert_done(asking, result={"best": None, "without": []})
+
+
 # --- the documentation ------------------------------------------------------------------------------------
 
 SHOWN = re.compile(r"<!-- from (?P<file>examples/\S+) -->\n```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -334,18 +352,19 @@ def test_the_guide_shows_the_yaml_file_as_it_is():
 
 
 def test_the_yaml_table_of_the_reference_says_the_same_twice(monkeypatch):
-    """Each row is read in both languages, as the first stage of a machine that has what it may lead to."""
+    """Each row is read in both languages, as a stage of a machine that has what it may lead to."""
     monkeypatch.setattr(registry, "_definitions", {})
     monkeypatch.setattr(registry, "_latest", {})
     text = (HOME / "docs/reference.md").read_text()
     rows = re.findall(r"^\|[^|]*\| `(\{[^`]*\})` \| `([^`]*)` \|$", text, re.MULTILINE)
-    assert len(rows) == 9
-    ways = {name: lambda ctx: None for name in ("charge", "sort", "warn")}
+    assert len(rows) == 13
+    ways = {name: lambda ctx: None for name in ("charge", "sort", "warn", "list_lines", "add_up")}
     words = {**vars(machine_words), **ways}
     dotted = {f"shop.work.{name}": fn for name, fn in ways.items()}
     rest = "\n  - small: {sleep: 1h}\n  - large: {sleep: 1h}\nflows: {late: [{action: shop.work.warn}]}\n"
     for n, (written, code) in enumerate(rows):
-        made = Machine.from_yaml(f"name: table{n}\nstages:\n  - first: {written}{rest}", functions=dotted)
+        opened = "  - open: {expand: shop.work.list_lines}\n" if "collect" in written else ""
+        made = Machine.from_yaml(f"name: table{n}\nstages:\n{opened}  - first: {written}{rest}", functions=dotted)
         read, meant = vars(vars(made)["first"]), vars(eval(code, words))
         schemas = {"schema": read_schema(read.get("schema"))}, {"schema": read_schema(meant.get("schema"))}
         assert read | schemas[0] | {"line": None} == meant | schemas[1], written

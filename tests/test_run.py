@@ -296,6 +296,19 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answ
         with pytest.raises(InstanceFailed, match="no such account"):
             client.wait(dead.id, timeout=60)
 
+        quotes = client.start("demo.quotes", {"part": "belt", "suppliers": ["Nord", "Sud"]})
+        while len(asked := [one for one in client.interactions(status="pending") if one.instance == quotes.id]) < 2:
+            client.get(quotes.id)
+        [unit] = client.units(instance=quotes.id)
+        first, second = client.interactions(unit=unit.id)
+        assert client.fail(first, "we make no belts").status == "failed"
+        assert client.retry_item(first).id == first.id
+        while client.interaction(first.id).status != "pending":
+            client.get(quotes.id)
+        lines = [(first, {"price": 80}), (second, {"price": 90})]
+        assert [one.refused for one in client.complete_many(lines)] == [None, None]
+        assert client.wait(quotes.id, timeout=60) == {"best": {"supplier": "Nord", "price": 80}, "without": []}
+
         collecting = client.start("demo.collect", {"amount": 120})
         paid = {"id": "evt_1", "type": "payment_intent.succeeded", "data": {"object": {"id": f"pi_{collecting.id}"}}}
         signed = {"Content-Type": "application/json", **stripe(SECRET).sign(json.dumps(paid).encode())}
