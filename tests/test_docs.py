@@ -323,7 +323,7 @@ def test_every_check_has_a_row_where_the_checks_are_told() -> None:
     text = (HOME / "docs/hosting.md").read_text()
     ours = ("checks", "checks_reviews", "required/admin_checks")
     for app, files in {
-        "workflows": ("checks", "checks_links", "checks_steps", "hooks/checks"),
+        "workflows": ("checks", "checks_kafka", "checks_links", "checks_steps", "hooks/checks"),
         "approvals": ours,
     }.items():
         code = "".join((HOME / app / f"{name}.py").read_text() for name in files)
