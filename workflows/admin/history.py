@@ -125,8 +125,9 @@ def read_history(instance: Instance, request: HttpRequest, site: str) -> dict[st
         }
     vars(instance)["shown_starter"] = show_actor(instance.started_by, people)
     vars(instance)["shown_waits"] = waits
-    may_look = request.user.has_perm("holdpoint.view_awaitunit")
-    lists = read_units(instance, site if may_look else None) if any(one.item for one in asked) else []
+    lists: list[dict[str, Any]] = []
+    if any(one.item for one in asked):
+        lists = read_units(instance, site if request.user.has_perm("holdpoint.view_awaitunit") else None)
     return {
         "lists": lists,
         "inbox": inbox,
