@@ -28,6 +28,7 @@ def book(ctx: MachineContext) -> dict[str, Any]:
 def report(ctx: MachineContext) -> dict[str, Any]:
     lines = [dict(line) for line in ctx.items]
     write_report(find_report(Path(ctx.input["path"])), lines)
+    ctx.progress(len(lines), len(lines), "the report is written")  # until then the stream itself is counted
     statuses = Counter(line["status"] for line in lines)
     paid = sum(line["amount"] for line in lines if line["status"] == "paid")
     return {"records": len(lines), **statuses, "amount": paid}

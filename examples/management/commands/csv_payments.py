@@ -88,7 +88,7 @@ class Command(BaseCommand):
                 line = f"[{'#' * part:{WIDTH}}] {said['done']} of {said['total']}"
                 if self.stdout.isatty():
                     self.stdout.write(f"\r{line}", ending="")
-                elif part // 4 > shown:
+                elif part // 4 > shown or instance.ended:
                     shown = part // 4
                     self.stdout.write(line)
             if instance.ended:
