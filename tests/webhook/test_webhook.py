@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -240,6 +241,30 @@ def test_a_partner_that_answers_byte_by_byte_is_cut_off(
     partner.answer = drip
     ask(partner)
     assert "did not answer in time" in (newest().dispatch_error or "")
+
+
+@pytest.mark.parametrize("headers", [b"Connection: close", b"Connection: close\r\nTransfer-Encoding: chunked"])
+def test_an_answer_that_never_ends_is_cut_off_and_counts_by_its_status(
+    partner: Place,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    headers: bytes,
+) -> None:
+    """Of a connection that is to be closed the socket belongs to the answer alone."""
+    monkeypatch.setattr(Webhook, "limits", Limits(whole=0.5))
+    ended = threading.Event()
+
+    def drip(handler: Any) -> None:
+        try:
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\n" + headers + b"\r\n\r\n")
+            while not handler.place.over.wait(0.05):
+                handler.wfile.write(b"1\r\nx\r\n")
+        except OSError:
+            ended.set()
+
+    partner.answer = drip
+    ask(partner)
+    assert ended.wait(60)
+    assert newest().dispatched_at is not None
 
 
 def test_a_partner_that_drops_the_connection_is_tried_again(partner: Place) -> None:  # noqa: F811

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import http.client
 import logging
+import socket
 import ssl
 import threading
 import time
@@ -126,6 +127,8 @@ class _Call:
     def __init__(self, place: Place, limits: Limits) -> None:
         self._place, self._limits = place, limits
         self._connection: HTTPConnection | None = None
+        #: Kept here: a connection that is to be closed gives its socket to the answer, and knows of it no more.
+        self._sock: socket.socket | None = None
         self._answer: Any = None
         self._began = time.monotonic()
         self.is_cut = False
@@ -155,8 +158,9 @@ class _Call:
     def cut(self) -> None:
         """End it, whatever it waits for."""
         self.is_cut = True
-        with contextlib.suppress(OSError, AttributeError):
-            self._connection.sock.shutdown(2)  # type: ignore[union-attr]
+        if self._sock is not None:
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Give the connection back; an answer that is not read to its end holds it too."""
@@ -186,8 +190,11 @@ class _Call:
             self._connection = HTTPConnection(address, port, timeout=seconds)
         self._connection.connect()
         self._connection.timeout = self._limits.silence
-        if self._connection.sock is not None:
-            self._connection.sock.settimeout(self._limits.silence)
+        self._sock = self._connection.sock
+        if self._sock is not None:
+            self._sock.settimeout(self._limits.silence)
+        if self.is_cut:  # before there was anything to cut
+            raise TimeoutError
         return self._connection
 
     def _read(self, answer: Any) -> Posted:
