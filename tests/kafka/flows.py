@@ -22,12 +22,23 @@ class Courier(Channel[Any]):
     doors = frozenset({"kafka"})
 
 
+class Mine(Kafka[Any]):
+    """One that names the topic of its answers, and reaches nobody."""
+
+    name = "kafka.mine"
+
+    @classmethod
+    def dispatch_many(cls, questions: Any) -> list[Any]:
+        return [None] * len(questions)
+
+
 @durable(name="kafka.taking")
-def ask(ctx: Any, channel: str = "kafka", schema: Any = None) -> Any:
+def ask(ctx: Any, channel: str = "kafka", schema: Any = None, answers: str | None = None) -> Any:
     """A label alone sends nothing: what is tested is the answer."""
     if channel == "callback":
         return ctx.callback("question", timeout="1h").wait()
     channels = {"approval": Approval("Pay 20", assignees=["ann"]), "courier": Courier()}
+    channels["mine"] = Mine("requests", answers=answers)
     return ctx.wait_for("question", channels.get(channel, channel), schema=schema, timeout="1h")
 
 

@@ -173,6 +173,38 @@ def test_an_answer_for_a_workspace_that_its_topic_may_not_speak_for_is_parked_as
     assert take(receive(answer(describe(row), 1), topic="all.answers")) == Taken(completed=1)
 
 
+def test_a_question_that_names_the_topic_of_its_answer_is_answered_by_no_other_one() -> None:
+    """Two partners of one workspace, each with a topic: neither answers for the other."""
+    row = ask(channel="mine", answers="all.answers")
+    assert take(receive(answer(describe(row), 1)), receive(report(row, "no"))) == Taken(parked=2)
+    first, second = ParkedAnswer.objects.order_by("id")
+    assert (first.reason, second.reason) == ("foreign", "foreign")
+    assert "is answered by topic 'all.answers', and not by 'answers'" in first.detail
+    refused = take_again(first)
+    assert refused is not None
+    assert refused.reason == "foreign"
+    row.refresh_from_db()
+    assert row.status == "pending"
+    assert take(receive(answer(describe(row), 2), topic="all.answers")) == Taken(completed=1)
+    assert take(receive(answer(describe(row), 1))) == Taken(parked=1)
+
+
+def test_what_a_record_says_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "workflows")
+    take(receive(b'{"a\\nERROR all is lost": 1, "a\\nERROR all is lost": 2}'))
+    assert r"at $.a\nERROR all is lost: the name stands there twice" in caplog.text
+    assert "\n" in ParkedAnswer.objects.get().detail
+
+
+def test_a_record_that_is_larger_than_any_answer_is_not_even_read(settings: Any) -> None:
+    row = ask()
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "MAX_BODY": 1000, "MAX_BULK_BODY": 1000}
+    assert take(receive(answer(describe(row), "x" * 1000))) == Taken(parked=1)
+    parked = ParkedAnswer.objects.get()
+    assert (parked.reason, parked.interaction) == ("malformed", None)
+    assert "the limit is 1000" in parked.detail
+
+
 def test_a_question_of_another_workspace_than_the_answer_says_is_unknown() -> None:
     workflows.workspace.create("acme")
     row = ask("acme")

@@ -127,6 +127,7 @@ from workflows.store.lines import read_parent as read_parent
 from workflows.store.lines import read_requests as read_requests
 from workflows.store.lines import read_results as read_results
 from workflows.store.lines import read_stage_results as read_stage_results
+from workflows.store.parked import Origin as Origin
 from workflows.store.parked import Parked as Parked
 from workflows.store.parked import find_seen as find_seen
 from workflows.store.parked import mark_taken as mark_taken

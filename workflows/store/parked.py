@@ -51,14 +51,18 @@ _PARK = compact(f"""
     ON CONFLICT (topic, partition, record_offset, sent_ms) DO NOTHING RETURNING id
 """)
 
-#: Both by an index: the key of the interaction, and the unique place of a parked record.
+#: By an index both: the key of the interaction, and the unique place of a parked record. A question that names the
+#: topic of its answer is answered by no other; of another workspace's question nothing is told.
 _SEEN = compact("""
-    SELECT v.n FROM unnest(%(ns)s::int[], %(topics)s::text[], %(partitions)s::int[], %(offsets)s::bigint[],
-        %(sent)s::bigint[], %(interactions)s::uuid[], %(actors)s::text[])
-      v(n, topic, partition, record_offset, sent_ms, interaction, actor)
-    WHERE EXISTS (SELECT FROM holdpoint_parked_answer p WHERE p.topic = v.topic AND p.partition = v.partition
-        AND p.record_offset = v.record_offset AND p.sent_ms = v.sent_ms)
-      OR (SELECT x.actor FROM holdpoint_interaction x WHERE x.id = v.interaction) = v.actor
+    SELECT v.n, coalesce(x.taken, false) OR EXISTS (SELECT FROM holdpoint_parked_answer p WHERE p.topic = v.topic
+      AND p.partition = v.partition AND p.record_offset = v.record_offset AND p.sent_ms = v.sent_ms), x.answers
+    FROM unnest(%(ns)s::int[], %(topics)s::text[], %(partitions)s::int[], %(offsets)s::bigint[], %(sent)s::bigint[],
+        %(interactions)s::uuid[], %(actors)s::text[], %(slugs)s::text[], %(sources)s::text[])
+      v(n, topic, partition, record_offset, sent_ms, interaction, actor, slug, source)
+    LEFT JOIN LATERAL (SELECT o.actor = v.actor AS taken, CASE WHEN o.config->>'answers' <> v.source
+        AND v.slug = (SELECT w.slug FROM holdpoint_workspace w WHERE w.id = o.workspace_id)
+        THEN o.config->>'answers' END AS answers
+      FROM holdpoint_interaction o WHERE o.id = v.interaction OFFSET 0) x ON true
 """)
 
 _TAKEN = compact(f"""
@@ -104,23 +108,37 @@ def park_answer(db: BaseDatabaseWrapper, parked: Parked) -> bool:
     return bool(fetch(db, _PARK, params))
 
 
-def find_seen(
-    db: BaseDatabaseWrapper, places: Sequence[tuple[str, int, int, int]], named: Sequence[tuple[UUID | None, str]]
-) -> set[int]:
-    """Which of these records (by their place in the list) were parked, or taken: by the interaction and actor named."""
-    if not places:
-        return set()
-    topics, partitions, offsets, sent = zip(*places, strict=True)
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a record comes from, and what it answers."""
+
+    place: tuple[str, int, int, int]
+    #: Its topic; that of the place, unless the record is looked at once more.
+    topic: str
+    actor: str
+    interaction: UUID | None
+    workspace: str | None
+
+
+def find_seen(db: BaseDatabaseWrapper, records: Sequence[Origin]) -> tuple[set[int], dict[int, str]]:
+    """Which of these (by their place in the list) were parked or taken before; and whose question names another topic
+    for its answer, with that."""
+    if not records:
+        return set(), {}
+    topics, partitions, offsets, sent = zip(*(one.place for one in records), strict=True)
     params = {
-        "ns": write_plain(range(len(places))),
+        "ns": write_plain(range(len(records))),
         "topics": write_texts(topics),
         "partitions": write_plain(partitions),
         "offsets": write_plain(offsets),
         "sent": write_plain(sent),
-        "interactions": write_plain([interaction for interaction, _ in named]),
-        "actors": write_texts([actor for _, actor in named]),
+        "interactions": write_plain([one.interaction for one in records]),
+        "actors": write_texts([one.actor for one in records]),
+        "slugs": write_texts([one.workspace for one in records]),
+        "sources": write_texts([one.topic for one in records]),
     }
-    return {n for (n,) in fetch(db, _SEEN, params)}
+    rows = fetch(db, _SEEN, params)
+    return {n for n, is_seen, _ in rows if is_seen}, {n: topic for n, _, topic in rows if topic is not None}
 
 
 def mark_taken(db: BaseDatabaseWrapper, id: UUID) -> bool:

@@ -80,6 +80,8 @@ def read_response(raw: bytes | None) -> Response:
     """An answer of the bytes of a record; `Malformed` says what is wrong with them."""
     if raw is None:
         raise Malformed("the record has no value")
+    if len(raw) > (most := conf.max_bulk_body):
+        raise Malformed(f"the record has {len(raw)} bytes, the limit is {most}; send a reference instead")
     try:
         envelope = parse_json(raw)
     except RequestRefused as refused:

@@ -4,7 +4,8 @@ Must not live here: the broker. Invariants owned:
 
 * Whatever a record holds, it is taken or parked, with its bytes and the reason: one record never keeps others waiting.
 * A record that is read again, after a crash between the database's commit and the broker's, changes nothing.
-* What is written to a topic answers questions of those workspaces only that `WORKFLOWS["KAFKA"]["ANSWERS"]` names.
+* What is written to a topic answers questions of those workspaces only that `WORKFLOWS["KAFKA"]["ANSWERS"]` names, and
+  none that names another topic for its answer.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -28,7 +29,7 @@ from workflows.dropped import count_dropped
 from workflows.exceptions import InteractionResolved, TooLarge, UnknownWorkspace, WorkflowError
 from workflows.models import Interaction, ParkedAnswer, Workspace
 from workflows.store.counting import REASON_OF
-from workflows.styles.steps import describe_error
+from workflows.styles.steps import describe_error, tell_in_one_line
 from workflows.traces import log_raised
 from workflows.transports.kafka.envelopes import Malformed, Response, read_response
 from workflows.units.batches import complete_lines
@@ -39,6 +40,8 @@ logger = logging.getLogger("workflows")
 DOOR = "kafka"
 #: Characters of a reason that a row keeps, and of a header.
 MOST_DETAIL = 2000
+#: Of these in the log.
+MOST_TOLD = 500
 #: What says that the database is away, or cannot go on just now: a failover, a full disk, a lock that nobody gave.
 AWAY = (OperationalError, InterfaceError, InternalError)
 #: After so many failures at one record alone it is parked.
@@ -82,6 +85,12 @@ class Received:
     def interaction(self) -> UUID | None:
         return None if isinstance(self.response, Malformed) else self.response.interaction
 
+    @property
+    def origin(self) -> store.Origin:
+        """What tells whether it came before, and whether its topic may answer."""
+        workspace = None if isinstance(self.response, Malformed) else self.response.workspace
+        return store.Origin(self.place, self.topic, self.actor, self.interaction, workspace)
+
 
 @dataclass(frozen=True, slots=True)
 class Refused:
@@ -113,9 +122,10 @@ def take_answers(records: Sequence[Received], settings: KafkaSettings) -> Taken:
     """Take or park each; when this returns the database has committed it. Only the database's absence is raised."""
     db = connections[router.db_for_write(Interaction)]
     taken = Taken()
-    seen = _find_seen(db, records)
+    seen, elsewhere = _find_seen(db, records)
     fresh = [one for n, one in enumerate(records) if n not in seen]
-    refusals = {id(one): refused for one in fresh if (refused := _judge(one, settings)) is not None}
+    refusals = {id(records[n]): _refuse_topic(records[n], topic) for n, topic in elsewhere.items()}
+    refusals |= {id(one): refused for one in fresh if (refused := _judge(one, settings)) is not None}
     refusals |= _complete(db, [one for one in fresh if id(one) not in refusals])
     parked = [(one, refusals[id(one)]) for one in fresh if id(one) in refusals]
     slugs = _find_workspaces([one for one, _ in parked])
@@ -142,9 +152,11 @@ def take_again(parked: ParkedAnswer) -> Refused | None:
     value = None if parked.value is None else bytes(parked.value)
     record = Received(parked.topic, parked.partition, parked.offset, parked.sent_ms, None, value)
     refused = _judge(record, settings)
-    # It may have been taken, and the note of that lost.
-    if refused is None and not store.find_seen(db, [("", 0, 0, 0)], [(record.interaction, record.actor)]):
-        refused = _complete_alone(db, record)
+    if refused is None:
+        # Parked it was. It may have been taken as well, and the note of that lost.
+        seen, elsewhere = store.find_seen(db, [replace(record.origin, place=("", 0, 0, 0))])
+        if not seen:
+            refused = _refuse_topic(record, elsewhere[0]) if elsewhere else _complete_alone(db, record)
     if refused is None:
         store.mark_taken(db, parked.pk)
     else:
@@ -161,6 +173,11 @@ def _judge(record: Received, settings: KafkaSettings) -> Refused | None:
         told = f"topic {record.topic!r} may not answer questions of workspace {response.workspace!r}"
         return Refused("foreign", f'{told}; WORKFLOWS["KAFKA"]["ANSWERS"] names those that it may')
     return None
+
+
+def _refuse_topic(record: Received, topic: str) -> Refused:
+    """Of two partners of one workspace neither answers for the other."""
+    return Refused("foreign", f"the question is answered by topic {topic!r}, and not by {record.topic!r}")
 
 
 def _complete(db: BaseDatabaseWrapper, records: Sequence[Received]) -> dict[int, Refused]:
@@ -180,7 +197,7 @@ def _complete(db: BaseDatabaseWrapper, records: Sequence[Received]) -> dict[int,
             if isinstance(error, AWAY) and not _is_kept(db):
                 raise  # the connection is lost, and with it perhaps the answer to what was done
             # Something fails at one of them: each by itself then. What was taken before that is left out.
-            seen = _find_seen(db, ours)
+            seen, _ = _find_seen(db, ours)
             for n, one in enumerate(ours):
                 if n not in seen and (refused := _complete_alone(db, one)) is not None:
                     refusals[id(one)] = refused
@@ -226,8 +243,8 @@ def _describe(record: Received, error: WorkflowError) -> Refused:
     return _tell_unexpected(record, error)
 
 
-def _find_seen(db: BaseDatabaseWrapper, records: Sequence[Received]) -> set[int]:
-    return store.find_seen(db, [one.place for one in records], [(one.interaction, one.actor) for one in records])
+def _find_seen(db: BaseDatabaseWrapper, records: Sequence[Received]) -> tuple[set[int], dict[int, str]]:
+    return store.find_seen(db, [one.origin for one in records])
 
 
 def is_there(db: BaseDatabaseWrapper) -> bool:
@@ -281,7 +298,8 @@ def _park(
     )
     if store.park_answer(db, parked) and not refused.counted:
         count_dropped(workspace, refused.reason)
-    logger.debug("%s was parked (%s): %s", record.actor, refused.reason, refused.detail)
+    # The record may have written some of it: in the log it is one line.
+    logger.debug("%s was parked (%s): %s", record.actor, refused.reason, tell_in_one_line(refused.detail)[:MOST_TOLD])
 
 
 def _find_workspaces(records: Sequence[Received]) -> dict[str, int]:
