@@ -299,10 +299,21 @@ def test_a_mistake_in_a_verifier_is_found_in_the_log(caplog: pytest.LogCaptureFi
     assert r"hook 'own': a request was not verified: NameError: name 'hmca' is\nnot defined" in caplog.text
 
 
-@pytest.mark.parametrize(("returned", "status"), [(False, 401), (True, 200), (None, 200), ({}, 200)])
-def test_a_verifier_may_say_false(returned: Any, status: int) -> None:
+@pytest.mark.parametrize(
+    ("returned", "status"), [(False, 401), (True, 200), (None, 401), ({}, 401), ("", 401), (0, 401)]
+)
+def test_a_verifier_has_to_say_yes(returned: Any, status: int) -> None:
     own(lambda request: returned)
     assert send("/hooks/own", b"{}").status_code == status
+
+
+def test_a_header_that_is_left_out_is_no_signature(caplog: pytest.LogCaptureFixture) -> None:
+    """Python's `and` returns None then, which must not count as silent consent."""
+    own(lambda request: request.headers.get("X-Token") and hmac.compare_digest(request.headers["X-Token"], "secret"))
+    problem(send("/hooks/own", b"{}"), 401, "not-verified")
+    assert "hook 'own': its verify= returned None, which refuses: return True" in caplog.text
+    problem(send("/hooks/own", b"{}", **{"X-Token": "guess"}), 401, "not-verified")
+    assert send("/hooks/own", b"{}", **{"X-Token": "secret"}).status_code == 200
 
 
 def test_a_verifier_that_is_async_in_disguise_verifies_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -341,8 +352,8 @@ def test_a_verifier_may_ask_a_verifier_of_ours() -> None:
     workflows.workspace.create("acme")
     secrets = {"acme": "the secret of acme"}
 
-    def verify(request: Any) -> None:
-        stripe(secrets[request.GET["account"]])(request)
+    def verify(request: Any) -> bool:
+        return stripe(secrets[request.GET["account"]])(request)
 
     hook(
         "many",
@@ -392,7 +403,7 @@ def test_a_message_that_names_no_id_is_refused(id: Any, emits: list[HookMessage]
 
 
 def test_an_id_may_be_a_number() -> None:
-    own(lambda request: None, id=lambda message: 7)
+    own(lambda request: True, id=lambda message: 7)
     assert send("/hooks/own", b"").status_code == 200
     assert HookReceipt.objects.get().event_id == "7"
 

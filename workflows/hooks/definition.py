@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from workflows.hooks.message import HookMessage
 
 Function: TypeAlias = "Callable[[HookMessage], Any]"
-#: Returns None for a request of the provider, and raises for any other; False refuses too.
+#: Returns True for a request of the provider, and raises for any other, or returns what is not true.
 Verify: TypeAlias = "Callable[[HttpRequest], Any]"
 FindId: TypeAlias = "Callable[[HookMessage], str | int | None]"
 FindWorkspace: TypeAlias = "Callable[[HookMessage], str]"

@@ -137,7 +137,7 @@ class _Taking:
         return HookMessage(self.hook, request, raw)
 
     def verify(self, request: HttpRequest) -> None:
-        """That the request is the provider's. A verifier that fails in whatever way has verified nothing."""
+        """That the request is the provider's. A verifier that does not say so has verified nothing."""
         try:
             answer = self.hook.verify(request)
         except (NotVerified, NoSecret, ImproperlyConfigured, OperationalError, InterfaceError):
@@ -149,9 +149,12 @@ class _Taking:
             why = tell_in_one_line(f"{type(error).__name__}: {error}")[:200]
             logger.warning("hook %r: a request was not verified: %s", self.hook.name, why)
             raise NotVerified from None
-        if answer is False:
-            raise NotVerified
         _refuse_awaitable(answer, "its verify=")
+        if not answer:
+            if answer is None:
+                # Such as `headers.get(…) and …` where there is no header; or a `return True` that was forgotten.
+                logger.warning("hook %r: its verify= returned None, which refuses: return True", self.hook.name)
+            raise NotVerified
 
     def take(self, message: HookMessage) -> tuple[str, HttpResponse]:
         """Call the function, or tell the first answer again: of equal messages at once, the others wait for one."""

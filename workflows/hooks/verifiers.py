@@ -14,7 +14,7 @@ import hmac
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import uuid4
 
 from workflows.exceptions import InvalidDefinition, WorkflowError
@@ -48,7 +48,7 @@ class NoSecret(WorkflowError):
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """A scheme with its secrets. Called with a request it returns None, or raises `NotVerified`."""
+    """A scheme with its secrets. Called with a request it returns True, or raises `NotVerified`."""
 
     secrets: Secrets = field(repr=False)
 
@@ -64,7 +64,7 @@ class Verifier:
                 f"{type(self).__name__}: {error}; where it is known later, pass a function: lambda: settings.SECRETS"
             ) from None
 
-    def __call__(self, request: HttpRequest) -> None:
+    def __call__(self, request: HttpRequest) -> Literal[True]:
         raise NotImplementedError
 
     def find_id(self, message: HookMessage) -> Any:
@@ -134,7 +134,7 @@ class StandardWebhooks(Verifier):
     tolerance: float = TOLERANCE
     prefix: str = "webhook"
 
-    def __call__(self, request: HttpRequest) -> None:
+    def __call__(self, request: HttpRequest) -> Literal[True]:
         id, moment = _read_header(request, f"{self.prefix}-id"), _read_header(request, f"{self.prefix}-timestamp")
         signatures = _read_header(request, f"{self.prefix}-signature").split()
         sent = [_encode(one[3:]) for one in signatures if one.startswith("v1,")]
@@ -142,6 +142,7 @@ class StandardWebhooks(Verifier):
             raise NotVerified(f"the header {self.prefix}-id is not in ASCII")
         self.check_signatures(f"{id}.{moment}.".encode() + request.body, sent, base64.b64encode)
         _check_moment(moment, self.tolerance)
+        return True
 
     def find_id(self, message: HookMessage) -> Any:
         """It is signed together with the body."""
@@ -172,12 +173,13 @@ class Stripe(Verifier):
 
     tolerance: float = TOLERANCE
 
-    def __call__(self, request: HttpRequest) -> None:
+    def __call__(self, request: HttpRequest) -> Literal[True]:
         parts = [part.strip().partition("=")[::2] for part in _read_header(request, "Stripe-Signature").split(",")]
         moment = next((value for name, value in parts if name == "t"), "")
         sent = [_encode(value) for name, value in parts if name == "v1"]
         self.check_signatures(_encode(moment) + b"." + request.body, sent, _write_hex)
         _check_moment(moment, self.tolerance)
+        return True
 
     def find_id(self, message: HookMessage) -> Any:
         """It stands in the body."""
@@ -194,11 +196,12 @@ class Stripe(Verifier):
 class GitHub(Verifier):
     """The header `X-Hub-Signature-256: sha256=…`, over the body alone."""
 
-    def __call__(self, request: HttpRequest) -> None:
+    def __call__(self, request: HttpRequest) -> Literal[True]:
         scheme, _, sent = _read_header(request, "X-Hub-Signature-256").partition("=")
         if scheme != "sha256":
             raise NotVerified("the header X-Hub-Signature-256 does not begin with sha256=")
         self.check_signatures(request.body, [_encode(sent)], _write_hex)
+        return True
 
     def find_id(self, message: HookMessage) -> Any:
         """It stands in a header, which is not signed."""
