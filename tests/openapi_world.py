@@ -178,6 +178,8 @@ class Population:
     items: list[Interaction] = field(default_factory=list)
     #: Tokens by what became of their question.
     tokens: dict[str, list[str]] = field(default_factory=dict)
+    #: The question of a review that has a vote.
+    voted: Interaction = field(init=False)
     #: Ids by how they stand: "open", "voted" (by the person, and others have to), "decided".
     reviews: dict[str, list[str]] = field(default_factory=dict)
     #: Whom the reviews ask.
@@ -247,6 +249,8 @@ def ask_people(found: Population, count: int) -> None:
         for review in rows if state != "open" else ():
             decide(review, "approve", actor=found.person)
         found.reviews[state] = [str(review.pk) for review in rows]
+        if state == "voted":
+            found.voted = rows[0].interaction
     drain()
 
 

@@ -133,7 +133,7 @@ def describe_site(key: str, there: Population) -> Iterator[str]:
         "listInstances": list_cursors(api, "/v1/instances"),
         "listUnits": list_cursors(api, "/v1/units"),
         "listInteractions": list_cursors(api, "/v1/interactions"),
-        "listInteractionEvents": list_cursors(api, f"/v1/interactions/{asked[0].pk}/events"),
+        "listInteractionEvents": list_cursors(api, f"/v1/interactions/{there.voted.pk}/events"),
         "listDispatches": list_cursors(api, f"/v1/interactions/{there.sent[0].pk}/dispatches"),
         "listInstanceEvents": list_cursors(api, f"/v1/instances/{there.instances['done'][0]}/events"),
     }

@@ -327,6 +327,10 @@ def test_the_api_shows_the_delivery_log(partner: Place) -> None:  # noqa: F811
     assert "answered 503" in items[0]["error"]
     assert items[0]["ms"] >= 0
     assert get(f"/v1/interactions/{uuid.uuid4()}/dispatches").status_code == 404
+    first = get(f"/v1/interactions/{newest().pk}/dispatches?limit=1").json()
+    second = get(first["next"]).json()
+    assert (first["results"] + second["results"], second["next"]) == (items, None)
+    assert get(second["previous"]).json()["results"] == items[:1]
 
 
 # --- the admin ------------------------------------------------------------------------------------------------------

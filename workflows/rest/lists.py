@@ -46,6 +46,8 @@ MOST = 500
 LONGEST_FILTER = 1000
 #: The id of nothing.
 NOBODY = UUID(int=0)
+#: The width of the whole numbers by which rows are sorted.
+BITS = {"IntegerField": 32, "BigAutoField": 64}
 #: Of an answer, beyond its first row: a page holds fewer rows where they are larger.
 MOST_BYTES = 4 * 1024 * 1024
 #: Where what is asked has no index, so many rows are looked through for one page; it may be short of rows then.
@@ -347,6 +349,7 @@ def _read(column: Any, value: Any) -> Any:
         moment = datetime.fromisoformat(value)
         if moment.tzinfo is not None:
             return moment if settings.USE_TZ else make_naive(moment, get_default_timezone())
-    if kind == "IntegerField" and type(value) is int and -(2**31) <= value < 2**31:
+    bits = BITS.get(kind)
+    if bits is not None and type(value) is int and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
         return value
     raise ValueError(value)
