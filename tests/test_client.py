@@ -742,7 +742,7 @@ def test_many_answers_are_told_of_in_their_order(site: Site) -> None:
     ]
     site.will(answer(207, {"results": told}))
     with site.client() as client:
-        answers = client.complete_many([("approval-7", 1, None, "line-1"), (UUID(ID), None), ["approval-8", {}, 3]])
+        answers = client.complete_many([("approval-7", 1, "line-1"), (UUID(ID), None), ["approval-8", {}, None, 3]])
         assert client.complete_many([]) == []
         with pytest.raises(UnexpectedAnswer, match="3 results for 1 answers"):
             client.complete_many([("k", 1)])

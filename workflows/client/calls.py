@@ -347,7 +347,7 @@ class Client:
         return read_as(Interaction, self._post(path, {}, idempotency_key))
 
     def complete_many(self, lines: Iterable[Sequence[Any]], *, idempotency_key: str | None = None) -> list[Answered]:
-        """Send `(target, data[, version[, idempotency_key]])` answers in one request; what became of each, in order.
+        """Send `(target, data[, idempotency_key[, version]])` answers in one request; what became of each, in order.
 
         A text is a signal id, an `Interaction` or `UUID` an id. Nothing is raised for a line: look at `.refused`.
 

@@ -72,14 +72,14 @@ def write_line(line: Sequence[Any]) -> dict[str, Any]:
 
 
 def write_answer(line: Sequence[Any]) -> dict[str, Any]:
-    """`(target, data[, version[, idempotency_key]])` as the API takes it; a text is a signal id.
+    """`(target, data[, idempotency_key[, version]])` as the API takes it; a text is a signal id.
 
-    >>> write_answer(("approval-7", {"approved": True}, 1))
-    {'signal_id': 'approval-7', 'data': {'approved': True}, 'version': 1}
+    >>> write_answer(("approval-7", {"approved": True}, "line-1"))
+    {'signal_id': 'approval-7', 'data': {'approved': True}, 'idempotency_key': 'line-1'}
     """
     if isinstance(line, str) or not 2 <= len(line) <= 4:
-        raise ValueError(f"{line!r:.80} is no line: write (target, data[, version[, idempotency_key]])")
-    target, data, version, once = (*line, None, None)[:4]
+        raise ValueError(f"{line!r:.80} is no line: write (target, data[, idempotency_key[, version]])")
+    target, data, once, version = (*line, None, None)[:4]
     to = {"signal_id": target} if isinstance(target, str) else {"id": write_id(target)}
     return to | {"data": data} | leave_out(version=version, idempotency_key=once)
 
