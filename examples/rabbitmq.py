@@ -15,7 +15,7 @@ from uuid import UUID
 
 import workflows
 from workflows import Channel, DispatchFailed, FunctionContext, SignalTimeoutError, durable
-from workflows.exceptions import WorkflowError
+from workflows.exceptions import UnknownInteraction, WorkflowError
 
 if TYPE_CHECKING:
     from pika import BlockingConnection
@@ -102,7 +102,7 @@ def take_answers(stop: threading.Event, *, idle: float | None = None) -> int:
                 continue
             try:
                 complete(body)
-            except (WorkflowError, ValueError, KeyError, TypeError, AttributeError) as error:
+            except (WorkflowError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 park(channel, properties, body, f"{type(error).__name__}: {error}")
             channel.basic_ack(method.delivery_tag)
             read += 1
@@ -113,9 +113,17 @@ def take_answers(stop: threading.Event, *, idle: float | None = None) -> int:
 
 
 def complete(body: bytes) -> None:
-    """Hand the answer in, once: the same answer again is told the same."""
+    """Hand the answer in, once: the same answer again is told the same.
+
+    Whoever may write to the queue is believed about what was asked by it, and about nothing else: no callback, no
+    question of another channel.
+    """
+    from workflows.models import Interaction
+
     answer = json.loads(body)
     target, scope = UUID(answer["interaction"]), answer["workspace"]
+    if Interaction.objects.filter(pk=target).exclude(channel=RabbitMQ.name).exists():
+        raise UnknownInteraction
     workflows.complete(target, answer["data"], workspace=scope, actor="rabbitmq", idempotency_key="rabbitmq")
 
 

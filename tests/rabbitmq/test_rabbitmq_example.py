@@ -23,6 +23,11 @@ from workflows.testing import advance, assert_awaiting, assert_done, drain
 IDLE = 0.3
 
 
+@workflows.durable(name="rabbitmq-test.callback")
+def call_back(ctx: Any) -> Any:
+    return ctx.callback("question", timeout="1h").wait()
+
+
 @pytest.fixture(autouse=True)
 def _empty_queues(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RABBITMQ_URL", node.url)
@@ -98,6 +103,7 @@ def test_the_same_answer_twice_is_taken_once_and_a_bad_one_is_parked_with_its_re
         {**write_answer(envelope, 1), "interaction": "00000000-0000-0000-0000-000000000007"},
         write_answer(envelope, "many"),
         [],
+        b"[" * 100_000,
     ]
     for one in bad:
         answer(channel, one)
@@ -117,9 +123,22 @@ def test_the_same_answer_twice_is_taken_once_and_a_bad_one_is_parked_with_its_re
         "UnknownInteraction",
         "InvalidData",
         "TypeError",
+        "RecursionError",
         "IdempotencyConflict",
     ]
     assert kept[0][1] == b"no json"
+
+
+@pytest.mark.django_db
+def test_the_queue_answers_nothing_that_was_asked_otherwise(channel: Any) -> None:
+    asked = workflows.start("rabbitmq-test.callback", {})
+    drain()
+    row = Interaction.objects.get()
+    answer(channel, {"workspace": "default", "interaction": str(row.pk), "data": 1})
+    assert take_answers(threading.Event(), idle=IDLE) == 1
+    assert_awaiting(asked)
+    [(properties, _)] = read(channel, PARKED)
+    assert properties.headers["reason"].startswith("UnknownInteraction")
 
 
 @pytest.mark.django_db
