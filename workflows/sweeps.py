@@ -67,14 +67,14 @@ def list_sweeps() -> list[Sweep]:
     return [one.sweep for one in list(_entries.values())]
 
 
-def may_go_on() -> bool:
-    """For work that goes on for long: whether to take up more, which also says that it does not hang.
+def may_go_on(*, anew: bool = True) -> bool:
+    """For work that goes on for long: whether to take up more, which also says that it does not hang, if it is `anew`.
 
     >>> may_go_on()
     True
     """
     current = threading.current_thread()
-    return current.go_on() if isinstance(current, _Round) else True
+    return current.go_on(anew=anew) if isinstance(current, _Round) else True
 
 
 class Sweeper:
@@ -197,9 +197,10 @@ class _Round(threading.Thread):
         """Whether it was told to stop."""
         return self._until is not None
 
-    def go_on(self) -> bool:
-        """It is at a new piece of work, unless it was told to stop."""
-        self._since = time.monotonic()
+    def go_on(self, *, anew: bool = True) -> bool:
+        """It is at a new piece of work, or still at the old one, unless it was told to stop."""
+        if anew:
+            self._since = time.monotonic()
         return not self.is_stopped()
 
     def wait(self) -> None:

@@ -22,6 +22,7 @@ from workflows.models import Dispatch, Instance, Interaction
 from workflows.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.testing import drain
 from workflows.transports import dispatcher
+from workflows.transports.posting import Limits
 from workflows.transports.webhook import Webhook
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -267,3 +268,28 @@ def test_a_crash_before_the_question_is_failed_is_made_good(partner: Place, monk
     assert newest().status == "failed"
     drain()
     assert Instance.objects.get(pk=instance.pk).status == "failed"
+
+
+def test_what_comes_while_a_partner_hangs_is_sent_to_the_others(
+    partner: Place,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Webhook, "limits", Limits(silence=5 * PATIENCE, whole=5 * PATIENCE))
+    release = threading.Event()
+
+    def hang(handler: Any) -> None:
+        if len(partner.got) == 1:
+            release.wait(4 * PATIENCE)
+        answer(200)(handler)
+
+    partner.answer = hang
+    ask(partner)
+    other = Other(dispatcher.work)
+    try:
+        wait_for(lambda: len(partner.got) == 1, "the first one")
+        ask(partner)
+        wait_for(lambda: newest().dispatched_at is not None, "the second one, while the first one hangs")
+        assert Interaction.objects.filter(dispatched_at=None).count() == 1
+    finally:
+        release.set()
+    assert other.join() == 2

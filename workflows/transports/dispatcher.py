@@ -3,7 +3,7 @@
 Must not live here: how a channel sends. Invariants owned:
 
 * No transaction is open while something is sent, but for `drain()`, which lives in one.
-* A channel that hangs takes its own threads only; the others go on.
+* A channel that hangs takes its own threads only; the others go on, also with what comes meanwhile.
 * A failure is tried again ever later, as often as `DISPATCH_TRIES` says; then the question fails, with the reason.
   Where the transport itself was away, it is no try: it is taken up again every few seconds, until the deadline.
 """
@@ -40,6 +40,8 @@ FIRST_WAIT = 2.0
 MOST_WAIT = 3600.0
 #: A wait is that much shorter or longer, so that what failed together does not come again together.
 JITTER = 0.2
+#: Seconds until the next look for what came meanwhile, where all that is under way takes its time.
+LOOK_WAIT = 0.5
 #: Seconds until the next look at a transport that is away, unless it says otherwise.
 AWAY_WAIT = 5.0
 #: However long the other side asks to be left alone.
@@ -84,12 +86,12 @@ class _Dispatch:
         self._is_alone = db.in_atomic_block
 
     def run(self) -> int:
-        tried = 0
+        tried, got_on = 0, True
         while True:
-            tried += sum(self._begin(channel) for channel in list_sending()) if may_go_on() else 0
+            tried += sum(self._begin(channel) for channel in list_sending()) if may_go_on(anew=got_on) else 0
             if not self._busy.total() and self._finished.empty():
                 return tried
-            self._record()
+            got_on = self._record()
 
     def _begin(self, channel: type[Channel]) -> int:
         """Hand to threads what is due, as far as there are threads; how many questions."""
@@ -126,9 +128,12 @@ class _Dispatch:
             results = [error if isinstance(error, Exception) else RuntimeError(repr(error))] * len(current)
         self._finished.put((channel, current, list(results)))
 
-    def _record(self) -> None:
-        """Wait for one, and write down all that are there."""
-        finished = [self._finished.get()]
+    def _record(self) -> bool:
+        """Wait for one, but not for long, and write down all that are there; whether there was any."""
+        try:
+            finished = [self._finished.get(timeout=LOOK_WAIT)]
+        except queue.Empty:
+            return False
         while not self._finished.empty():
             finished.append(self._finished.get())
         done: list[store.Tried] = []
@@ -141,6 +146,7 @@ class _Dispatch:
         if unsent:
             # Not before the try is written down: a crash in between leaves the lease, and one more try when it ends.
             fail_interactions(self._db, unsent)
+        return True
 
 
 def _judge(channel: type[Channel], question: Outgoing, result: Result) -> store.Tried:
