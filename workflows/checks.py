@@ -28,7 +28,7 @@ from workflows.checks_links import check_links, check_routes, check_token_keys, 
 from workflows.checks_steps import check_targets
 from workflows.conf import Problem, conf, find_problems
 from workflows.exceptions import InvalidDuration
-from workflows.hooks.checks import check_hook_routes, check_hook_secrets
+from workflows.hooks.checks import check_hook_retention, check_hook_routes, check_hook_secrets
 from workflows.models import Instance
 
 TAG = "holdpoint"
@@ -61,6 +61,7 @@ def register_checks() -> None:
     register(check_vanished, TAG, Tags.database)
     register(_as_list(check_links), TAG, deploy=True)
     register(_as_list(check_hook_secrets), TAG, deploy=True)
+    register(_as_list(check_hook_retention), TAG, deploy=True)
     register(check_token_keys, TAG, Tags.database)
     register(check_webhook_secrets, TAG, Tags.database)
 

@@ -11,10 +11,12 @@ from tests.hooks.posting import signed
 from workflows import hook
 from workflows.hooks import standard_webhooks, stripe
 
+OURS = ("holdpoint.W046", "holdpoint.E034", "holdpoint.E036")
+
 
 def look(*, deploy: bool = True) -> dict[str, Any]:
     found = run_checks(tags=["holdpoint"], include_deployment_checks=deploy, databases=[])
-    return {str(one.id): one for one in found if one.id in ("holdpoint.W046", "holdpoint.E034")}
+    return {str(one.id): one for one in found if one.id in OURS}
 
 
 def test_hooks_that_no_address_leads_to_are_named(settings: Any) -> None:
@@ -50,3 +52,15 @@ def test_a_hook_with_a_secret_and_one_with_a_verifier_of_its_own_pass() -> None:
     hook("stripe", verify=stripe(lambda: "x"))(lambda message: None)
     hook("own", verify=lambda request: True, id=lambda message: "1")(lambda message: None)
     assert look() == {}
+
+
+def test_a_message_that_is_forgotten_while_its_signature_is_good_is_named(settings: Any) -> None:
+    """One may be signed by a clock that is five minutes ahead, and is then good for ten."""
+    hook("stripe", verify=stripe(lambda: "x"))(lambda message: None)
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "HOOK_RETENTION": "9m"}
+    assert "Hook 'stripe' takes what was signed within 600 s" in look()["holdpoint.E036"].msg
+    assert look(deploy=False) == {}
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "HOOK_RETENTION": "10m"}
+    assert look() == {}
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "HOOK_RETENTION": "soon"}
+    assert look() == {}  # E031 tells of that

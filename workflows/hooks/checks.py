@@ -1,4 +1,5 @@
-"""System checks of inbound hooks: that an address leads to them, and that each has a secret.
+"""System checks of inbound hooks: that an address leads to them, that each has a secret, and that no recording of a
+message can be played again.
 
 Invariant owned: no check shows a secret.
 """
@@ -11,6 +12,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.urls import NoReverseMatch, reverse
 
+from workflows.conf import conf
+from workflows.exceptions import WorkflowError
 from workflows.hooks.definition import list_hooks
 from workflows.hooks.verifiers import NoSecret, Verifier
 
@@ -44,6 +47,23 @@ def check_hook_secrets() -> Iterator[CheckMessage]:
                     hint="Set the secret that the provider shows for this address, as its verify= reads it.",
                     id="holdpoint.E034",
                 )
+
+
+def check_hook_retention() -> Iterator[CheckMessage]:
+    """Whether a message is known for as long as its signature is good: as far before the clock as behind it."""
+    try:
+        kept = conf.hook_retention
+    except WorkflowError:
+        return  # told as a setting that cannot be read
+    for one in list_hooks():
+        good = 2 * getattr(one.verify, "tolerance", 0) if isinstance(one.verify, Verifier) else 0
+        if good > kept:
+            yield Error(
+                f"Hook {one.name!r} takes what was signed within {good:g} s, but forgets a message after "
+                f"{kept:g} s: who has recorded one could send it again.",
+                hint='Set WORKFLOWS["HOOK_RETENTION"] to at least a few days, or the tolerance= of the verifier lower.',
+                id="holdpoint.E036",
+            )
 
 
 def _is_routed(name: str) -> bool:
