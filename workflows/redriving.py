@@ -14,15 +14,16 @@ from uuid import UUID
 
 from django.db import IntegrityError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Q, QuerySet
+from django.db.models import CharField, Exists, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Cast, Concat
 
 from workflows import api, store
 from workflows.arguments import read_actor
 from workflows.clock import read_now
 from workflows.durations import parse_delay
 from workflows.exceptions import InvalidCall, NotRedrivable, NotRetryable, UnknownInteraction, show
-from workflows.lifecycle import InteractionStatus, Status
-from workflows.models import AwaitUnit, Instance, Interaction
+from workflows.lifecycle import InteractionStatus, Status, UnitStatus
+from workflows.models import AwaitUnit, Checkpoint, Instance, Interaction, Signal
 from workflows.scope import current_workspace
 from workflows.waits import check_signal_id
 
@@ -76,7 +77,7 @@ def list_unsent(
     >>> list_unsent(channel="webhook").count()
     3
     """
-    failed = Q(status=InteractionStatus.FAILED, dispatch_error__isnull=False)
+    failed = Q(status=InteractionStatus.FAILED, dispatch_error__isnull=False) & _is_missed()
     waiting = Q(status=InteractionStatus.PENDING, dispatch_at__isnull=False, dispatch_error__isnull=False)
     rows = Interaction.objects.filter(failed | waiting)
     if unit is not None:
@@ -93,6 +94,17 @@ def list_unsent(
     scope = current_workspace(workspace)
     rows = rows.filter(workspace_id=scope) if isinstance(scope, int) else rows.filter(workspace__slug=scope)
     return rows.order_by("id")
+
+
+def _is_missed() -> Q:
+    """Whether the workflow still wants a question that failed: it has not gone on, or failed of just this one."""
+    name = Concat(Value("holdpoint:unit:"), Cast(OuterRef("unit_id"), CharField()))
+    unread = Exists(Signal.objects.filter(instance=OuterRef("instance_id"), name=name, consumed_at__isnull=True))
+    # A function that caught the failure keeps the checkpoint of the wait.
+    caught = Exists(Checkpoint.objects.filter(instance=OuterRef("instance_id"), unit=OuterRef("unit_id"), blamed=False))
+    failed_of_it = Q(instance__status=Status.FAILED) & ~caught
+    not_gone_on = Q(instance__status=Status.RUNNABLE, item=False)
+    return Q(unit__status=UnitStatus.OPEN) | (Q(unit__status=UnitStatus.FAILED) & unread & (failed_of_it | not_gone_on))
 
 
 def _redrive_each(db: BaseDatabaseWrapper, rows: list[Interaction], actor: str) -> Iterator[UUID]:
@@ -167,10 +179,9 @@ def _ask_item_again(db: BaseDatabaseWrapper, row: Interaction, actor: str) -> No
     if again is not None and again[3]:
         store.admit_items(db, row.unit_id)
         return
-    instance = Instance.objects.using(db.alias).only("status").get(pk=row.instance_id)
-    if instance.status != Status.FAILED:
+    if not Interaction.objects.using(db.alias).filter(_is_missed(), pk=row.pk).exists():
         raise NotRedrivable(row.pk, "its unit is over, and its workflow has gone on")
     try:
-        api.retry(instance, actor=actor)
+        api.retry(Instance.objects.using(db.alias).get(pk=row.instance_id), actor=actor)
     except NotRetryable as error:
         raise NotRedrivable(row.pk, str(error)) from error

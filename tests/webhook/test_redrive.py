@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -15,11 +16,25 @@ import workflows
 from tests.noticing import Place, answer
 from tests.webhook.partners import allow, find_ids, newest, partner  # noqa: F401
 from tests.webhook.test_failing import STYLES
-from workflows import InvalidCall, NotRedrivable, UnknownInteraction, keys
+from workflows import InvalidCall, NotRedrivable, UnitFailed, UnknownInteraction, Webhook, durable, keys
 from workflows.models import AwaitUnit, Instance, Interaction, Workspace
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
 pytestmark = pytest.mark.django_db
+
+
+@durable(name="redriven.partial")
+def go_on_without(ctx: Any, url: str) -> Any:
+    ctx.wait_for_each("ask", ["a", "b"], lambda item: Webhook(f"{url}/{item}"), on_item="partial")
+    raise InvalidCall("what follows is broken")
+
+
+@durable(name="redriven.catching")
+def catch_and_go_on(ctx: Any, url: str) -> Any:
+    with contextlib.suppress(UnitFailed):
+        ctx.wait_for_each("ask", ["a", "b"], lambda item: Webhook(f"{url}/{item}"))
+    ctx.step("between", str)
+    raise InvalidCall("what follows is broken")
 
 
 def ask(place: Place, name: str = "failing.function", **more: Any) -> Any:
@@ -205,6 +220,35 @@ def test_a_failed_item_of_an_open_unit_is_asked_again(partner: Place) -> None:  
         workflows.complete(row, row.request)
     drain()
     assert workflows.result(instance) == [["completed", "a"], ["completed", "b"]]
+
+
+@pytest.mark.parametrize("name", ["redriven.partial", "redriven.catching"])
+def test_an_instance_that_failed_of_something_else_is_left_alone(partner: Place, name: str, capsys: Any) -> None:  # noqa: F811
+    partner.answer = answer(410)
+    instance = ask(partner, name)
+    assert_failed(instance, "what follows is broken")
+    item = Interaction.objects.filter(status="failed").order_by("index")[0]
+    with pytest.raises(NotRedrivable, match="gone on"):
+        workflows.redrive(item)
+    assert "0 questions" in run(capsys, "--channel", "webhook", "--dry-run")
+    assert workflows.redrive(channel="webhook") == []
+    instance.refresh_from_db()
+    assert instance.status == "failed"
+
+
+def test_what_is_counted_first_is_what_is_sent_again(partner: Place, capsys: Any) -> None:  # noqa: F811
+    """The questions of before stay failed rows of an instance that was asked anew, and is done."""
+    partner.answer = answer(410)
+    instance = ask(partner, "failing.each", items=["a"])
+    assert "1 question " in run(capsys, "--channel", "webhook", "--dry-run")
+    partner.answer = answer(200)
+    assert "1 question " in run(capsys, "--channel", "webhook")
+    drain()
+    workflows.complete(Interaction.objects.get(status="pending"), "new")
+    drain()
+    assert_done(instance, ["new"])
+    assert "0 questions" in run(capsys, "--channel", "webhook", "--dry-run")
+    assert "0 questions" in run(capsys, "--channel", "webhook")
 
 
 def test_since_is_a_moment_or_how_long_ago(partner: Place) -> None:  # noqa: F811
