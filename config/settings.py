@@ -161,7 +161,7 @@ if DEBUG:
     WORKFLOWS["WEBHOOK_ALLOWED"] = ["127.0.0.1"]  # a developer's partners run beside it
 if bootstrap := read_text("KAFKA_BOOTSTRAP"):
     # The topic of examples/csv_payments.
-    answers = read_text("CSV_PAYMENTS_ANSWERS", default="payments.answers")
+    answers = read_text("CSV_PAYMENTS_ANSWERS", default="csv_payments.answers")
     group = read_text("KAFKA_GROUP", default="holdpoint")
     WORKFLOWS["KAFKA"] = {"BOOTSTRAP": bootstrap, "ANSWERS": {answers: ["default"]}, "GROUP": group}
 

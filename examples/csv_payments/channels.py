@@ -57,12 +57,12 @@ def make_channel(via: str) -> Channel[Any]:
 
 def find_topic() -> str:
     """The topic that the provider reads."""
-    return os.environ.get("CSV_PAYMENTS_TOPIC", "payments.requests")
+    return os.environ.get("CSV_PAYMENTS_TOPIC", "csv_payments.requests")
 
 
 def find_answers() -> str:
     """The topic that it writes to."""
-    return os.environ.get("CSV_PAYMENTS_ANSWERS", "payments.answers")
+    return os.environ.get("CSV_PAYMENTS_ANSWERS", "csv_payments.answers")
 
 
 def find_address() -> str:

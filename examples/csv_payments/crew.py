@@ -76,6 +76,12 @@ class Crew:
         member = self.start("-m", *granian, ready="")
         wait_until(member, lambda: is_open(place.hostname or "", place.port or 80))
 
+    def check(self) -> None:
+        """Nobody of it has ended before the run; what it wrote, where somebody has."""
+        for one in self.members:
+            if (code := one.process.poll()) is not None:
+                raise RuntimeError(f"{' '.join(one.command)} ended with {code}. It said:\n{read_end(one)}")
+
     def end(self) -> None:
         """Ask all of them to stop, and then no longer ask."""
         for one in reversed(self.members):
@@ -97,9 +103,13 @@ def wait_until(member: Member, is_so: object) -> None:
     until = time.monotonic() + START_SECONDS
     while not is_so():
         if member.process.poll() is not None or time.monotonic() > until:
-            said = member.log.read_text(errors="replace")[-2000:]
-            raise RuntimeError(f"{' '.join(member.command)} did not start. It said:\n{said}")
+            raise RuntimeError(f"{' '.join(member.command)} did not start. It said:\n{read_end(member)}")
         time.sleep(0.05)
+
+
+def read_end(member: Member) -> str:
+    """The last of what it wrote."""
+    return member.log.read_text(errors="replace")[-2000:]
 
 
 def is_open(host: str, port: int) -> bool:

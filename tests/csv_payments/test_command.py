@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.csv_payments.checking import check_report
 from tests.processes import Process, find_free_port, running, wait_until
@@ -63,3 +67,31 @@ def test_the_way_over_kafka_says_what_it_needs() -> None:
     with running(Process("manage.py", "csv_payments", "--via", "kafka", KAFKA_BOOTSTRAP="")) as command:
         wait_until(command.popen.poll, "the command", is_it=lambda code: code is not None)
         assert "make kafka" in command.read_log()
+
+
+def test_without_a_database_it_says_how_to_get_one() -> None:
+    nowhere = urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path="/nowhere"))
+    with running(Process("manage.py", "csv_payments", "--records", "1", DATABASE_URL=nowhere)) as command:
+        wait_until(command.popen.poll, "the command", is_it=lambda code: code is not None)
+        told = command.read_log()
+    assert "`manage.py migrate`" in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.kafka
+def test_a_provider_that_ends_meanwhile_ends_the_run_and_is_quoted(bootstrap: str) -> None:
+    """Somebody else writes to the topic that it reads."""
+    mark = uuid.uuid4().hex[:12]
+    topics = {"CSV_PAYMENTS_TOPIC": f"requests.{mark}", "CSV_PAYMENTS_ANSWERS": f"answers.{mark}"}
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    client.create_topics([NewTopic(f"requests.{mark}", 1, 1)])[f"requests.{mark}"].result(30)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(f"requests.{mark}", b"a letter")
+    assert producer.flush(30) == 0
+    run = ("manage.py", "csv_payments", "--records", "5", "--via", "kafka")
+    more = {"KAFKA_BOOTSTRAP": bootstrap, "KAFKA_GROUP": f"holdpoint-{mark}", **topics}
+    with running(Process(*run, **more)) as command:
+        assert wait_until(command.popen.poll, "the end", seconds=SECONDS, is_it=lambda code: code is not None) == 1
+        told = command.read_log()
+    assert "partners kafka" in told
+    assert "JSONDecodeError" in told

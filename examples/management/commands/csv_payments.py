@@ -9,6 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
 
 import workflows
 from examples.csv_payments.channels import VIA, find_address, find_topic
@@ -17,7 +18,7 @@ from examples.csv_payments.machine import PayFile
 from examples.csv_payments.records import find_report, write_file
 from examples.csv_payments.topics import make_topics
 from workflows.conf import conf
-from workflows.models import Instance
+from workflows.models import Instance, Workspace
 from workflows.units.counts import find_progress
 
 LOOK_EVERY = 0.2
@@ -44,6 +45,13 @@ class Command(BaseCommand):
         most = conf.most_inputs
         if not 0 <= records <= most:
             raise CommandError(f"--records is a number from 0 to {most} (AWAIT_AGGREGATE_MAX_INPUT_ITEMS)")
+        try:
+            Workspace.objects.exists()
+        except DatabaseError as error:
+            raise CommandError(
+                f"The database cannot be used: {str(error).splitlines()[0]}. Run `make run` beside this, or set "
+                "DATABASE_URL to a PostgreSQL of yours and run `manage.py migrate`."
+            ) from error
         file = Path(settings.BASE_DIR) / "var" / "csv_payments" / f"{time.strftime('%Y%m%d-%H%M%S')}-{via}.csv"
         write_file(file, records)
         self.stdout.write(f"{records} payments are in {file}")
@@ -54,7 +62,7 @@ class Command(BaseCommand):
             began = time.monotonic()
             instance = workflows.start(PayFile, {"path": str(file), "via": via}, actor="csv_payments")
             self.stdout.write(f"instance {instance.pk}")
-            self.follow(instance)
+            self.follow(instance, crew)
             took = time.monotonic() - began
         if instance.status != "done":
             raise CommandError(f"the run {instance.status}: {instance.error}")
@@ -77,7 +85,7 @@ class Command(BaseCommand):
             crew.start("-m", "examples.csv_payments.partners", "webhook", port, ready="takes payments")
             crew.serve(conf.base_url)
 
-    def follow(self, instance: Instance) -> None:
+    def follow(self, instance: Instance, crew: Crew) -> None:
         """Show how far it is until it has ended: over the same line on a terminal, else each tenth."""
         shown = -1
         while True:
@@ -95,4 +103,8 @@ class Command(BaseCommand):
                 if self.stdout.isatty():
                     self.stdout.write("")
                 return
+            try:
+                crew.check()
+            except RuntimeError as error:
+                raise CommandError(f"instance {instance.pk} waits, but {error}") from error
             time.sleep(LOOK_EVERY)
