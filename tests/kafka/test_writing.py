@@ -68,7 +68,7 @@ def test_an_unknown_topic_is_told_and_tried_again_while_others_get_theirs(
     sent = workflows.start("kafka.pay", {"topic": known})
     drain()
     row = Interaction.objects.get(instance=lost)
-    assert "Kafka did not take the record for 'misspelt'" in row.dispatch_error
+    assert "Kafka did not take the record for 'misspelt': the broker has no such topic" in row.dispatch_error
     assert (row.tries, row.dispatched_at) == (1, None)
     assert row.dispatch_at is not None
     assert Interaction.objects.get(instance=sent).dispatched_at is not None

@@ -118,6 +118,8 @@ def describe_trouble(record: Record, error: KafkaError) -> DispatchFailed:
             f"{where}: it has {len(record.value)} bytes, more than the client or the topic takes (message.max.bytes)",
             final=True,
         )
+    if code in (E.UNKNOWN_TOPIC_OR_PART, E._UNKNOWN_TOPIC):
+        return DispatchFailed(f"{where}: the broker has no such topic ({error.name()}); make it, or mend its name")
     return DispatchFailed(f"{where}: {error.str()}")
 
 
