@@ -23,7 +23,7 @@ from workflows.models import Dispatch, Interaction
 from workflows.store.prune import prune
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 from workflows.transports.posting import Limits
-from workflows.transports.webhook import MOST_RESPONSE, Webhook
+from workflows.transports.webhook import MOST_RESPONSE, Webhook, _show
 
 pytestmark = pytest.mark.django_db
 
@@ -318,6 +318,12 @@ def test_the_log_keeps_neither_the_token_nor_the_signature(partner: Place) -> No
     assert json.loads(body)["resume_url"].rpartition("/")[2] not in kept
     assert headers["webhook-signature"].removeprefix("v1,") not in kept
     assert "webhook-id" in kept
+
+
+def test_nor_does_it_keep_them_with_the_backslashes_of_json() -> None:
+    text = r'{"signature": "v1,ab\/cd+ef=", "url": "https:\/\/site\/resume\/t0k3n"}'
+    kept = _show(text.encode(), ["v1,ab/cd+ef=", "https://site/resume/t0k3n", "t0k3n"])
+    assert kept == '{"signature": "…", "url": "…"}'
 
 
 def test_no_reason_holds_the_path_of_an_address(partner: Place, caplog: Any) -> None:  # noqa: F811

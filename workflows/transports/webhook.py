@@ -135,5 +135,6 @@ def _show(body: bytes, secrets: list[str]) -> str:
     """The beginning of an answer, without what it may have taken from our message."""
     text = body.decode(errors="replace")
     for secret in secrets:
-        text = text.replace(secret, "…")
+        # Many write a slash in JSON with a backslash before it.
+        text = text.replace(secret, "…").replace(secret.replace("/", "\\/"), "…")
     return reveal(text.strip(), lines=True)[:MOST_RESPONSE]
