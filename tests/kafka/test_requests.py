@@ -45,6 +45,25 @@ def test_a_question_is_written_to_its_topic_once_in_the_published_envelope(
     assert record.key() == str(row.pk).encode()
 
 
+def test_the_trace_of_whoever_asks_goes_along(partner: Partner, configure: Callable[..., None]) -> None:
+    from opentelemetry import trace
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+
+    topic, answers = partner.make_topic("payments"), partner.make_topic("answers")
+    configure({answers: ["default"]})
+    span = NonRecordingSpan(SpanContext(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7, False, TraceFlags(1)))
+    with trace.use_span(span):
+        ask(topic)
+    ask(topic)
+    traced, plain = partner.read(topic, 2)
+    trace_id = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    requests = read_requests([traced, plain])
+    assert dict(traced.headers())["traceparent"] == trace_id.encode()
+    assert requests[0]["traceparent"] == trace_id
+    assert "traceparent" not in dict(plain.headers())
+    assert "traceparent" not in requests[1]
+
+
 def test_dispatched_at_is_set_when_the_broker_has_the_record_and_not_before(
     partner: Partner, configure: Callable[..., None]
 ) -> None:
