@@ -290,6 +290,15 @@ def test_then_is_an_ordinary_function() -> None:
     assert_failed(run(later), "async")
 
 
+def test_then_that_takes_other_arguments_is_refused_before_anything_is_asked() -> None:
+    @durable(name="lines.arguments")
+    def short(ctx):
+        return ctx.wait_for_each("pay", [1], "api", then=lambda item: item)
+
+    assert_failed(run(short), "called with ctx, the item and its answer")
+    assert not Interaction.objects.exists()
+
+
 def test_a_function_that_changed_before_the_wait_is_told_so_by_its_lines() -> None:
     steps = ["one"]
 

@@ -416,7 +416,7 @@ class FunctionContext(Context):
         returns takes the place of the answer.
         """
         if then is not None:
-            refuse_async(then, f"then= of ctx.wait_for_each({id!r})")
+            _check_then(then, f"then= of ctx.wait_for_each({id!r})")
         return wait_for_each(
             self,
             Asking(id, channel, schema, assignee, group),
@@ -903,6 +903,17 @@ def refuse_async(fn: object, what: str, error: type[Exception] = InvalidCall) ->
             f"{what}: {getattr(fn, '__name__', fn)} is async. Workflows run in worker processes, one at a time: write "
             "an ordinary function, and call async code through asgiref.sync.async_to_sync."
         )
+
+
+def _check_then(then: Any, what: str) -> None:
+    refuse_async(then, what)
+    try:
+        inspect.signature(then).bind(None, None, None)
+    except TypeError as error:
+        told = f"{what} is called with ctx, the item and its answer, which {show(then)} does not allow ({error})"
+        raise InvalidCall(told) from error
+    except ValueError:
+        pass  # some builtins do not tell their arguments
 
 
 def _make_event(name: str, match: Any, schema: Any, channel: str | None) -> EventSpec:
