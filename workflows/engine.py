@@ -49,7 +49,7 @@ from workflows.registry import Definition
 from workflows.store import Claim, Commit, Kind
 from workflows.styles.steps import describe_error
 from workflows.traces import log_raised
-from workflows.trouble import Trouble, engine_at_work, is_dead, is_repeatable, raise_if_passing
+from workflows.trouble import Trouble, engine_at_work, is_dead, is_passing, is_repeatable, raise_if_passing
 from workflows.units.ends import follow_lines
 from workflows.waits import EVENT, UNIT
 
@@ -160,6 +160,11 @@ def settle(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Com
     if parks := [one for one in commits if one.event is not None]:
         rest = [one for one in commits if one.event is None]
         return settle(db, rest, blocked) | _settle_parks(db, parks, blocked)
+    if closing := [one for one in commits if store.may_close(one)]:
+        rest = [one for one in commits if not store.may_close(one)]
+        applied = settle(db, rest, blocked) | _settle_closing(db, closing, blocked)
+        _follow_lines(db, closing)
+        return applied
     if len(commits) > 1 and _weigh(commits) > HEAVIEST_COMMIT:
         half = len(commits) // 2
         return settle(db, commits[:half], blocked) | settle(db, commits[half:], blocked)
@@ -199,6 +204,35 @@ def _settle_batch(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: l
         return applied | settle(
             db, [make_stop(commits[0].claim, f"its outcome cannot be stored: {describe_error(error)}")]
         )
+
+
+def _settle_closing(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: list[Commit] | None) -> set[str]:
+    """Outcomes that end questions of which a channel may have to be told: each in a transaction where models write.
+
+    What a channel raises keeps its own outcome only: the step runs again later, and nobody's attempt is spent at once.
+    """
+    applied: set[str] = set()
+    for one in commits:
+
+        def write(one: Commit = one) -> set[str]:
+            with store.where_models_write(db, EVENT_PATIENCE) as writer:
+                return store.commit_locked(writer, [one])
+
+        try:
+            written = store.retrying(connections[db.alias], write)
+        except Exception as error:
+            if blocked is None:
+                raise  # a test's drain(): whoever wrote the channel sees what it raised
+            if is_passing(error):
+                blocked.append(one)
+                continue
+            logger.exception("the questions of instance %s cannot be closed; its step runs again", one.claim.id)
+            applied |= _settle_postponed(db, [make_postponed(one.claim, Trouble(error))], blocked)
+            continue
+        if not written:
+            logger.warning("%s", ClaimLost(one.claim.id, one.claim.fence))
+        applied |= written
+    return applied
 
 
 def _follow_lines(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> None:

@@ -152,8 +152,9 @@ class Keeper:
         finished = batch.take_finished() + batch.take_owed()
         unsettled = finished
         try:
-            blocked: list[Any] = []
-            engine.settle(db, finished, blocked)
+            # A channel's code is for the pump's own thread, which settles what is blocked.
+            blocked: list[Any] = [one for one in finished if store.may_close(one)]
+            engine.settle(db, [one for one in finished if not store.may_close(one)], blocked)
             unsettled = blocked
         finally:
             batch.put_back(finished, unsettled)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 UNIT = "holdpoint:unit:"
 EVENT = "holdpoint:event:"
 
+#: Rows that are read in one statement for a channel that is told of their end.
+CLOSED_AT_ONCE = 1000
 #: Bytes of field names in one match.
 MATCH_NAMES = 1000
 
@@ -92,6 +94,8 @@ def read_label(channel: object) -> str:
 
 
 _channels: dict[str, type[Channel]] = {}
+#: Those of them that are told of the end of their questions.
+_closing: dict[str, type[Channel]] = {}
 
 
 def find_channel(name: str) -> type[Channel]:
@@ -146,6 +150,9 @@ class Channel(Generic[A]):
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls):
             _channels[cls.name] = cls
+            _closing.pop(cls.name, None)
+            if _has_close(cls):
+                _closing[cls.name] = cls
         for job in cls.due_jobs() if "due_jobs" in vars(cls) else ():
             register_sweep(job)
 
@@ -156,6 +163,13 @@ class Channel(Generic[A]):
 
     def open(self, interactions: Sequence[Interaction]) -> None:
         """Write rows of the channel's own, in the transaction that opens the interactions."""
+
+    @classmethod
+    def close(cls, interactions: Sequence[Interaction], how: str) -> None:
+        """Write rows of the channel's own, in the transaction that ends the interactions.
+
+        `how` is "completed", "expired", "failed" or "cancelled". What it raises rolls the ending back.
+        """
 
     @classmethod
     def dispatch(cls, question: Outgoing) -> Sent | None:
@@ -176,6 +190,34 @@ class Channel(Generic[A]):
 def list_sending() -> list[type[Channel]]:
     """The channels that send."""
     return [one for one in list(_channels.values()) if one.sends]
+
+
+def list_closing() -> list[str]:
+    """The names of channels that are told of the end of their questions."""
+    return list(_closing)
+
+
+def tell_channel(alias: str, channel: str, ids: Sequence[UUID], how: str) -> None:
+    """Tell a channel of the end of these questions."""
+    from workflows.models import Interaction
+
+    rows = {
+        row.pk: row
+        for begin in range(0, len(ids), CLOSED_AT_ONCE)
+        for row in Interaction.objects.using(alias).filter(pk__in=ids[begin : begin + CLOSED_AT_ONCE])
+    }
+    _closing[channel].close([rows[id] for id in ids], how)
+
+
+def _has_close(cls: type[Channel]) -> bool:
+    if getattr(cls.close, "__func__", None) is Channel.close.__func__:  # type: ignore[attr-defined]
+        return False
+    if getattr(cls.close, "__self__", None) is not cls:
+        raise InvalidCall(
+            f"{cls.__name__}.close must be a class method, as no channel is left of the asking: write "
+            "@classmethod above def close(cls, interactions, how)"
+        )
+    return True
 
 
 def _try(send: Callable[[Outgoing], Sent | None], question: Outgoing) -> Sent | Exception | None:

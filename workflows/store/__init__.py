@@ -2,8 +2,8 @@
 
 Each module holds the statements of one moment in an instance's life; every statement is a constant with
 a comment that names the race it closes or the plan it takes. What callers need is imported from here.
-Nothing here knows a user, a page or an author's code. Lock order everywhere: instance rows by ascending
-id, `FOR NO KEY UPDATE`, before anything else; then interactions, then units.
+Nothing here knows a user, a page or an author's code, but `closing`, which tells channels. Lock order everywhere:
+instance rows by ascending id, `FOR NO KEY UPDATE`, before anything else; then interactions, then units.
 """
 
 from workflows.store.address import Address as Address
@@ -40,6 +40,8 @@ from workflows.store.claim import read_signals as read_signals
 from workflows.store.claim import reclaim as reclaim
 from workflows.store.claim import release as release
 from workflows.store.claim import renew as renew
+from workflows.store.closing import listens as listens
+from workflows.store.closing import where_models_write as where_models_write
 from workflows.store.commit import CameLate as CameLate
 from workflows.store.commit import Commit as Commit
 from workflows.store.commit import Kind as Kind
@@ -49,6 +51,7 @@ from workflows.store.commit import commit_locked as commit_locked
 from workflows.store.commit import ended_here as ended_here
 from workflows.store.commit import list_free as list_free
 from workflows.store.commit import lock_claim as lock_claim
+from workflows.store.commit import may_close as may_close
 from workflows.store.complete import Addressed as Addressed
 from workflows.store.complete import complete_interaction as complete_interaction
 from workflows.store.complete import find_by_token as find_by_token

@@ -148,9 +148,10 @@ _FORGET_FROM = compact(f"""
       FROM c WHERE n.id = c.unit_id AND n.status = {PENDING} AND NOT n.items RETURNING n.id
     ), x AS (
       UPDATE holdpoint_interaction x SET status = {CANCELLED}, closed_at = {CLOCK}, version = x.version + 1
-      FROM n WHERE x.unit_id = n.id AND x.closed_at IS NULL
+      FROM n WHERE x.unit_id = n.id AND x.closed_at IS NULL RETURNING x.id
     )
-    SELECT o.id FROM c CROSS JOIN LATERAL (SELECT o.id FROM holdpoint_unit o
+    SELECT x.id, NULL FROM x UNION ALL
+    SELECT NULL, o.id FROM c CROSS JOIN LATERAL (SELECT o.id FROM holdpoint_unit o
       WHERE o.id = c.unit_id AND o.items AND o.phase + 0 < {RELEASED} OFFSET 0) o
 """)
 
@@ -234,18 +235,21 @@ def save_checkpoint(
     return Saved(position, call, name, settled, expired, value, rows[0][0], signal, failed, child=child)
 
 
-def rewind_checkpoints(db: BaseDatabaseWrapper, instance: str, rewind: Rewind) -> None:
+def rewind_checkpoints(db: BaseDatabaseWrapper, instance: str, rewind: Rewind) -> list[UUID]:
     """Forget the calls from one on, and close what they ask, as they will be made again and were no progress.
 
-    Or mark the call that the instance is about to fail of, and no other; none for a position that is not there.
+    Or mark the call that the instance is about to fail of, and no other; none for a position that is not there. The
+    interactions that were closed.
     """
     params: dict[str, Any] = {"instance": instance, "position": rewind.position}
     if rewind.runs is None:
         fetch(db, _BLAME, params, rows=False)
-    else:
-        units = fetch(db, _FORGET_FROM, params | {"runs": rewind.runs})
-        if units:
-            cancel_units(db, [unit for (unit,) in units])
+        return []
+    rows = fetch(db, _FORGET_FROM, params | {"runs": rewind.runs})
+    closed = [id for id, _ in rows if id is not None]
+    if units := [unit for _, unit in rows if unit is not None]:
+        closed += cancel_units(db, units)
+    return closed
 
 
 def forget_failed(db: BaseDatabaseWrapper, instance: Any) -> None:

@@ -35,6 +35,7 @@ from workflows.lifecycle import FIRST_TERMINAL, Event
 from workflows.store.ask import close_questions
 from workflows.store.checkpoints import Rewind, rewind_checkpoints
 from workflows.store.claim import Claim
+from workflows.store.closing import listens, tell_closed
 from workflows.store.line_ends import end_lines, list_free_lines
 from workflows.store.lines import is_line
 from workflows.store.progress import keep_progress, list_advancing
@@ -294,15 +295,26 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
     with atomic(db):
         applied = {row[0] for row in fetch(db, statement, params)}
         keep_progress(db, advancing, applied)
+        closed: list[UUID] = []
         if asking:
-            close_questions(db, [id for id in asking if id in applied])
+            closed += close_questions(db, [id for id in asking if id in applied])
         for one in rewinding:
             if one.claim.id in applied and one.rewind is not None:
-                rewind_checkpoints(db, one.claim.id, one.rewind)
+                closed += rewind_checkpoints(db, one.claim.id, one.rewind)
         if ended := [one for one in commits if one.claim.id in lines and one.claim.id in applied]:
             failed = [one.claim.id for one in ended if one.kind is Kind.STOP]
-            ended[0].units = end_lines(db, [one.claim.id for one in ended], failed)
+            ended[0].units, cancelled = end_lines(db, [one.claim.id for one in ended], failed)
+            closed += cancelled
+        tell_closed(db, closed)
         return applied
+
+
+def may_close(one: Commit) -> bool:
+    """Whether a channel may have to hear of it: then it is committed where models write."""
+    if not listens():
+        return False
+    ends = one.kind in (Kind.DONE, Kind.STOP)
+    return one.rewind is not None or (ends and bool(one.claim.asked)) or (one.kind is Kind.STOP and is_line(one.claim))
 
 
 def ended_here(db: BaseDatabaseWrapper, elsewhere: BaseDatabaseWrapper, claim: Claim) -> bool:

@@ -21,6 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows.lifecycle import CARDINALITY_CODES, INTERACTION_CODES, Event, InteractionStatus
 from workflows.store.address import address_kind, workspace_sql
 from workflows.store.answers import Once, Told, read_told
+from workflows.store.closing import listens, tell_closed
 from workflows.store.sql import (
     AWAITING,
     CLOCK,
@@ -30,6 +31,7 @@ from workflows.store.sql import (
     NOW,
     RUNNABLE,
     RUNNING,
+    atomic,
     becoming,
     compact,
     fetch,
@@ -272,23 +274,25 @@ def complete_interaction(
 
     `told` is kept for `once`, with the completion.
     """
-    rows = fetch(
-        db,
-        _COMPLETE,
-        {
-            "instance": found.instance,
-            "id": found.id,
-            "output": output,
-            "actor": actor,
-            "door": door,
-            "override": override,
-            "version": version,
-            "late": found.late,
-            "digest": None if once is None else once.digest,
-            "body_hash": None if once is None else once.body_hash,
-            "told": told,
-        },
-    )
+    params = {
+        "instance": found.instance,
+        "id": found.id,
+        "output": output,
+        "actor": actor,
+        "door": door,
+        "override": override,
+        "version": version,
+        "late": found.late,
+        "digest": None if once is None else once.digest,
+        "body_hash": None if once is None else once.body_hash,
+        "told": told,
+    }
+    if listens(found.channel):
+        with atomic(db):
+            if rows := fetch(db, _COMPLETE, params):
+                tell_closed(db, [found.id])
+    else:
+        rows = fetch(db, _COMPLETE, params)
     return _STATUS_OF[rows[0][0]] if rows else None
 
 

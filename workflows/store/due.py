@@ -5,11 +5,14 @@ and the status is checked again on the newest version after locking, so a row is
 answer or by its deadline.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import INTERACTION_CODES, Event, InteractionStatus
+from workflows.store.closing import PATIENCE, CloseFailed, listens, tell_closed, where_models_write
 from workflows.store.sql import (
     AWAITING,
     CLOCK,
@@ -57,7 +60,13 @@ _CLOSE = f"""
     )"""
 
 
-def _expire(which: str, close: str) -> str:
+#: Tells also which interactions those were: only where a channel wants to hear it.
+_TELLING = _CLOSE.replace(
+    "WHERE x.ctid = o.ctid AND x.closed_at IS NULL\n", "WHERE x.ctid = o.ctid AND x.closed_at IS NULL RETURNING x.id\n"
+)
+
+
+def _expire(which: str, close: str, told: str = "") -> str:
     # A sleeper keeps `timed_out`: it may be retrying the step that a deadline woke.
     return compact(f"""
     WITH c AS MATERIALIZED (
@@ -75,14 +84,18 @@ def _expire(which: str, close: str) -> str:
         CASE WHEN was = {SLEEPING} THEN {kind(Event.WOKE)} ELSE {kind(Event.TIMED_OUT)} END, status, '', step, NULL
       FROM u
     )
-    SELECT count(*), CASE WHEN count(*) > 0 THEN {NOTIFY_IDLE} END FROM u
+    SELECT count(*), CASE WHEN count(*) > 0 THEN {NOTIFY_IDLE} END {told} FROM u
 """)
 
 
 _EXPIRE = _expire("", _CLOSE)
 #: While a table of what is asked is locked as a whole, no statement that names it can be executed.
 _EXPIRE_PLAIN = _expire(f"AND NOT {_ASKS}", "")
-_EXPIRE_THESE = _expire("AND i.id = ANY(%(only)s::uuid[])", _CLOSE)
+_THESE = "AND i.id = ANY(%(only)s::uuid[])"
+_EXPIRE_THESE = _expire(_THESE, _CLOSE)
+_CLOSED = ", (SELECT array_agg(x.id) FROM x)"
+_EXPIRE_TELLING = _expire("", _TELLING, _CLOSED)
+_EXPIRE_THESE_TELLING = _expire(_THESE, _TELLING, _CLOSED)
 
 #: When the next deadline passes: tests move the clock from one to the next.
 _NEXT = compact(f"""
@@ -96,15 +109,35 @@ def expire_due(db: BaseDatabaseWrapper, limit: int = 500, *, skip: Sequence[str]
 
     With `plain` only those that write nothing but their own row: nobody's question or event.
     """
+    if listens() and not plain:
+        return _expire_telling(db, _EXPIRE_TELLING, {"limit": limit, "skip": list(skip)})
     statement = _EXPIRE_PLAIN if plain else _EXPIRE
     return int(fetch(db, statement, {"limit": limit, "skip": list(skip)})[0][0])
 
 
 def expire_these(db: BaseDatabaseWrapper, ids: Sequence[str], patience: float) -> int:
     """Wake those of these that are due, waiting for rows of others no longer than so many seconds; how many."""
+    params = {"limit": len(ids), "skip": [], "only": list(ids)}
+    if listens():
+        return _expire_telling(db, _EXPIRE_THESE_TELLING, params, patience)
     with atomic(db):
         wait_for_locks(db, patience)
-        return int(fetch(db, _EXPIRE_THESE, {"limit": len(ids), "skip": [], "only": list(ids)})[0][0])
+        return int(fetch(db, _EXPIRE_THESE, params)[0][0])
+
+
+def _expire_telling(
+    db: BaseDatabaseWrapper, statement: str, params: Mapping[str, Any], patience: float = PATIENCE
+) -> int:
+    """Where models write. What a channel raises is, like any other error of the database, the row's own trouble."""
+    with where_models_write(db, patience) as writer:
+        [(count, _, closed)] = fetch(writer, statement, params)
+        try:
+            tell_closed(writer, closed or [])
+        except DatabaseError:
+            raise
+        except Exception as error:
+            raise CloseFailed(f"{type(error).__name__}: {error}") from error
+        return int(count)
 
 
 def list_due(db: BaseDatabaseWrapper, limit: int = 500, *, skip: Sequence[str] = ()) -> tuple[list[str], list[str]]:

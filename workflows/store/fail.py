@@ -10,6 +10,7 @@ Invariants owned:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import INTERACTION_CODES, STATUS_OF, Event, InteractionStatus, Status
+from workflows.store.closing import listens, tell_closed
 from workflows.store.sql import (
     AWAITING,
     CLOCK,
@@ -25,6 +27,7 @@ from workflows.store.sql import (
     NOTIFY_IDLE,
     NOW,
     RUNNABLE,
+    atomic,
     becoming,
     compact,
     fetch,
@@ -116,7 +119,14 @@ _LOCK = "SELECT i.status FROM holdpoint_instance i WHERE i.id = %(id)s::uuid FOR
 
 def fail_question(db: BaseDatabaseWrapper, id: UUID, reason: str, *, actor: str = "") -> bool:
     """End a single question as failed; False when it is over already, or its time is."""
-    return bool(retrying(db, lambda: fetch(db, _FAIL, {"id": id, "reason": reason, "actor": actor})))
+
+    def fail() -> bool:
+        with atomic(db) if listens() else nullcontext():
+            failed = bool(fetch(db, _FAIL, {"id": id, "reason": reason, "actor": actor}))
+            tell_closed(db, [id] if failed else [])
+            return failed
+
+    return retrying(db, fail)
 
 
 def revive_questions(db: BaseDatabaseWrapper, instance: Any, *, live: bool = False) -> list[UUID]:

@@ -31,6 +31,7 @@ from workflows.lifecycle import (
     UnitStatus,
 )
 from workflows.store.answers import Once
+from workflows.store.closing import listens, tell_closed
 from workflows.store.lines import start_lines
 from workflows.store.sql import AWAITING, CLOCK, LEDGER, NOW, atomic, compact, fetch, kind, write_plain, write_texts
 
@@ -286,9 +287,10 @@ def complete_items(
             "door": door,
             "override": override,
         }
-        with atomic(db) if lines else nullcontext():
+        with atomic(db) if lines or listens() else nullcontext():
             rows = fetch(db, _COMPLETE, params)
             start_lines(db, [id for id, _, late, _, _, has_lines in rows if has_lines and not late])
+            tell_closed(db, [id for id, _, late, _, _, _ in rows if not late])
         for id, unit, late, closes, fills, _ in rows:
             if late:
                 ended.late.append(id)
@@ -373,6 +375,7 @@ def _end(
                     "door": door,
                 },
             )
+            tell_closed(db, [id for id, *_ in rows])
         one = Ended()
         for id, unit, over, fills, sibling in rows:
             if sibling:

@@ -79,9 +79,10 @@ _THROUGH = compact(f"""
       SET status = {_CANCELLED}, closed_at = u.at, version = x.version + 1, queued = false
       FROM u CROSS JOIN LATERAL (SELECT o.id FROM holdpoint_interaction o
         WHERE u.breaks AND o.unit_id = u.id AND o.status + 0 = {_PENDING} OFFSET 0) o
-      WHERE x.id = o.id AND x.status + 0 = {_PENDING}
+      WHERE x.id = o.id AND x.status + 0 = {_PENDING} RETURNING x.id
     )
-    SELECT u.id, u.over FROM u WHERE u.over OR u.fills
+    SELECT u.id, u.over, NULL FROM u WHERE u.over OR u.fills
+    UNION ALL SELECT NULL, NULL, s.id FROM s
 """)
 
 #: Of lines that have failed: the items that their units would cancel, to be locked before the units.
@@ -119,15 +120,19 @@ _LIVE_LINES = compact(f"""
 """)
 
 
-def end_lines(db: BaseDatabaseWrapper, lines: Iterable[Any], failed: Iterable[Any]) -> dict[UUID, bool]:
+def end_lines(
+    db: BaseDatabaseWrapper, lines: Iterable[Any], failed: Iterable[Any]
+) -> tuple[dict[UUID, bool], list[UUID]]:
     """Tell the units of lines that have ended, in the transaction that ends them; `failed` are those that ended badly.
 
-    The units that have something to be done about: whether they are over (True), or may begin more lines.
+    The units that have something to be done about: whether they are over (True), or may begin more lines; and the items
+    that were cancelled.
     """
     if bad := sorted(map(str, failed)):
         lock_items(db, [id for (id,) in fetch(db, _LEFT, {"ids": write_plain(bad)})])
     params = {"ids": write_plain(sorted(map(str, lines)))}
-    return dict(fetch(db, _THROUGH, params))
+    rows = fetch(db, _THROUGH, params)
+    return {unit: over for unit, over, _ in rows if unit is not None}, [id for _, _, id in rows if id is not None]
 
 
 def list_free_lines(db: BaseDatabaseWrapper, lines: Iterable[Any]) -> set[str]:

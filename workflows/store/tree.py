@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import IntegrityError
+from django.db import IntegrityError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import FIRST_TERMINAL, Event
 from workflows.store.address import FORMS, Address, target_sql
 from workflows.store.ask import close_questions
 from workflows.store.checkpoints import forget_failed
+from workflows.store.closing import listens, tell_closed, where_models_write
 from workflows.store.fail import revive_questions
 from workflows.store.line_ends import end_lines, reopen_line
 from workflows.store.sql import (
@@ -117,7 +118,14 @@ def find_instance(db: BaseDatabaseWrapper, to: Address) -> tuple[Any, Any] | Non
 
 def cancel_tree(db: BaseDatabaseWrapper, root: Any, parent: Any, *, reason: str, actor: str) -> bool:
     """Cancel an instance and everything below it; False when it had ended already."""
-    return retrying(db, lambda: _cancel_once(db, root, parent, reason, actor))
+    if not listens():
+        return retrying(db, lambda: _cancel_once(db, root, parent, reason, actor))
+
+    def cancel() -> bool:
+        with where_models_write(db) as writer:
+            return _cancel_once(writer, root, parent, reason, actor)
+
+    return retrying(connections[db.alias], cancel)
 
 
 def _cancel_once(db: BaseDatabaseWrapper, root: Any, parent: Any, reason: str, actor: str) -> bool:
@@ -134,10 +142,12 @@ def _cancel_once(db: BaseDatabaseWrapper, root: Any, parent: Any, reason: str, a
             ids |= {row[0] for row in fetch(db, _DESCENDANTS, {"root": root})}
         params = {"ids": sorted(ids - {parent}), "root": root, "reason": reason, "actor": actor}
         cancelled = fetch(db, _CANCEL, params)
+        closed = list[Any]()
         if asking := [id for id, _, asks in rows if asks and id != parent]:
-            close_questions(db, asking)
+            closed += close_questions(db, asking)
         if any(id == root and unit is not None for id, unit, _ in cancelled):
-            end_lines(db, [root], [root])  # the line of an item: its unit counts it
+            closed += end_lines(db, [root], [root])[1]  # the line of an item: its unit counts it
+        tell_closed(db, closed)
     return True
 
 

@@ -6,16 +6,19 @@ transaction around it, leaves it to the sweep, which finds it in the rows.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import partial
 from uuid import UUID
 
-from django.db import connections, transaction
+from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.lifecycle import InteractionStatus
 from workflows.store import Addressed, Ended, ItemAnswer, Once
+
+logger = logging.getLogger("workflows")
 
 
 def answer_item(
@@ -69,14 +72,24 @@ def follow_up(db: BaseDatabaseWrapper, ended: Ended) -> None:
 
 def _release(db: BaseDatabaseWrapper, ended: Ended) -> None:
     for unit in sorted(ended.closed):
+        _try_release(db, unit)
+
+
+def _try_release(db: BaseDatabaseWrapper, unit: UUID) -> None:
+    """What a channel raises as it is told of a line's questions is for the sweep, which tries again."""
+    try:
         release(db, unit)
+    except Exception as error:
+        if not store.listens() or isinstance(error, DatabaseError | InterfaceError):
+            raise
+        logger.exception("unit %s cannot be released yet", unit)
 
 
 def follow_lines(db: BaseDatabaseWrapper, units: Mapping[UUID, bool]) -> None:
     """The same after lines have ended: of each unit whether it is over, or may begin more of them."""
     for unit, over in sorted(units.items()):
         if over:
-            release(db, unit)
+            _try_release(db, unit)
         else:
             store.retrying(db, partial(store.admit_lines, db, unit))
 
