@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from functools import partial
 from uuid import UUID
 
-from django.db import DatabaseError, InterfaceError, connections, transaction
+from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.lifecycle import InteractionStatus
 from workflows.store import Addressed, Ended, ItemAnswer, Once
+from workflows.trouble import is_passing
 
 logger = logging.getLogger("workflows")
 
@@ -80,7 +81,7 @@ def _try_release(db: BaseDatabaseWrapper, unit: UUID) -> None:
     try:
         release(db, unit)
     except Exception as error:
-        if not store.listens() or isinstance(error, DatabaseError | InterfaceError):
+        if not store.listens() or is_passing(error):
             raise
         logger.exception("unit %s cannot be released yet", unit)
 
