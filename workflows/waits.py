@@ -263,7 +263,7 @@ class Question:
             known = ", ".join(Cardinality)
             raise InvalidCall(f"cardinality must be one of {known}, not {show(self.cardinality)}") from error
 
-    def address(self, instance: UUID, index: int | None = None) -> str:
+    def address(self, instance: UUID | str, index: int | None = None) -> str:
         """Its signal id: the given one, or one that is the instance's own; of an item with its number."""
         if self.signal_id is not None:
             return self.signal_id

@@ -13,7 +13,7 @@ from workflows.schema_order import keep_order
 from workflows.store import Claim, NewItem, NewUnit
 from workflows.transports.traceparent import find_traceparent
 from workflows.units.streams import LINE, Stream
-from workflows.uuid7 import make_uuid7
+from workflows.uuid7 import make_uuid7, make_uuid7s
 from workflows.waits import Channel, Question
 
 
@@ -41,21 +41,20 @@ def prepare_items(
         position=position,
         call=call,
     )
-    instance = UUID(claim.id)
     schemas: dict[int, str] = {}
     items = []
-    for index, request in enumerate(stream.requests):
+    for index, (id, request) in enumerate(zip(make_uuid7s(len(stream.requests)), stream.requests, strict=True)):
         question = stream.find_question(index)
         kept = answered.get(index)
         if kept is not None and read_back(kept[0]) != read_back(request):
             kept = None
-        items.append(_prepare(claim, instance, question, index, request, visit, kept, schemas))
+        items.append(_prepare(claim, id, question, index, request, visit, kept, schemas))
     return unit, items
 
 
 def _prepare(
     claim: Claim,
-    instance: UUID,
+    id: UUID,
     question: Question,
     index: int,
     request: str,
@@ -63,7 +62,6 @@ def _prepare(
     kept: tuple[str, str | None, str] | None,
     schemas: dict[int, str],
 ) -> NewItem:
-    id = make_uuid7()
     token_key, token_hash = None, None
     if question.token and kept is None:
         from workflows.tokens import hash_token, make_token
@@ -75,7 +73,7 @@ def _prepare(
         schemas[id_of(schema)] = dump_value(keep_order(schema.json), f"the schema of {question.step!r}")
     return NewItem(
         id=id,
-        signal_id=question.address(instance, index),
+        signal_id=question.address(claim.id, index),
         channel=question.channel,
         owned=question.channel == LINE or (question.opener is not None and question.opener.owns_answers),
         request=request,
