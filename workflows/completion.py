@@ -231,7 +231,7 @@ class Line:
                 self.too_large = self.too_large or error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which makes thousands of them slow to fill
 class Ready:
     """An answer that passed every check: to be written, unless somebody comes first."""
 
@@ -273,9 +273,6 @@ def judge(
         raise line.too_large
     if line.text is None and line.data is not MISSING:
         line.text = dump_value(line.data, "the data", conf.max_bulk_body)
-    data = line.data
-    if door is None and line.text is not None:
-        data = read_back(line.text)  # a date is judged as the text that is kept of it, at every door alike
     if found is None:
         count_dropped(workspace if isinstance(workspace, int) else None, "unknown")
         raise UnknownInteraction
@@ -283,6 +280,9 @@ def judge(
         # Outside it has to cost what nothing costs, or the time it takes would tell one from the other.
         _record(db, found, actor, door, UnknownInteraction(), later=door is not None)
         raise UnknownInteraction
+    data = line.data
+    if door is None and line.text is not None and _looks_into(found):
+        data = read_back(line.text)  # a date is judged as the text that is kept of it, at every door alike
     try:
         _check(db, found, data, door, actor, line.version, policy=policy)
         output = line.text if found.projector is None or found.late else _project(found, data)
@@ -322,6 +322,11 @@ def read_completion(text: str) -> Completion:
     """What was told the first time."""
     told = json.loads(text)
     return Completion(UUID(told["id"]), told["signal_id"], UUID(told["instance"]), replayed=True)
+
+
+def _looks_into(found: Addressed) -> bool:
+    """Whether anything of the question depends on what the data says."""
+    return found.schema is not None or found.projector is not None or found.cardinality in LISTS
 
 
 def _takes_many(found: Addressed | None) -> bool:

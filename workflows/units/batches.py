@@ -55,11 +55,10 @@ def complete_many(
     results: dict[int, CompletionResult] = {}
     lines: dict[str | int, dict[int, Line]] = {}
     for n, answer in enumerate(answers):
-        if isinstance(answer, str | bytes) or not isinstance(answer, Sequence) or not 2 <= len(answer) <= 4:
+        if isinstance(answer, str | bytes) or not isinstance(answer, tuple | Sequence) or not 2 <= len(answer) <= 4:
             shape = "(target, data) or (target, data, idempotency_key, version)"
             raise InvalidCall(f"an answer is {shape}, not {show(answer)}")
         target, data, key, version = (*answer, None, None)[:4]
-        results[n] = CompletionResult()
         try:
             within, line = read_line(target, data, key, version, scope, given=workspace)
         except WorkflowError as error:
@@ -70,7 +69,7 @@ def complete_many(
         batch = lines[within]
         done = complete_lines(list(batch.values()), workspace=within, door=None, actor=read_actor(actor))
         results.update(zip(batch, done, strict=True))
-    return [results[n] for n in sorted(results)]
+    return [results[n] for n in range(len(results))]
 
 
 def complete_lines(
@@ -177,7 +176,7 @@ class _Batch:
             kept = [
                 (one.found.instance, once, write_completion(one.told))
                 for id, (n, one) in ready.items()
-                if id in ended.how and (once := self._lines[n].once) is not None
+                if (once := self._lines[n].once) is not None and id in ended.how
             ]
             if kept:
                 workspace = next(one.found.workspace for _, one in ready.values())
