@@ -47,7 +47,7 @@ _STATUS_OF = {code: status for status, code in INTERACTION_CODES.items()}
 _CARDINALITY_OF = {code: one for one, code in CARDINALITY_CODES.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which makes thousands of them slow to fill
 class Addressed:
     """An interaction as a completer finds it, before anything is locked."""
 

@@ -47,7 +47,7 @@ _STATUS_OF = {code: status for status, code in INTERACTION_CODES.items()}
 BATCH = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which makes thousands of them slow to fill
 class ItemAnswer:
     """One answer to an item, serialised and checked."""
 

@@ -69,7 +69,7 @@ class NewUnit:
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which makes thousands of them slow to fill
 class NewItem:
     """One item's question, serialised and checked."""
 
@@ -109,7 +109,7 @@ class FoundUnit:
     items: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which makes thousands of them slow to fill
 class FoundItem:
     """How one item of a unit ended."""
 
