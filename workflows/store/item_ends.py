@@ -133,10 +133,11 @@ def _write_history(tells: str, unit_row: str) -> str:
     )"""
 
 
+#: What it returns names an item by its place in the call, and its unit only where that is to be followed up.
 _COMPLETE = compact(f"""
     WITH {
     _lock('''SELECT * FROM unnest(%(ids)s::uuid[], %(outputs)s::text[], %(versions)s::int[],
-        %(actors)s::text[]) v(id, output, version, actor)''')
+        %(actors)s::text[]) WITH ORDINALITY v(id, output, version, actor, n)''')
 }, c AS MATERIALIZED (
       SELECT k.*, n.at, n.seq, n.workspace_id, coalesce(k.deadline <= n.at, false) AS late
       FROM k JOIN n ON n.id = k.unit_id
@@ -160,7 +161,7 @@ _COMPLETE = compact(f"""
       RETURNING n.id, n.seq, n.workspace_id, n.total, n.answered, n.failed, n.expired, n.queued, n.hooked, n.lines,
         n.status <> {OPEN} AS closes, n.queued = 0 AND g.queued > 0 AS filled, g.at
     ), {_write_history("'how', 'completed', 'door', %(door)s::text, 'override', %(override)s::text", "u.closes")}
-    SELECT c.id, c.unit_id, c.late, u.closes, u.queued > 0 AND NOT u.hooked, u.lines
+    SELECT c.n, c.late, u.closes, CASE WHEN u.closes OR (u.queued > 0 AND NOT u.hooked) THEN u.id END, u.lines
     FROM c LEFT JOIN u ON u.id = c.unit_id
 """)
 
@@ -289,17 +290,15 @@ def complete_items(
         }
         with atomic(db) if lines or listens() else nullcontext():
             rows = fetch(db, _COMPLETE, params)
-            start_lines(db, [id for id, _, late, _, _, has_lines in rows if has_lines and not late])
-            tell_closed(db, [id for id, _, late, _, _, _ in rows if not late])
-        for id, unit, late, closes, fills, _ in rows:
+            start_lines(db, [batch[n - 1].id for n, late, _, _, has_lines in rows if has_lines and not late])
+            tell_closed(db, [batch[n - 1].id for n, late, _, _, _ in rows if not late])
+        for n, late, closes, unit, _ in rows:
             if late:
-                ended.late.append(id)
+                ended.late.append(batch[n - 1].id)
                 continue
-            ended.how[id] = InteractionStatus.COMPLETED
-            if closes:
-                ended.closed.add(unit)
-            elif fills:
-                ended.filling.add(unit)
+            ended.how[batch[n - 1].id] = InteractionStatus.COMPLETED
+            if unit is not None:
+                (ended.closed if closes else ended.filling).add(unit)
     ended.filling -= ended.closed
     return ended
 
