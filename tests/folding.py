@@ -212,11 +212,11 @@ def _compare_unit(
     unit: AwaitUnit, events: list[LedgerEvent], items: Counter[str], lines: dict[int, str]
 ) -> dict[str, tuple[Any, Any]]:
     # An item whose line ended badly has been answered, and has failed all the same.
-    ends = [
-        event.data for event in events if event.kind == Event.ITEM_COMPLETED and event.data and "line" in event.data
-    ]
-    bad = {one["index"] for one in ends if one["how"] != "completed"}
-    bad = {index for index in bad if lines.get(index, "failed") in ("failed", "cancelled")}  # or gone to a later visit
+    bad: set[int] = set()
+    for event in events:
+        if event.data and "line" in event.data:
+            ended_badly = event.kind == Event.ITEM_COMPLETED and event.data["how"] != "completed"
+            bad = bad | {event.data["index"]} if ended_badly else bad - {event.data["index"]}
     items = items + Counter(failed=len(bad))
     items.subtract(completed=len(bad))
     ended = Counter(event.data["how"] for event in events if event.kind == Event.ITEM_COMPLETED and event.data)

@@ -100,7 +100,7 @@ def _lock(values: str) -> str:
       FROM (SELECT * FROM v ORDER BY id) v, LATERAL (
         SELECT * FROM holdpoint_interaction x WHERE x.id = v.id AND x.item FOR NO KEY UPDATE) x
     ), n AS MATERIALIZED (
-      SELECT n.id, n.status, n.seq, n.lines, n.workspace_id, n.policy, {CLOCK} AS at
+      SELECT n.*, {CLOCK} AS at
       FROM (SELECT DISTINCT k.unit_id FROM k ORDER BY 1) d, LATERAL (
         SELECT * FROM holdpoint_unit n WHERE n.id = d.unit_id FOR NO KEY UPDATE) n
     )"""
@@ -133,6 +133,12 @@ def _write_history(tells: str, unit_row: str) -> str:
     )"""
 
 
+#: The same from the row as it was locked. PostgreSQL checks the constraints of a row that it computes from the version
+#: that the statement began with, before it looks whether there is a newer one: an item that was asked once more while
+#: its answer waited for the lock is not counted in that.
+_FILLED_UNDER_LOCK = _FILLED.replace("n.queued", "g.waiting")
+_COUNTS_UNDER_LOCK = _COUNTS.replace("n.queued", "g.waiting").replace("n.remaining", "g.remaining")
+
 #: What it returns names an item by its place in the call, and its unit only where that is to be followed up.
 _COMPLETE = compact(f"""
     WITH {
@@ -149,14 +155,16 @@ _COMPLETE = compact(f"""
       RETURNING x.id, x.unit_id, x.index, x.channel, x.actor, c.at, c.seq, c.workspace_id, c.queued
     ), g AS (
       SELECT x.unit_id, min(x.at) AS at, count(*)::int AS n, (count(*) FILTER (WHERE x.queued))::int AS queued,
-        CASE WHEN bool_or(n.lines) THEN 0 ELSE count(*)::int END AS through
+        CASE WHEN bool_or(n.lines) THEN 0 ELSE count(*)::int END AS through, min(n.remaining) AS remaining,
+        min(n.queued) AS waiting, min(n.answered) AS answered, min(n.failed) AS failed, min(n.expired) AS expired
       FROM x JOIN n ON n.id = x.unit_id GROUP BY 1
     ), u AS (
-      UPDATE holdpoint_unit n SET {_COUNTS}, answered = n.answered + g.n,
-        seq = n.seq + g.n + ({_FILLED})::int + (n.remaining = g.through)::int,
-        status = CASE WHEN n.remaining = g.through THEN {DONE} ELSE n.status END,
-        closed_at = CASE WHEN n.remaining = g.through THEN g.at END,
-        phase = CASE WHEN n.remaining = g.through THEN {CLOSED} WHEN {_FILLED} THEN {ASKED} ELSE n.phase END
+      UPDATE holdpoint_unit n SET {_COUNTS_UNDER_LOCK}, answered = g.answered + g.n,
+        failed = g.failed, expired = g.expired,
+        seq = n.seq + g.n + ({_FILLED_UNDER_LOCK})::int + (g.remaining = g.through)::int,
+        status = CASE WHEN g.remaining = g.through THEN {DONE} ELSE n.status END,
+        closed_at = CASE WHEN g.remaining = g.through THEN g.at END,
+        phase = CASE WHEN g.remaining = g.through THEN {CLOSED} WHEN {_FILLED_UNDER_LOCK} THEN {ASKED} ELSE n.phase END
       FROM g WHERE n.id = g.unit_id
       RETURNING n.id, n.seq, n.workspace_id, n.total, n.answered, n.failed, n.expired, n.queued, n.hooked, n.lines,
         n.status <> {OPEN} AS closes, n.queued = 0 AND g.queued > 0 AS filled, g.at
@@ -227,7 +235,7 @@ _CANCEL = compact(f"""
       UPDATE holdpoint_unit n SET status = CASE WHEN n.status = {OPEN} THEN {UNIT_CANCELLED} ELSE n.status END,
         closed_at = coalesce(n.closed_at, {CLOCK}), phase = {RELEASED}, queued = 0, seq = n.seq + 1
       WHERE n.id = ANY(%(units)s::uuid[]) AND n.phase < {RELEASED}
-      RETURNING n.id, n.seq, n.workspace_id, n.status, n.total, n.answered, n.failed, n.expired
+      RETURNING n.id, n.seq, n.workspace_id, n.status, n.total, n.answered, n.failed, n.expired, n.lines
     ), x AS (
       UPDATE holdpoint_interaction x SET status = {CANCELLED}, closed_at = {CLOCK}, version = x.version + 1,
         queued = false
@@ -240,7 +248,7 @@ _CANCEL = compact(f"""
         jsonb_build_object('status', {{words}}, 'items', n.total, 'completed', n.answered, 'failed', n.failed,
           'expired', n.expired) FROM n
     )
-    SELECT x.id FROM x
+    SELECT x.id, false FROM x UNION ALL SELECT n.id, true FROM n WHERE n.lines
 """).replace(
     "{words}",
     "CASE n.status " + " ".join(f"WHEN {code} THEN '{status}'" for status, code in UNIT_CODES.items()) + " END",
@@ -334,10 +342,20 @@ def list_due_items(db: BaseDatabaseWrapper, limit: int = BATCH) -> list[UUID]:
 
 
 def cancel_units(db: BaseDatabaseWrapper, units: Iterable[UUID]) -> list[UUID]:
-    """End units of items with their instance; the items that were cancelled. Within a transaction."""
+    """End units of items with their instance; the items that were cancelled. Within a transaction.
+
+    Their lines end before them, as instances are locked before items. A line that was written by somebody who held the
+    unit, or was retried, is seen only when the unit is ours; after that none can begin.
+    """
+    from workflows.store.tree import cancel_lines
+
     ids = write_plain(list(units))
+    cancel_lines(db, ids)
     lock_items(db, [id for (id,) in fetch(db, _LEFT, {"units": ids})])
-    return [id for (id,) in fetch(db, _CANCEL, {"units": ids})]
+    rows = fetch(db, _CANCEL, {"units": ids})
+    if lined := [id for id, has_lines in rows if has_lines]:
+        cancel_lines(db, write_plain(lined))
+    return [id for id, has_lines in rows if not has_lines]
 
 
 def _end(

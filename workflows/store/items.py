@@ -38,7 +38,7 @@ from workflows.store.sql import AWAITING, CLOCK, LEDGER, compact, fetch, kind, w
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
 COMPLETED = INTERACTION_CODES[InteractionStatus.COMPLETED]
-FILLING, ASKED, CLOSED = (UNIT_PHASE_CODES[one] for one in (UnitPhase.FILLING, UnitPhase.ASKED, UnitPhase.CLOSED))
+FILLING, ASKED, CLOSED, RELEASED = (UNIT_PHASE_CODES[one] for one in UnitPhase)
 _OPEN_UNIT, _DONE_UNIT = UNIT_CODES[UnitStatus.OPEN], UNIT_CODES[UnitStatus.COMPLETED]
 _STATUS_OF = {code: status for status, code in INTERACTION_CODES.items()}
 _UNIT_STATUS_OF = {code: status for status, code in UNIT_CODES.items()}
@@ -107,6 +107,8 @@ class FoundUnit:
     released: bool
     #: Whether it is of items, or of one question.
     items: bool
+    #: It ended with its instance, which is never told: a retry opens it anew.
+    untold: bool
 
 
 @dataclass(slots=True)  # not frozen, which makes thousands of them slow to fill
@@ -217,13 +219,15 @@ _OPEN = compact(f"""
 """)
 
 #: The latest visit of a wait for items.
-_FIND = compact("""
-    SELECT n.id, n.status, n.visit, n.total, n.queued, n.released_at IS NOT NULL, n.items FROM holdpoint_unit n
+_FIND = compact(f"""
+    SELECT n.id, n.status, n.visit, n.total, n.queued, n.released_at IS NOT NULL, n.items,
+      n.phase = {RELEASED} AND n.released_at IS NULL FROM holdpoint_unit n
     WHERE n.instance_id = %(instance)s::uuid AND n.step = %(step)s::text AND n.items ORDER BY n.visit DESC LIMIT 1
 """)
 
-_LOOK = compact("""
-    SELECT n.id, n.status, n.visit, n.total, n.queued, n.released_at IS NOT NULL, n.items FROM holdpoint_unit n
+_LOOK = compact(f"""
+    SELECT n.id, n.status, n.visit, n.total, n.queued, n.released_at IS NOT NULL, n.items,
+      n.phase = {RELEASED} AND n.released_at IS NULL FROM holdpoint_unit n
     WHERE n.id = %(unit)s::uuid
 """)
 
@@ -363,8 +367,8 @@ def read_unit(db: BaseDatabaseWrapper, unit: UUID) -> FoundUnit:
 
 
 def _read_found(row: tuple[Any, ...]) -> FoundUnit:
-    id, status, visit, total, queued, released, items = row
-    return FoundUnit(id, _UNIT_STATUS_OF[status], visit, total, queued, released, items)
+    id, status, *columns = row
+    return FoundUnit(id, _UNIT_STATUS_OF[status], *columns)
 
 
 def read_ends(db: BaseDatabaseWrapper, unit: UUID, *, typed: bool = False) -> list[FoundItem]:

@@ -110,8 +110,17 @@ _FREE_UNITS = compact("""
 
 #: A line that failed goes on: its item is not through after all, if its unit still waits.
 _REOPEN = compact(f"""
-    UPDATE holdpoint_unit n SET remaining = n.remaining + 1, answered = n.answered + 1, failed = n.failed - 1
-    WHERE n.id = %(unit)s::uuid AND n.status + 0 = {_OPEN} RETURNING n.id
+    WITH u AS (
+      UPDATE holdpoint_unit n SET remaining = n.remaining + 1, answered = n.answered + 1, failed = n.failed - 1,
+        seq = n.seq + 1
+      WHERE n.id = %(unit)s::uuid AND n.status + 0 = {_OPEN} RETURNING n.id, n.seq, n.workspace_id
+    ), l AS (
+      {LEDGER}
+      SELECT u.id, {CLOCK}, NULL, u.seq, u.workspace_id, {kind(Event.REOPENED)}, {AWAITING}, %(actor)s::text, NULL,
+        jsonb_build_object('line', i.id, 'index', i.item)
+      FROM u CROSS JOIN LATERAL (SELECT i.id, i.item FROM holdpoint_instance i WHERE i.id = %(line)s::uuid OFFSET 0) i
+    )
+    SELECT u.id FROM u
 """)
 
 #: Of a unit that has failed: what its lines still do, and whatever they have begun.
@@ -140,12 +149,12 @@ def list_free_lines(db: BaseDatabaseWrapper, lines: Iterable[Any]) -> set[str]:
     return {id for (id,) in fetch(db, _FREE_UNITS, {"ids": write_plain(sorted(map(str, lines)))})}
 
 
-def reopen_line(db: BaseDatabaseWrapper, unit: UUID) -> bool:
+def reopen_line(db: BaseDatabaseWrapper, unit: UUID, line: Any, *, actor: str) -> bool:
     """A failed line of a unit is to go on: whether the unit still waits, which counts it again.
 
     Within the transaction that reopens it.
     """
-    return bool(fetch(db, _REOPEN, {"unit": unit}))
+    return bool(fetch(db, _REOPEN, {"unit": unit, "line": line, "actor": actor}))
 
 
 def list_live_lines(db: BaseDatabaseWrapper, unit: UUID) -> list[tuple[UUID, UUID]]:

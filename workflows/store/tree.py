@@ -50,7 +50,8 @@ _LOCK = compact(f"""
 #: One index look-up per node, whatever PostgreSQL expects of a recursion: it would rather read the table.
 _DESCENDANTS = compact(f"""
     WITH RECURSIVE tree AS (
-      SELECT i.id, i.status FROM holdpoint_instance i WHERE i.parent_id = %(root)s::uuid
+      SELECT i.id, i.status FROM unnest(%(roots)s::uuid[]) v(id) CROSS JOIN LATERAL (
+        SELECT i.id, i.status FROM holdpoint_instance i WHERE i.parent_id = v.id OFFSET 0) i
       UNION ALL SELECT i.id, i.status FROM tree CROSS JOIN LATERAL (
         SELECT i.id, i.status FROM holdpoint_instance i WHERE i.parent_id = tree.id OFFSET 0) i
     )
@@ -85,6 +86,13 @@ _CANCEL = compact(f"""
     )
     SELECT u.id, u.unit_id, {NOTIFY_IDLE} FROM u
 """)
+
+_LINES = compact(f"""
+    SELECT i.id FROM unnest(%(units)s::uuid[]) v(id) CROSS JOIN LATERAL (
+      SELECT i.id FROM holdpoint_instance i WHERE i.unit_id = v.id AND i.{LIVE} OFFSET 0) i
+""")
+#: Why a line is cancelled that nobody waits for.
+UNWANTED = "nobody waits for its item any more"
 
 _REOPEN = compact(f"""
     WITH u AS (
@@ -139,7 +147,7 @@ def _cancel_once(db: BaseDatabaseWrapper, root: Any, parent: Any, reason: str, a
             if statuses.get(root, FIRST_TERMINAL) >= FIRST_TERMINAL:
                 return False
             locked = set(ids)
-            ids |= {row[0] for row in fetch(db, _DESCENDANTS, {"root": root})}
+            ids |= {row[0] for row in fetch(db, _DESCENDANTS, {"roots": [root]})}
         params = {"ids": sorted(ids - {parent}), "root": root, "reason": reason, "actor": actor}
         cancelled = fetch(db, _CANCEL, params)
         closed = list[Any]()
@@ -149,6 +157,23 @@ def _cancel_once(db: BaseDatabaseWrapper, root: Any, parent: Any, reason: str, a
             closed += end_lines(db, [root], [root])[1]  # the line of an item: its unit counts it
         tell_closed(db, closed)
     return True
+
+
+def cancel_lines(db: BaseDatabaseWrapper, units: str) -> None:
+    """Cancel what the lines of these units still do, and whatever they have begun; within a transaction.
+
+    For units that nobody waits for any more: they count nothing.
+    """
+    roots = {id for (id,) in fetch(db, _LINES, {"units": units})}
+    ids, locked, rows = set(roots), set(), []
+    while ids - locked:
+        rows = fetch(db, _LOCK, {"ids": sorted(ids)})
+        locked = set(ids)
+        ids |= {row[0] for row in fetch(db, _DESCENDANTS, {"roots": sorted(roots)})}
+    if ids:
+        fetch(db, _CANCEL, {"ids": sorted(ids), "root": None, "reason": UNWANTED, "actor": ""})
+        if asking := [id for id, _, asks in rows if asks]:
+            close_questions(db, asking)
 
 
 def reopen(db: BaseDatabaseWrapper, id: Any, *, actor: str) -> bool:
@@ -162,7 +187,7 @@ def reopen(db: BaseDatabaseWrapper, id: Any, *, actor: str) -> bool:
             if heard:  # of its question, which may have failed
                 revive_questions(db, id)
             forget_failed(db, id)
-            if unit is not None and not reopen_line(db, unit):
+            if unit is not None and not reopen_line(db, unit, id, actor=actor):
                 raise _Over
             return True
     except _Over:

@@ -47,7 +47,7 @@ class Units:
         if not self._claim.asked:
             return None
         found = self._left.find_unit(step)
-        if found is None:
+        if found is None or found.untold:
             return None
         name = f"{UNIT}{found.id}"
         if not found.released:
