@@ -322,3 +322,24 @@ def test_what_is_answered_inside_a_callers_transaction_releases_after_its_commit
         complete(instance, 0)()
         assert unit_of(instance).released_at is None
     assert unit_of(instance).released_at is not None
+
+
+def test_an_item_that_is_asked_once_more_while_it_fails_is_counted_once() -> None:
+    instance = begin(2, on_item="partial")
+    assert race(fail(instance, 0), lambda: workflows.retry_item(f"pay.0-{instance.pk}")) == (["failed"], None)
+    unit = unit_of(instance)
+    assert (unit.remaining, unit.failed, unit.queued) == (2, 0, 0)
+
+
+def test_an_answer_that_meets_its_item_being_asked_once_more_is_counted_once() -> None:
+    instance = begin(3, on_item="partial")
+    fail(instance, 0)()
+    item = Interaction.objects.get(instance=instance, index=0)
+    db = connections["default"]
+
+    def answer_it() -> Any:
+        return store.complete_items(connections["default"], [store.ItemAnswer(item.pk, "0")], actor="").how
+
+    assert race(lambda: store.retry_item(db, item.pk, actor=""), answer_it)[1] == {item.pk: "completed"}
+    unit = unit_of(instance)
+    assert (unit.remaining, unit.failed, unit.answered, unit.queued) == (2, 0, 1, 0)

@@ -42,13 +42,15 @@ _SORT = compact("""
     ORDER BY x.item, x.instance_id, x.id
 """)
 
-#: An item that ended badly waits for its turn once more; its unit goes on if it is not over itself.
+#: An item that ended badly waits for its turn once more; its unit goes on if it is not over itself. It is counted from
+#: the row as it was locked: constraints are checked before PostgreSQL looks for a newer version, and in the one that the
+#: statement began with the item may not have failed yet.
 _RETRY = compact(f"""
     WITH k AS MATERIALIZED (
       SELECT x.id, x.unit_id, x.index, x.status FROM holdpoint_interaction x
       WHERE x.id = %(id)s::uuid AND x.item FOR NO KEY UPDATE
     ), n AS MATERIALIZED (
-      SELECT n.id, n.status FROM holdpoint_unit n WHERE n.id = (SELECT k.unit_id FROM k) FOR NO KEY UPDATE
+      SELECT n.* FROM holdpoint_unit n WHERE n.id = (SELECT k.unit_id FROM k) FOR NO KEY UPDATE
     ), x AS (
       UPDATE holdpoint_interaction x SET status = {PENDING}, queued = true, closed_at = NULL, deadline = NULL,
         error = NULL, actor = '', dispatched_at = NULL, dispatch_at = NULL, tries = 0, dispatch_error = NULL,
@@ -56,10 +58,10 @@ _RETRY = compact(f"""
       FROM k, n WHERE x.id = k.id AND n.status = {_OPEN} AND k.status IN ({FAILED}, {EXPIRED})
       RETURNING x.id, x.unit_id, x.index, k.status AS was
     ), u AS (
-      UPDATE holdpoint_unit n SET queued = n.queued + 1, remaining = n.remaining + 1, seq = n.seq + 1,
+      UPDATE holdpoint_unit u SET queued = n.queued + 1, remaining = n.remaining + 1, seq = n.seq + 1,
         failed = n.failed - (x.was = {FAILED})::int, expired = n.expired - (x.was = {EXPIRED})::int,
-        phase = {_FILLING}, dispatched_at = NULL
-      FROM x WHERE n.id = x.unit_id RETURNING n.id, n.seq, n.workspace_id
+        answered = n.answered, phase = {_FILLING}, dispatched_at = NULL
+      FROM x, n WHERE u.id = x.unit_id RETURNING u.id, u.seq, u.workspace_id
     ), l AS (
       {LEDGER}
       SELECT u.id, {CLOCK}, NULL, u.seq, u.workspace_id, {kind(Event.REOPENED)}, {AWAITING}, %(actor)s::text, NULL,
