@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 import workflows
 from tests.two_connections import play, settle, take_one
 from tests.units.test_items import answer, asked, begin, pay
-from workflows import InvalidData, TooMany, durable, ledger, store
+from workflows import InvalidData, Machine, TooMany, action, collect, durable, expand, ledger, store, wait_for
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
 from workflows.store.prune import prune
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
@@ -365,3 +365,40 @@ def test_a_policy_that_refuses_the_timeout_of_an_item_fails_the_instance(policy:
     advance("2h")
     assert_failed(instance, "PolicyRefused")
     assert LedgerEvent.objects.filter(instance=instance, kind="refused").exists()
+
+
+class Stages(Machine):
+    """Payments, each followed by a stage of its own."""
+
+    name = "units-promises-stages"
+    numbers = expand(lambda ctx: range(2))
+    pay = wait_for(channel="api", each=True, timeout="1h", on_item="partial")
+    double = action(lambda ctx: ctx.steps.pay * 2)
+    report = collect(lambda ctx: [one.status for one in ctx.items])
+
+
+class NoStages(Machine):
+    """Payments, and nothing else."""
+
+    name = "units-promises-no-stages"
+    numbers = expand(lambda ctx: range(2))
+    pay = wait_for(channel="api", each=True, timeout="1h")
+
+
+@pytest.mark.parametrize("machine", [Stages, NoStages])
+def test_the_policy_is_asked_about_the_items_of_a_machine_that_expire(policy: Any, machine: Any) -> None:
+    policy.add(("timeout", 0))
+    instance = workflows.start(machine)
+    drain()
+    workflows.complete(f"pay.1-{instance.pk}", 1)
+    advance("2h")
+    assert_failed(instance, "PolicyRefused")
+    assert asked_about.count(("timeout", 0)) == 1
+    assert LedgerEvent.objects.filter(instance=instance, kind="refused").exists()
+    policy.clear()
+    workflows.retry(instance)
+    drain()
+    if machine is Stages:
+        assert_done(instance, ["expired", "completed"])
+    else:
+        assert_failed(instance, "item 0 of 'pay' was not answered")

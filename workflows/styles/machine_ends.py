@@ -120,6 +120,8 @@ def _settle(run: Run, stream: Stream) -> Outcome | None:
         return None
     unit = UUID(kept)
     status = run.ctx.units.read_unit(unit).status
+    if status is not UnitStatus.OPEN and run.kept.get("failed") != run.ctx.step:
+        run.ctx.units.allow_expiries(unit)
     if status is UnitStatus.COMPLETED:
         return None
     if status is UnitStatus.OPEN:  # woken to ask the next items, whose channel is made by the author's code

@@ -67,6 +67,10 @@ class Units:
         """Ask the next items, where the channel is made by the author's code."""
         self._left.fill_each(unit, asking)
 
+    def allow_expiries(self, unit: UUID) -> None:
+        """Ask the policy about each item whose time was over; raises `PolicyRefused`."""
+        self._left.allow_expiries(unit)
+
     def read_unit(self, unit: UUID) -> FoundUnit:
         """How a unit stands."""
         return self._left.look(lambda db: store.read_unit(db, unit))
