@@ -43,8 +43,8 @@ _SORT = compact("""
 """)
 
 #: An item that ended badly waits for its turn once more; its unit goes on if it is not over itself. It is counted from
-#: the row as it was locked: constraints are checked before PostgreSQL looks for a newer version, and in the one that the
-#: statement began with the item may not have failed yet.
+#: the row as it was locked: constraints are checked before PostgreSQL looks for a newer version, and in the one that
+#: the statement began with the item may not have failed yet.
 _RETRY = compact(f"""
     WITH k AS MATERIALIZED (
       SELECT x.id, x.unit_id, x.index, x.status FROM holdpoint_interaction x

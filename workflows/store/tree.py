@@ -165,7 +165,8 @@ def cancel_lines(db: BaseDatabaseWrapper, units: str) -> None:
     For units that nobody waits for any more: they count nothing.
     """
     roots = {id for (id,) in fetch(db, _LINES, {"units": units})}
-    ids, locked, rows = set(roots), set(), []
+    ids, locked = set(roots), set[Any]()
+    rows: list[tuple[Any, ...]] = []
     while ids - locked:
         rows = fetch(db, _LOCK, {"ids": sorted(ids)})
         locked = set(ids)
