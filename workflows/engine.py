@@ -49,7 +49,15 @@ from workflows.registry import Definition
 from workflows.store import Claim, Commit, Kind
 from workflows.styles.steps import describe_error
 from workflows.traces import log_raised
-from workflows.trouble import Trouble, engine_at_work, is_dead, is_passing, is_repeatable, raise_if_passing
+from workflows.trouble import (
+    Trouble,
+    engine_at_work,
+    is_dead,
+    is_lost,
+    is_passing,
+    is_repeatable,
+    raise_if_passing,
+)
 from workflows.units.ends import follow_lines
 from workflows.waits import EVENT, UNIT
 
@@ -186,7 +194,7 @@ def _settle_batch(db: BaseDatabaseWrapper, commits: Sequence[Commit], blocked: l
             applied |= again
         return applied
     except DatabaseError as error:
-        if db.in_atomic_block or _is_lost(db):
+        if db.in_atomic_block or _is_lost(db) or is_lost(error):
             raise  # the caller's transaction, or the connection; not a row
         if isinstance(error.__cause__, errors.LockNotAvailable) and blocked is not None:
             free, held = store.retrying(db, lambda: store.commit_free(db, commits))
