@@ -342,7 +342,7 @@ def list_due_items(db: BaseDatabaseWrapper, limit: int = BATCH) -> list[UUID]:
 
 
 def cancel_units(db: BaseDatabaseWrapper, units: Iterable[UUID]) -> list[UUID]:
-    """End units of items with their instance; the items that were cancelled. Within a transaction.
+    """End units of items with their instance; what was cancelled. Within a transaction.
 
     Their lines end before them, as instances are locked before items. A line that was written by somebody who held the
     unit, or was retried, is seen only when the unit is ours; after that none can begin.
@@ -350,12 +350,12 @@ def cancel_units(db: BaseDatabaseWrapper, units: Iterable[UUID]) -> list[UUID]:
     from workflows.store.tree import cancel_lines
 
     ids = write_plain(list(units))
-    cancel_lines(db, ids)
+    asked = cancel_lines(db, ids)
     lock_items(db, [id for (id,) in fetch(db, _LEFT, {"units": ids})])
     rows = fetch(db, _CANCEL, {"units": ids})
     if lined := [id for id, has_lines in rows if has_lines]:
-        cancel_lines(db, write_plain(lined))
-    return [id for id, has_lines in rows if not has_lines]
+        asked += cancel_lines(db, write_plain(lined))
+    return [*asked, *(id for id, has_lines in rows if not has_lines)]
 
 
 def _end(

@@ -159,10 +159,10 @@ def _cancel_once(db: BaseDatabaseWrapper, root: Any, parent: Any, reason: str, a
     return True
 
 
-def cancel_lines(db: BaseDatabaseWrapper, units: str) -> None:
-    """Cancel what the lines of these units still do, and whatever they have begun; within a transaction.
+def cancel_lines(db: BaseDatabaseWrapper, units: str) -> list[Any]:
+    """Cancel what the lines of these units still do, and whatever they have begun; the interactions that were closed.
 
-    For units that nobody waits for any more: they count nothing.
+    Within a transaction, for units that nobody waits for any more: they count nothing.
     """
     roots = {id for (id,) in fetch(db, _LINES, {"units": units})}
     ids, locked = set(roots), set[Any]()
@@ -171,10 +171,11 @@ def cancel_lines(db: BaseDatabaseWrapper, units: str) -> None:
         rows = fetch(db, _LOCK, {"ids": sorted(ids)})
         locked = set(ids)
         ids |= {row[0] for row in fetch(db, _DESCENDANTS, {"roots": sorted(roots)})}
-    if ids:
-        fetch(db, _CANCEL, {"ids": sorted(ids), "root": None, "reason": UNWANTED, "actor": ""})
-        if asking := [id for id, _, asks in rows if asks]:
-            close_questions(db, asking)
+    if not ids:
+        return []
+    fetch(db, _CANCEL, {"ids": sorted(ids), "root": None, "reason": UNWANTED, "actor": ""})
+    asking = [id for id, _, asks in rows if asks]
+    return close_questions(db, asking) if asking else []
 
 
 def reopen(db: BaseDatabaseWrapper, id: Any, *, actor: str) -> bool:
