@@ -51,6 +51,7 @@ GOOD: dict[str, bytes] = {
     "/v1/interactions/complete": b'[{"signal_id":"nobody","data":1}]',
     f"/v1/interactions/{UNKNOWN}/fail": b'{"reason":"x"}',
     f"/v1/interactions/{UNKNOWN}/retry": b"{}",
+    f"/v1/interactions/{UNKNOWN}/redrive": b"{}",
     f"/v1/interactions/{UNKNOWN}/complete": b'{"data":1}',
     f"/v1/approvals/{UNKNOWN}/decide": b'{"outcome":"approve"}',
     f"/v1/approvals/{UNKNOWN}/claim": b"{}",
@@ -63,7 +64,7 @@ GOOD: dict[str, bytes] = {
     "/resume/none": b'{"data":1}',
 }
 #: Where nothing has to be said.
-MAY_BE_EMPTY = ("/cancel", "/retry", "/claim", "/release", "/undo")
+MAY_BE_EMPTY = ("/cancel", "/retry", "/redrive", "/claim", "/release", "/undo")
 #: What such a call is told.
 TAKEN = {201, 202, 207, 404}
 

@@ -133,6 +133,7 @@ ROUTES = [
     f"/v1/interactions/{UNKNOWN}/complete",
     f"/v1/interactions/{UNKNOWN}/fail",
     f"/v1/interactions/{UNKNOWN}/retry",
+    f"/v1/interactions/{UNKNOWN}/redrive",
     *(
         f"/v1/approvals/{UNKNOWN}/{action}"
         for action in ("decide", "claim", "release", "delegate", "comment", "request_info", "undo")
