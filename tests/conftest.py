@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from tests.no_fold import NOT_TOLD
 from tests.shop.world import order as order
 from tests.shop.world import shop as shop
+from workflows import registry
 from workflows.conf import conf
 
 #: Examples are judged by what they show, not by how long a machine beside other workers takes for one.
@@ -34,6 +35,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def no_supplied_links(monkeypatch: pytest.MonkeyPatch) -> None:
     """`drain()` lets links be made without settings; a test that looks at the settings must not see that of another."""
     monkeypatch.setattr(conf, "supplies_links", False)
+
+
+@pytest.fixture(autouse=True)
+def own_workflows() -> Iterator[None]:
+    """A workflow that a test defines inside itself ends with it: the checks must not see that of another."""
+    before = dict(registry._definitions)
+    yield
+    for at, definition in list(registry._definitions.items()):
+        if "<locals>" in definition.source and before.get(at) is not definition:
+            del registry._definitions[at]
+            if at in before:
+                registry._definitions[at] = before[at]
+            registry._latest.pop(definition.name, None)
+            for left in (
+                registry._definitions[one] for one in sorted(registry._definitions) if one[0] == definition.name
+            ):
+                registry._latest[definition.name] = left
 
 
 @pytest.fixture(autouse=True)
