@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from standardwebhooks import Webhook as Reference
 
-from tests.noticing import Place, serving
+from tests.noticing import Place
 from tests.webhook.secrets import OLD
 from workflows import Await, Done, Workflow, durable, step
 from workflows.models import Interaction
@@ -41,14 +39,6 @@ def allow(settings: Any, *hosts: str, **more: Any) -> None:
         "WEBHOOK_ALLOWED": list(hosts),
         **more,
     }
-
-
-@pytest.fixture
-def partner(settings: Any) -> Iterator[Place]:
-    """A server that keeps what it was sent, and answers as a test says."""
-    allow(settings, "127.0.0.1")
-    with serving() as place:
-        yield place
 
 
 def verify(got: tuple[dict[str, str], bytes], secret: str = OLD) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 import workflows
 from tests.noticing import Place, answer
-from tests.webhook.partners import allow, find_ids, newest, partner, verify  # noqa: F401
+from tests.webhook.partners import find_ids, newest, verify
 from workflows import Await, Done, Machine, Next, UnitFailed, Workflow, durable, step, store, wait_for
 from workflows.models import Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
@@ -87,7 +87,7 @@ def start(name: str, place: Place, **more: Any) -> Any:
 
 
 @every_style
-def test_each_style_fails_with_the_reason(partner: Place, style: str) -> None:  # noqa: F811
+def test_each_style_fails_with_the_reason(partner: Place, style: str) -> None:
     partner.answer = answer(410)
     instance = start(style, partner)
     assert_failed(instance, "answered 410")
@@ -96,7 +96,7 @@ def test_each_style_fails_with_the_reason(partner: Place, style: str) -> None:  
 
 
 @every_style
-def test_retry_asks_the_very_same_question_again(partner: Place, style: str) -> None:  # noqa: F811
+def test_retry_asks_the_very_same_question_again(partner: Place, style: str) -> None:
     partner.answer = answer(410)
     instance = start(style, partner)
     first = newest()
@@ -115,7 +115,7 @@ def test_retry_asks_the_very_same_question_again(partner: Place, style: str) -> 
 
 
 @every_style
-def test_a_second_failure_fails_it_again(partner: Place, style: str) -> None:  # noqa: F811
+def test_a_second_failure_fails_it_again(partner: Place, style: str) -> None:
     partner.answer = answer(410)
     instance = start(style, partner)
     partner.answer = answer(413)
@@ -125,7 +125,7 @@ def test_a_second_failure_fails_it_again(partner: Place, style: str) -> None:  #
 
 
 @every_style
-def test_what_is_asked_again_has_its_time_again(partner: Place, style: str) -> None:  # noqa: F811
+def test_what_is_asked_again_has_its_time_again(partner: Place, style: str) -> None:
     partner.answer = answer(410)
     instance = start(style, partner)
     advance("29d")
@@ -138,13 +138,13 @@ def test_what_is_asked_again_has_its_time_again(partner: Place, style: str) -> N
     assert newest().status == "expired"
 
 
-def test_a_step_style_workflow_may_handle_it(partner: Place) -> None:  # noqa: F811
+def test_a_step_style_workflow_may_handle_it(partner: Place) -> None:
     partner.answer = answer(410)
     instance = start("failing.handles", partner)
     assert "answered 410" in workflows.result(instance)
 
 
-def test_a_function_may_go_on_from_it(partner: Place) -> None:  # noqa: F811
+def test_a_function_may_go_on_from_it(partner: Place) -> None:
     partner.answer = answer(410)
     instance = start("failing.catching", partner)
     question = Interaction.objects.get(channel="api")
@@ -154,7 +154,7 @@ def test_a_function_may_go_on_from_it(partner: Place) -> None:  # noqa: F811
     assert_done(instance, ["people", "by hand"])
 
 
-def test_a_failure_that_comes_before_the_park_wakes_the_instance(partner: Place) -> None:  # noqa: F811
+def test_a_failure_that_comes_before_the_park_wakes_the_instance(partner: Place) -> None:
     """The question is committed before its step is; it may fail in between."""
     from tests.two_connections import play, settle, take_one
 
@@ -168,7 +168,7 @@ def test_a_failure_that_comes_before_the_park_wakes_the_instance(partner: Place)
     assert_failed(found.instance_id, "too early")
 
 
-def test_what_is_answered_or_late_does_not_fail(partner: Place) -> None:  # noqa: F811
+def test_what_is_answered_or_late_does_not_fail(partner: Place) -> None:
     instance = start("failing.function", partner)
     workflows.complete(newest(), 1)
     assert not store.fail_question(_db(), newest().pk, "too late")
@@ -176,7 +176,7 @@ def test_what_is_answered_or_late_does_not_fail(partner: Place) -> None:  # noqa
     assert_done(instance, 1)
 
 
-def test_a_webhook_for_each_item(partner: Place) -> None:  # noqa: F811
+def test_a_webhook_for_each_item(partner: Place) -> None:
     instance = start("failing.each", partner, items=["a", "b", "c"])
     bodies = [verify(got) for got in partner.got]
     assert [(body["index"], body["total"], body["request"]) for body in bodies] == [
@@ -192,13 +192,13 @@ def test_a_webhook_for_each_item(partner: Place) -> None:  # noqa: F811
     assert_done(instance, [0, 1, 2])
 
 
-def test_an_item_that_cannot_be_sent_fails_its_unit(partner: Place) -> None:  # noqa: F811
+def test_an_item_that_cannot_be_sent_fails_its_unit(partner: Place) -> None:
     partner.answer = answer(410)
     instance = start("failing.each", partner, items=["a", "b"])
     assert_failed(instance, "answered 410")
 
 
-def test_or_only_itself_where_the_others_count(partner: Place) -> None:  # noqa: F811
+def test_or_only_itself_where_the_others_count(partner: Place) -> None:
     def refuse_b(handler: Any) -> None:
         answer(410 if handler.path.endswith("/b") else 200)(handler)
 

@@ -16,7 +16,7 @@ from tests.pumps import pumping
 from tests.two_connections import Other, race, run_threads
 from tests.webhook import test_dispatch as test_dispatch  # its workflows
 from tests.webhook.letters import Letter
-from tests.webhook.partners import allow, find_ids, newest, partner, verify  # noqa: F401
+from tests.webhook.partners import find_ids, newest, verify
 from workflows import store
 from workflows.models import Dispatch, Instance, Interaction
 from workflows.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
@@ -55,7 +55,7 @@ def rewind() -> None:
         cursor.execute("UPDATE holdpoint_interaction SET dispatch_at = now() WHERE dispatch_at IS NOT NULL")
 
 
-def test_many_are_sent_by_several_threads_each_once(partner: Place) -> None:  # noqa: F811
+def test_many_are_sent_by_several_threads_each_once(partner: Place) -> None:
     """The partner answers nobody before so many have called: one thread alone would wait for ever."""
     together = threading.Barrier(8)
 
@@ -71,7 +71,7 @@ def test_many_are_sent_by_several_threads_each_once(partner: Place) -> None:  # 
     assert Dispatch.objects.filter(sent=True).count() == 24
 
 
-def test_two_dispatchers_share_the_rows(partner: Place) -> None:  # noqa: F811
+def test_two_dispatchers_share_the_rows(partner: Place) -> None:
     together = threading.Barrier(2)
 
     def meet(handler: Any) -> None:
@@ -89,14 +89,14 @@ def test_two_dispatchers_share_the_rows(partner: Place) -> None:  # noqa: F811
     assert Interaction.objects.filter(dispatched_at__isnull=False).count() == 1
 
 
-def test_a_row_that_one_dispatcher_takes_another_passes_by(partner: Place) -> None:  # noqa: F811
+def test_a_row_that_one_dispatcher_takes_another_passes_by(partner: Place) -> None:
     ask(partner)
     take = lambda: store.lease_questions(connections["default"], "webhook", 10, 60.0)  # noqa: E731
     first, second = race(take, take, waits=False)
     assert (len(first), second) == (1, [])
 
 
-def test_while_something_is_sent_no_row_of_it_is_locked(partner: Place) -> None:  # noqa: F811
+def test_while_something_is_sent_no_row_of_it_is_locked(partner: Place) -> None:
     """The partner answers its question before it says that it has it."""
     held: list[Any] = []
 
@@ -119,7 +119,7 @@ def test_while_something_is_sent_no_row_of_it_is_locked(partner: Place) -> None:
     assert Dispatch.objects.get().sent
 
 
-def test_an_answer_before_a_failure_is_an_answer(partner: Place) -> None:  # noqa: F811
+def test_an_answer_before_a_failure_is_an_answer(partner: Place) -> None:
     def answer_and_fail(handler: Any) -> None:
         try:
             workflows.complete(newest(), 1)
@@ -135,7 +135,7 @@ def test_an_answer_before_a_failure_is_an_answer(partner: Place) -> None:  # noq
     assert newest().status == "completed"
 
 
-def test_the_later_of_two_tries_decides_but_a_success_stands(partner: Place) -> None:  # noqa: F811
+def test_the_later_of_two_tries_decides_but_a_success_stands(partner: Place) -> None:
     ask(partner)
     [first] = store.lease_questions(connection, "webhook", 1, 60.0)
     rewind()
@@ -149,7 +149,7 @@ def test_the_later_of_two_tries_decides_but_a_success_stands(partner: Place) -> 
     assert Interaction.objects.get().dispatched_at is not None
 
 
-def test_a_completion_and_a_record_of_one_row_wait_for_each_other(partner: Place) -> None:  # noqa: F811
+def test_a_completion_and_a_record_of_one_row_wait_for_each_other(partner: Place) -> None:
     ask(partner, 8)
     leased = store.lease_questions(connection, "webhook", 8, 60.0)
     rows = list(Interaction.objects.all())
@@ -166,7 +166,7 @@ def test_a_completion_and_a_record_of_one_row_wait_for_each_other(partner: Place
     assert Dispatch.objects.count() == 8
 
 
-def test_a_channel_that_hangs_holds_up_no_other(partner: Place, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_channel_that_hangs_holds_up_no_other(partner: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     Letter.sent.clear()
     stuck = threading.Event()
     monkeypatch.setattr(Webhook, "threads", 1)
@@ -189,7 +189,7 @@ def test_a_channel_that_hangs_holds_up_no_other(partner: Place, monkeypatch: pyt
     assert Interaction.objects.filter(dispatched_at__isnull=False).count() == 3
 
 
-def test_beside_a_pump_it_is_sent_and_answered(partner: Place) -> None:  # noqa: F811
+def test_beside_a_pump_it_is_sent_and_answered(partner: Place) -> None:
     register_sweep(Sweep("dispatch", dispatcher.seconds_to_next, dispatcher.work))
     with pumping():
         instance = workflows.start("partners.ask", {"url": partner.url})
@@ -209,7 +209,7 @@ print("sent", dispatcher.work(), flush=True)
 
 @pytest.mark.process
 @pytest.mark.kill
-def test_a_dispatcher_that_dies_between_sending_and_recording_loses_nothing(partner: Place) -> None:  # noqa: F811
+def test_a_dispatcher_that_dies_between_sending_and_recording_loses_nothing(partner: Place) -> None:
     """The partner has the message, and nobody has written it down: it gets the same one again, under the same id."""
     died = threading.Event()
 
@@ -238,7 +238,7 @@ def test_a_dispatcher_that_dies_between_sending_and_recording_loses_nothing(part
 
 @pytest.mark.process
 @pytest.mark.kill
-def test_a_process_of_its_own_sends_what_this_one_asked(partner: Place) -> None:  # noqa: F811
+def test_a_process_of_its_own_sends_what_this_one_asked(partner: Place) -> None:
     ask(partner, 3)
     environment = {**find_environment(), "DJANGO_SETTINGS_MODULE": "tests.webhook.settings"}
     with running(Process("-c", SCRIPT, **environment)) as process:
@@ -247,7 +247,7 @@ def test_a_process_of_its_own_sends_what_this_one_asked(partner: Place) -> None:
     assert {verify(one)["resume_url"] for one in partner.got}
 
 
-def test_a_crash_before_the_question_is_failed_is_made_good(partner: Place, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_crash_before_the_question_is_failed_is_made_good(partner: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last try is written down, the end of the question is not: after the lease it is tried once more."""
 
     class Killed(BaseException):
@@ -271,7 +271,7 @@ def test_a_crash_before_the_question_is_failed_is_made_good(partner: Place, monk
 
 
 def test_what_comes_while_a_partner_hangs_is_sent_to_the_others(
-    partner: Place,  # noqa: F811
+    partner: Place,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Webhook, "limits", Limits(silence=5 * PATIENCE, whole=5 * PATIENCE))

@@ -14,7 +14,7 @@ from django.test import Client
 
 import workflows
 from tests.noticing import Place, answer
-from tests.webhook.partners import allow, find_ids, newest, partner  # noqa: F401
+from tests.webhook.partners import find_ids, newest
 from tests.webhook.test_failing import STYLES
 from workflows import InvalidCall, NotRedrivable, UnitFailed, UnknownInteraction, Webhook, durable, keys
 from workflows.models import AwaitUnit, Instance, Interaction, Workspace
@@ -44,7 +44,7 @@ def ask(place: Place, name: str = "failing.function", **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_a_failed_question_is_sent_again_and_its_instance_waits_for_it(partner: Place, style: str) -> None:  # noqa: F811
+def test_a_failed_question_is_sent_again_and_its_instance_waits_for_it(partner: Place, style: str) -> None:
     partner.answer = answer(410)
     instance = ask(partner, style)
     assert_failed(instance)
@@ -58,7 +58,7 @@ def test_a_failed_question_is_sent_again_and_its_instance_waits_for_it(partner: 
     assert workflows.result(instance) in ("paid", {"ask": "paid"})
 
 
-def test_one_that_waits_to_be_tried_again_is_sent_now(partner: Place) -> None:  # noqa: F811
+def test_one_that_waits_to_be_tried_again_is_sent_now(partner: Place) -> None:
     partner.answer = answer(503)
     ask(partner)
     advance("2h")
@@ -70,7 +70,7 @@ def test_one_that_waits_to_be_tried_again_is_sent_now(partner: Place) -> None:  
     assert newest().tries == 1
 
 
-def test_one_that_the_partner_has_lost_is_sent_once_more(partner: Place) -> None:  # noqa: F811
+def test_one_that_the_partner_has_lost_is_sent_once_more(partner: Place) -> None:
     instance = ask(partner)
     workflows.redrive(newest().pk)
     drain()
@@ -79,7 +79,7 @@ def test_one_that_the_partner_has_lost_is_sent_once_more(partner: Place) -> None
     assert_awaiting(instance)
 
 
-def test_what_is_over_is_not_sent_again(partner: Place) -> None:  # noqa: F811
+def test_what_is_over_is_not_sent_again(partner: Place) -> None:
     instance = ask(partner)
     workflows.complete(newest(), 1)
     with pytest.raises(NotRedrivable, match="it is completed"):
@@ -88,7 +88,7 @@ def test_what_is_over_is_not_sent_again(partner: Place) -> None:  # noqa: F811
     assert_done(instance, 1)
 
 
-def test_what_its_workflow_has_gone_on_without_is_not_sent_again(partner: Place) -> None:  # noqa: F811
+def test_what_its_workflow_has_gone_on_without_is_not_sent_again(partner: Place) -> None:
     partner.answer = answer(410)
     instance = ask(partner, "failing.catching")
     failed = Interaction.objects.get(channel="webhook")
@@ -101,14 +101,14 @@ def test_what_its_workflow_has_gone_on_without_is_not_sent_again(partner: Place)
         workflows.redrive(failed)
 
 
-def test_what_a_cancelled_instance_asked_is_not_sent_again(partner: Place) -> None:  # noqa: F811
+def test_what_a_cancelled_instance_asked_is_not_sent_again(partner: Place) -> None:
     instance = ask(partner)
     workflows.cancel(instance)
     with pytest.raises(NotRedrivable, match="it is cancelled"):
         workflows.redrive(newest())
 
 
-def test_a_question_that_nobody_sends_is_not_sent(partner: Place) -> None:  # noqa: F811
+def test_a_question_that_nobody_sends_is_not_sent(partner: Place) -> None:
     @workflows.durable(name="redrive.plain")
     def plain(ctx):
         return ctx.wait_for("wait", "api", timeout="1h")
@@ -119,7 +119,7 @@ def test_a_question_that_nobody_sends_is_not_sent(partner: Place) -> None:  # no
         workflows.redrive(Interaction.objects.get(channel="api"))
 
 
-def test_an_item_that_waits_for_its_turn_is_not_sent(partner: Place) -> None:  # noqa: F811
+def test_an_item_that_waits_for_its_turn_is_not_sent(partner: Place) -> None:
     @workflows.durable(name="redrive.queued")
     def queued(ctx, url):
         return ctx.wait_for_each("ask", [1, 2], workflows.Webhook(url), timeout="1h", concurrency=1)
@@ -129,7 +129,7 @@ def test_an_item_that_waits_for_its_turn_is_not_sent(partner: Place) -> None:  #
         workflows.redrive(Interaction.objects.get(queued=True))
 
 
-def test_where_its_signal_id_is_taken_it_stays_failed(partner: Place) -> None:  # noqa: F811
+def test_where_its_signal_id_is_taken_it_stays_failed(partner: Place) -> None:
     from workflows.waits import Question
 
     partner.answer = answer(410)
@@ -150,7 +150,7 @@ def test_where_its_signal_id_is_taken_it_stays_failed(partner: Place) -> None:  
     assert_failed(instance, "410")
 
 
-def test_all_that_have_something_in_common(partner: Place) -> None:  # noqa: F811
+def test_all_that_have_something_in_common(partner: Place) -> None:
     partner.answer = answer(410)
     gone = [ask(partner), ask(partner, "failing.steps")]
     partner.answer = answer(503)
@@ -172,7 +172,7 @@ def test_all_that_have_something_in_common(partner: Place) -> None:  # noqa: F81
     assert workflows.redrive() == []
 
 
-def test_those_of_a_unit(partner: Place) -> None:  # noqa: F811
+def test_those_of_a_unit(partner: Place) -> None:
     partner.answer = answer(503)
     ask(partner, "failing.each", items=["a", "b", "c"])
     ask(partner)
@@ -184,7 +184,7 @@ def test_those_of_a_unit(partner: Place) -> None:  # noqa: F811
     assert len(partner.got) == 3
 
 
-def test_a_failed_unit_is_asked_again_and_keeps_its_answers(partner: Place) -> None:  # noqa: F811
+def test_a_failed_unit_is_asked_again_and_keeps_its_answers(partner: Place) -> None:
     instance = ask(partner, "failing.each", items=["a", "b"])
     workflows.complete(Interaction.objects.get(index=0), "kept")
     from django.db import connection
@@ -204,7 +204,7 @@ def test_a_failed_unit_is_asked_again_and_keeps_its_answers(partner: Place) -> N
     assert_done(instance, ["kept", "new"])
 
 
-def test_a_failed_item_of_an_open_unit_is_asked_again(partner: Place) -> None:  # noqa: F811
+def test_a_failed_item_of_an_open_unit_is_asked_again(partner: Place) -> None:
     def refuse_b(handler: Any) -> None:
         answer(410 if handler.path.endswith("/b") else 200)(handler)
 
@@ -223,7 +223,7 @@ def test_a_failed_item_of_an_open_unit_is_asked_again(partner: Place) -> None:  
 
 
 @pytest.mark.parametrize("name", ["redriven.partial", "redriven.catching"])
-def test_an_instance_that_failed_of_something_else_is_left_alone(partner: Place, name: str, capsys: Any) -> None:  # noqa: F811
+def test_an_instance_that_failed_of_something_else_is_left_alone(partner: Place, name: str, capsys: Any) -> None:
     partner.answer = answer(410)
     instance = ask(partner, name)
     assert_failed(instance, "what follows is broken")
@@ -236,7 +236,7 @@ def test_an_instance_that_failed_of_something_else_is_left_alone(partner: Place,
     assert instance.status == "failed"
 
 
-def test_what_is_counted_first_is_what_is_sent_again(partner: Place, capsys: Any) -> None:  # noqa: F811
+def test_what_is_counted_first_is_what_is_sent_again(partner: Place, capsys: Any) -> None:
     """The questions of before stay failed rows of an instance that was asked anew, and is done."""
     partner.answer = answer(410)
     instance = ask(partner, "failing.each", items=["a"])
@@ -251,7 +251,7 @@ def test_what_is_counted_first_is_what_is_sent_again(partner: Place, capsys: Any
     assert "0 questions" in run(capsys, "--channel", "webhook")
 
 
-def test_since_is_a_moment_or_how_long_ago(partner: Place) -> None:  # noqa: F811
+def test_since_is_a_moment_or_how_long_ago(partner: Place) -> None:
     from workflows.clock import read_now
 
     partner.answer = answer(410)
@@ -262,7 +262,7 @@ def test_since_is_a_moment_or_how_long_ago(partner: Place) -> None:  # noqa: F81
     assert len(workflows.redrive(since="4h")) == 1
 
 
-def test_one_and_a_filter_together_are_refused(partner: Place) -> None:  # noqa: F811
+def test_one_and_a_filter_together_are_refused(partner: Place) -> None:
     ask(partner)
     with pytest.raises(InvalidCall):
         workflows.redrive(newest(), channel="webhook")
@@ -270,7 +270,7 @@ def test_one_and_a_filter_together_are_refused(partner: Place) -> None:  # noqa:
         workflows.redrive(7)  # type: ignore[arg-type]
 
 
-def test_what_another_workspace_asked_is_not_known(partner: Place) -> None:  # noqa: F811
+def test_what_another_workspace_asked_is_not_known(partner: Place) -> None:
     workflows.workspace.create("acme")
     ask(partner)
     with pytest.raises(UnknownInteraction):
@@ -286,7 +286,7 @@ def run(capsys: Any, *arguments: str) -> str:
     return str(capsys.readouterr().out)
 
 
-def test_the_command_sends_one_again(partner: Place, capsys: Any) -> None:  # noqa: F811
+def test_the_command_sends_one_again(partner: Place, capsys: Any) -> None:
     partner.answer = answer(410)
     instance = ask(partner)
     partner.answer = answer(200)
@@ -297,7 +297,7 @@ def test_the_command_sends_one_again(partner: Place, capsys: Any) -> None:  # no
     assert str(history.filter(kind="reopened").get().actor).startswith("shell")
 
 
-def test_the_command_sends_again_what_fits_and_counts_first_if_asked(partner: Place, capsys: Any) -> None:  # noqa: F811
+def test_the_command_sends_again_what_fits_and_counts_first_if_asked(partner: Place, capsys: Any) -> None:
     partner.answer = answer(410)
     ask(partner)
     ask(partner)
@@ -310,7 +310,7 @@ def test_the_command_sends_again_what_fits_and_counts_first_if_asked(partner: Pl
     assert len(partner.got) == 4
 
 
-def test_the_command_says_what_it_could_not_send(partner: Place, capsys: Any) -> None:  # noqa: F811
+def test_the_command_says_what_it_could_not_send(partner: Place, capsys: Any) -> None:
     ask(partner)
     workflows.complete(newest(), 1)
     with pytest.raises(CommandError, match="1 of 1"):
@@ -337,7 +337,7 @@ def get(path: str) -> Any:
     return Client().get(path, headers={"Authorization": f"Bearer {key}"})
 
 
-def test_the_api_sends_one_again(partner: Place) -> None:  # noqa: F811
+def test_the_api_sends_one_again(partner: Place) -> None:
     partner.answer = answer(410)
     instance = ask(partner)
     partner.answer = answer(200)
@@ -348,7 +348,7 @@ def test_the_api_sends_one_again(partner: Place) -> None:  # noqa: F811
     assert_awaiting(instance)
 
 
-def test_the_api_refuses_what_is_over_and_what_is_not_there(partner: Place) -> None:  # noqa: F811
+def test_the_api_refuses_what_is_over_and_what_is_not_there(partner: Place) -> None:
     ask(partner)
     workflows.complete(newest(), 1)
     assert post(f"/v1/interactions/{newest().pk}/redrive").status_code == 409
@@ -356,7 +356,7 @@ def test_the_api_refuses_what_is_over_and_what_is_not_there(partner: Place) -> N
     assert post(f"/v1/interactions/{newest().pk}/redrive", scopes=("read",)).status_code == 403
 
 
-def test_the_api_shows_the_delivery_log(partner: Place) -> None:  # noqa: F811
+def test_the_api_shows_the_delivery_log(partner: Place) -> None:
     partner.answer = answer(503, b"busy")
     ask(partner)
     partner.answer = answer(202, b"taken")
@@ -386,7 +386,7 @@ def operator(client: Client, *permissions: str) -> None:
     client.force_login(user)
 
 
-def test_the_page_of_a_question_shows_its_tries(partner: Place, client: Client) -> None:  # noqa: F811
+def test_the_page_of_a_question_shows_its_tries(partner: Place, client: Client) -> None:
     partner.answer = answer(503, b"<b>busy</b>")
     ask(partner)
     operator(client, "view_interaction")
@@ -396,7 +396,7 @@ def test_the_page_of_a_question_shows_its_tries(partner: Place, client: Client) 
     assert "<b>busy" not in page
 
 
-def test_an_operator_sends_again_from_the_list(partner: Place, client: Client) -> None:  # noqa: F811
+def test_an_operator_sends_again_from_the_list(partner: Place, client: Client) -> None:
     partner.answer = answer(410)
     instance = ask(partner)
     partner.answer = answer(200)
@@ -411,7 +411,7 @@ def test_an_operator_sends_again_from_the_list(partner: Place, client: Client) -
     assert_awaiting(instance)
 
 
-def test_who_may_only_look_sends_nothing_again(partner: Place, client: Client) -> None:  # noqa: F811
+def test_who_may_only_look_sends_nothing_again(partner: Place, client: Client) -> None:
     partner.answer = answer(410)
     ask(partner)
     operator(client, "view_interaction")

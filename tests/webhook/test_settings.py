@@ -9,7 +9,7 @@ from django.core.checks import run_checks
 
 import workflows
 from tests.noticing import Place, answer
-from tests.webhook.partners import allow, newest, partner  # noqa: F401
+from tests.webhook.partners import allow, newest
 from tests.webhook.secrets import NEW, OLD
 from workflows import InvalidCall
 from workflows.conf import conf, find_problems
@@ -82,7 +82,7 @@ def test_a_development_site_has_a_secret_of_its_own_and_another_none(settings: A
 
 
 @pytest.mark.django_db
-def test_a_check_names_secrets_that_waiting_questions_need(partner: Place, settings: Any) -> None:  # noqa: F811
+def test_a_check_names_secrets_that_waiting_questions_need(partner: Place, settings: Any) -> None:
     partner.answer = answer(503)
     workflows.start("partners.ask", {"url": partner.url})
     drain()

@@ -16,7 +16,7 @@ from standardwebhooks import WebhookVerificationError
 
 import workflows
 from tests.noticing import Place, answer, serving
-from tests.webhook.partners import allow, find_ids, newest, partner, verify  # noqa: F401
+from tests.webhook.partners import allow, find_ids, newest, verify
 from tests.webhook.secrets import NEW, OLD
 from workflows import InvalidCall
 from workflows.models import Dispatch, Interaction
@@ -42,7 +42,7 @@ def log() -> list[Any]:
 # --- what is posted -------------------------------------------------------------------------------------------------
 
 
-def test_the_reference_library_accepts_what_is_posted(partner: Place) -> None:  # noqa: F811
+def test_the_reference_library_accepts_what_is_posted(partner: Place) -> None:
     instance = ask(partner, request={"amount": 5, "to": "Zoë"})
     [got] = partner.got
     body = verify(got)
@@ -56,7 +56,7 @@ def test_the_reference_library_accepts_what_is_posted(partner: Place) -> None:  
     assert got[0]["Content-Type"] == "application/json"
 
 
-def test_a_changed_body_or_another_secret_is_not_accepted(partner: Place) -> None:  # noqa: F811
+def test_a_changed_body_or_another_secret_is_not_accepted(partner: Place) -> None:
     ask(partner, request="pay")
     [(headers, body)] = partner.got
     for changed, secret in ((body.replace(b"pay", b"pry"), OLD), (body, NEW)):
@@ -64,21 +64,21 @@ def test_a_changed_body_or_another_secret_is_not_accepted(partner: Place) -> Non
             verify((headers, changed), secret)
 
 
-def test_while_a_secret_is_changed_the_old_and_the_new_one_are_good(partner: Place, settings: Any) -> None:  # noqa: F811
+def test_while_a_secret_is_changed_the_old_and_the_new_one_are_good(partner: Place, settings: Any) -> None:
     allow(settings, "127.0.0.1", WEBHOOK_SECRETS={"default": [NEW, OLD]})
     ask(partner)
     verify(partner.got[0], NEW)
     verify(partner.got[0], OLD)
 
 
-def test_each_partner_may_have_a_secret_of_its_own(partner: Place, settings: Any) -> None:  # noqa: F811
+def test_each_partner_may_have_a_secret_of_its_own(partner: Place, settings: Any) -> None:
     allow(settings, "127.0.0.1", WEBHOOK_SECRETS={"default": OLD, "bank": NEW})
     ask(partner, secret="bank")
     verify(partner.got[0], NEW)
     assert newest().config == {"url": partner.url, "secret": "bank"}
 
 
-def test_no_secret_is_on_a_row(partner: Place) -> None:  # noqa: F811
+def test_no_secret_is_on_a_row(partner: Place) -> None:
     partner.answer = echo
     ask(partner)
     for row in (*Interaction.objects.values(), *Dispatch.objects.values()):
@@ -91,7 +91,7 @@ def test_a_secret_that_is_not_there_is_named_when_the_webhook_is_written(setting
         Webhook("https://bank.example/", secret="bank")
 
 
-def test_the_trace_of_whoever_asks_goes_along(partner: Place, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_the_trace_of_whoever_asks_goes_along(partner: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     from opentelemetry import trace
     from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
@@ -103,7 +103,7 @@ def test_the_trace_of_whoever_asks_goes_along(partner: Place, monkeypatch: pytes
     assert headers["traceparent"] == json.loads(body)["traceparent"] == told
 
 
-def test_without_a_trace_none_is_told(partner: Place) -> None:  # noqa: F811
+def test_without_a_trace_none_is_told(partner: Place) -> None:
     ask(partner)
     assert "traceparent" not in json.loads(partner.got[0][1])
 
@@ -111,7 +111,7 @@ def test_without_a_trace_none_is_told(partner: Place) -> None:  # noqa: F811
 # --- the answer -----------------------------------------------------------------------------------------------------
 
 
-def test_the_partner_answers_by_the_resume_url(partner: Place, client: Any) -> None:  # noqa: F811
+def test_the_partner_answers_by_the_resume_url(partner: Place, client: Any) -> None:
     instance = ask(partner)
     url = verify(partner.got[0])["resume_url"]
     path = url[url.index("/resume/") :]
@@ -121,7 +121,7 @@ def test_the_partner_answers_by_the_resume_url(partner: Place, client: Any) -> N
     assert_done(instance, {"paid": True})
 
 
-def test_an_answer_that_the_schema_refuses_leaves_it_open(partner: Place, client: Any) -> None:  # noqa: F811
+def test_an_answer_that_the_schema_refuses_leaves_it_open(partner: Place, client: Any) -> None:
     instance = workflows.start("partners.step", {"url": partner.url})
     drain()
     body = verify(partner.got[0])
@@ -132,7 +132,7 @@ def test_an_answer_that_the_schema_refuses_leaves_it_open(partner: Place, client
     assert client.post(path, {"paid": True}, content_type="application/json").status_code == 200
 
 
-def test_a_label_called_webhook_is_still_a_mere_label(partner: Place) -> None:  # noqa: F811
+def test_a_label_called_webhook_is_still_a_mere_label(partner: Place) -> None:
     @workflows.durable(name="partners.label")
     def wait(ctx):
         return ctx.wait_for("wait", "webhook", timeout="1h")
@@ -146,7 +146,7 @@ def test_a_label_called_webhook_is_still_a_mere_label(partner: Place) -> None:  
     assert_done(instance, 7)
 
 
-def test_a_partner_may_have_a_channel_and_threads_of_its_own(partner: Place, client: Any) -> None:  # noqa: F811
+def test_a_partner_may_have_a_channel_and_threads_of_its_own(partner: Place, client: Any) -> None:
     class Bank(Webhook):
         name = "bank-webhook"
         threads = 2
@@ -167,7 +167,7 @@ def test_a_partner_may_have_a_channel_and_threads_of_its_own(partner: Place, cli
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-def test_each_2xx_is_an_acceptance(partner: Place, status: int) -> None:  # noqa: F811
+def test_each_2xx_is_an_acceptance(partner: Place, status: int) -> None:
     partner.answer = answer(status)
     ask(partner)
     assert newest().dispatched_at is not None
@@ -175,7 +175,7 @@ def test_each_2xx_is_an_acceptance(partner: Place, status: int) -> None:  # noqa
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 401, 403, 404, 408, 409, 425, 429, 500, 502, 503, 504])
-def test_what_may_pass_is_tried_again_under_the_same_id(partner: Place, status: int) -> None:  # noqa: F811
+def test_what_may_pass_is_tried_again_under_the_same_id(partner: Place, status: int) -> None:
     partner.answer = answer(status, Location="http://127.0.0.1:9/")
     ask(partner)
     assert f"answered {status}" in (newest().dispatch_error or "")
@@ -193,7 +193,7 @@ def write_date(seconds: float) -> str:
 
 
 @pytest.mark.parametrize("write", [lambda: "600", lambda: write_date(600)], ids=["seconds", "date"])
-def test_retry_after_is_honoured(partner: Place, write: Any) -> None:  # noqa: F811
+def test_retry_after_is_honoured(partner: Place, write: Any) -> None:
     partner.answer = answer(503, **{"Retry-After": write()})
     ask(partner)
     advance("7m")
@@ -203,7 +203,7 @@ def test_retry_after_is_honoured(partner: Place, write: Any) -> None:  # noqa: F
 
 
 @pytest.mark.parametrize("text", ["soon", "-5", "1e99", "Fri, 99 Foo 2026", "9" * 400])
-def test_a_retry_after_that_says_nothing_is_as_none(partner: Place, text: str) -> None:  # noqa: F811
+def test_a_retry_after_that_says_nothing_is_as_none(partner: Place, text: str) -> None:
     partner.answer = answer(503, **{"Retry-After": text})
     ask(partner)
     advance("8h")
@@ -211,7 +211,7 @@ def test_a_retry_after_that_says_nothing_is_as_none(partner: Place, text: str) -
 
 
 def test_a_partner_that_is_slow_is_given_up_and_tried_again(
-    partner: Place,  # noqa: F811
+    partner: Place,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     partner.answer = lambda handler: handler.place.over.wait(60) and None
@@ -226,7 +226,7 @@ def test_a_partner_that_is_slow_is_given_up_and_tried_again(
 
 
 def test_a_partner_that_answers_byte_by_byte_is_cut_off(
-    partner: Place,  # noqa: F811
+    partner: Place,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It would go on until the end of the test."""
@@ -245,7 +245,7 @@ def test_a_partner_that_answers_byte_by_byte_is_cut_off(
 
 @pytest.mark.parametrize("headers", [b"Connection: close", b"Connection: close\r\nTransfer-Encoding: chunked"])
 def test_an_answer_that_never_ends_is_cut_off_and_counts_by_its_status(
-    partner: Place,  # noqa: F811
+    partner: Place,
     monkeypatch: pytest.MonkeyPatch,
     headers: bytes,
 ) -> None:
@@ -267,14 +267,14 @@ def test_an_answer_that_never_ends_is_cut_off_and_counts_by_its_status(
     assert newest().dispatched_at is not None
 
 
-def test_a_partner_that_drops_the_connection_is_tried_again(partner: Place) -> None:  # noqa: F811
+def test_a_partner_that_drops_the_connection_is_tried_again(partner: Place) -> None:
     partner.answer = lambda handler: handler.connection.close()
     ask(partner)
     assert "broke off" in (newest().dispatch_error or "")
     assert newest().dispatch_at is not None
 
 
-def test_half_an_answer_that_begins_with_200_is_an_acceptance(partner: Place) -> None:  # noqa: F811
+def test_half_an_answer_that_begins_with_200_is_an_acceptance(partner: Place) -> None:
     def break_off(handler: Any) -> None:
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf of")
 
@@ -285,13 +285,13 @@ def test_half_an_answer_that_begins_with_200_is_an_acceptance(partner: Place) ->
 
 
 @pytest.mark.parametrize("garbage", [b"\x00\xff", b"SSH-2.0-x\r\n", b"HTTP/1.1 abc\r\n\r\n", b"HTTP/1.1 \r\n"])
-def test_what_is_no_http_is_a_failure(partner: Place, garbage: bytes) -> None:  # noqa: F811
+def test_what_is_no_http_is_a_failure(partner: Place, garbage: bytes) -> None:
     partner.answer = lambda handler: handler.wfile.write(garbage)
     ask(partner)
     assert newest().dispatch_error
 
 
-def test_of_a_flood_only_the_beginning_is_read(partner: Place) -> None:  # noqa: F811
+def test_of_a_flood_only_the_beginning_is_read(partner: Place) -> None:
     def flood(handler: Any) -> None:
         handler.send_response(200)
         handler.end_headers()
@@ -310,7 +310,7 @@ def echo(handler: Any) -> None:
     answer(200, json.dumps(headers).encode() + body + b"\x00\xff")(handler)
 
 
-def test_the_log_keeps_neither_the_token_nor_the_signature(partner: Place) -> None:  # noqa: F811
+def test_the_log_keeps_neither_the_token_nor_the_signature(partner: Place) -> None:
     partner.answer = echo
     ask(partner)
     [(headers, body)] = partner.got
@@ -326,7 +326,7 @@ def test_nor_does_it_keep_them_with_the_backslashes_of_json() -> None:
     assert kept == '{"signature": "…", "url": "…"}'
 
 
-def test_no_reason_holds_the_path_of_an_address(partner: Place, caplog: Any) -> None:  # noqa: F811
+def test_no_reason_holds_the_path_of_an_address(partner: Place, caplog: Any) -> None:
     def answer_badly(handler: Any) -> None:
         handler.wfile.write(b"HTTP/1.1 500 No\r\nno header at all\r\n\r\n")
 
@@ -338,7 +338,7 @@ def test_no_reason_holds_the_path_of_an_address(partner: Place, caplog: Any) -> 
     assert "canarypath" not in caplog.text
 
 
-def test_what_the_log_tells_goes_with_its_instance(partner: Place) -> None:  # noqa: F811
+def test_what_the_log_tells_goes_with_its_instance(partner: Place) -> None:
     instance = ask(partner)
     workflows.cancel(instance)
     assert Dispatch.objects.count() == 1
@@ -367,7 +367,7 @@ def test_nothing_inside_is_called_unless_the_site_allows_it(settings: Any, host:
     assert "WEBHOOK_ALLOWED" in (Dispatch.objects.get().error or "")
 
 
-def test_a_redirect_leads_nowhere(partner: Place) -> None:  # noqa: F811
+def test_a_redirect_leads_nowhere(partner: Place) -> None:
     with serving() as inside:
         partner.answer = answer(307, Location=inside.url)
         ask(partner)
@@ -410,7 +410,7 @@ def test_what_was_judged_is_what_is_called(settings: Any, monkeypatch: pytest.Mo
     assert_awaiting(instance)
 
 
-def test_without_tries_left_the_question_fails_with_its_reason(partner: Place, settings: Any) -> None:  # noqa: F811
+def test_without_tries_left_the_question_fails_with_its_reason(partner: Place, settings: Any) -> None:
     allow(settings, "127.0.0.1", DISPATCH_TRIES=3)
     partner.answer = answer(503)
     instance = ask(partner)
@@ -423,7 +423,7 @@ def test_without_tries_left_the_question_fails_with_its_reason(partner: Place, s
 
 
 @pytest.mark.parametrize("status", [400, 410, 413, 422, 501])
-def test_what_can_never_be_taken_fails_at_once(partner: Place, status: int) -> None:  # noqa: F811
+def test_what_can_never_be_taken_fails_at_once(partner: Place, status: int) -> None:
     partner.answer = answer(status)
     instance = ask(partner)
     assert newest().status == "failed"
