@@ -382,10 +382,10 @@ def test_a_wait_that_is_too_long_is_left_to_the_caller(site: Site) -> None:
 def test_no_attempt_begins_after_the_deadline(site: Site) -> None:
     site.will(stall)
     began = time.monotonic()
-    with site.client(timeout=0.5, deadline=3.0, retries=100) as client, pytest.raises(ConnectionFailed):
+    with site.client(timeout=0.4, deadline=1.0, retries=100) as client, pytest.raises(ConnectionFailed):
         client.start("Ship")
-    assert time.monotonic() - began < 60
-    assert 2 <= len(site.sent) <= 6
+    assert time.monotonic() - began < 5
+    assert 2 <= len(site.sent) <= 4
 
 
 def test_an_attempt_ends_with_the_deadline(site: Site) -> None:
@@ -393,7 +393,7 @@ def test_an_attempt_ends_with_the_deadline(site: Site) -> None:
     began = time.monotonic()
     with site.client(timeout=9, deadline=0.3) as client, pytest.raises(ConnectionFailed):
         client.start("Ship")
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 5
     assert len(site.sent) == 1
 
 
@@ -879,7 +879,7 @@ def test_waiting_ends_when_its_time_is_over(site: Site, timeout: float) -> None:
     began = time.monotonic()
     with site.client() as client, pytest.raises(NotFinished, match="runnable") as caught:
         client.wait(ID, timeout)
-    assert timeout <= time.monotonic() - began < timeout + 20
+    assert timeout <= time.monotonic() - began < timeout + 2
     assert caught.value.instance.id == UUID(ID)
     # A server that does not wait as long as it was asked to is not hammered.
     assert len(site.sent) <= 3

@@ -221,11 +221,11 @@ def test_watchers_pump_themselves_where_no_task_leaves_the_queue():
             os.kill(worker, signal.SIGKILL)
         killed = time.monotonic()
         quick = workflows.start("HostedQuick")
-        wait_for_status(quick, Status.DONE, seconds=2 * RESUME_SECONDS)
+        wait_for_status(quick, Status.DONE, seconds=RESUME_SECONDS)
         took = time.monotonic() - killed
         print(f"a step ran {took:.1f} s after the kill")
         # 3 s of silence, 3 s for the task asked for, and what starts of processes take beside other tests on two cores.
-        assert took < 1.5 * RESUME_SECONDS
+        assert took < 15.0
         assert read_pump_kinds() == {"watch"}
         again = [workflows.start("HostedQuick") for _ in range(5)]
         for one in again:

@@ -172,7 +172,7 @@ def test_a_database_that_hangs_is_answered_for_in_bounded_time(client, monkeypat
                 assert answer["Content-Type"] == "application/problem+json"
                 assert {"type", "title", "status", "detail"} <= answer.json().keys()
                 assert answer.json()["database"] == "silent"
-                assert time.monotonic() - begun < 30
+                assert time.monotonic() - begun < 2
             assert client.get("/healthz").status_code == 200
             probes = [thread for thread in threading.enumerate() if thread.name == "holdpoint-probe"]
             assert len(probes) == 1

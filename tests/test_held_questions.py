@@ -398,7 +398,7 @@ def test_an_open_transaction_that_emitted_holds_up_no_other_instance():
         assert Listen.ran.wait(60)
         for _ in range(3):
             quick = workflows.start(Quick)
-            wait_until(lambda one=quick: status_of(one), "it to end", seconds=60, is_it=lambda now: now == "done")
+            wait_until(lambda one=quick: status_of(one), "it to end", seconds=5.0, is_it=lambda now: now == "done")
         assert status_of(listens) == "running"
         let_go()
         wait_until(lambda: status_of(listens), "the event to arrive", seconds=60, is_it=lambda now: now == "done")

@@ -388,7 +388,7 @@ def test_the_first_can_be_undone_as_long_as_one_alone_however_long_the_others_ta
     assert int(told[1]) >= 8
     ends = {one.effective_at for one in Review.objects.all() if one.effective_at is not None}
     assert len(ends) == 3
-    assert max(ends) - min(ends) < timedelta(seconds=1.5)
+    assert max(ends) - min(ends) < timedelta(seconds=0.5)
 
 
 def test_what_can_no_longer_be_undone_is_not_offered(ann: User, settings: Any) -> None:

@@ -134,7 +134,7 @@ def test_a_decision_can_be_undone_for_a_while_and_is_then_carried_out(ann: Desk)
     told = tell(ann.send(review, outcome="approve"))
     assert told["id"] == str(review.pk)
     assert told["undo"] is True
-    assert 3 < told["seconds"] <= 8  # less what answering took
+    assert told["seconds"] == 8
     assert told["told"] == "“Approve”: Pay the invoice."
     drain()
     assert again(review).open

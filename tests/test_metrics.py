@@ -617,7 +617,7 @@ def test_a_database_that_hangs_is_answered_for_in_bounded_time(monkeypatch: pyte
                 assert answer.status_code == 503
                 assert answer["Content-Type"] == CONTENT_TYPE
                 assert answer["Retry-After"]
-                assert time.monotonic() - begun < 30
+                assert time.monotonic() - begun < 2
             assert Client().get("/healthz").status_code == 200
             hanging = [thread for thread in threading.enumerate() if thread.name == "holdpoint-probe"]
             assert len(hanging) == 1

@@ -157,7 +157,7 @@ def test_deadlines_claims_and_outcomes_of_others_go_on_while_a_caller_holds_the_
         instance = workflows.start(workflow, input)
         wait_until(lambda: ran[kind], "the step to run")
         other = workflows.start(Unrelated)
-        wait_until(lambda: reload(other), "the other one", seconds=60, is_it=lambda one: one.ended)
+        wait_until(lambda: reload(other), "the other one", seconds=10.0, is_it=lambda one: one.ended)
         assert_done(other, True)
         assert reload(instance).status == "running"
         let_go()
@@ -189,11 +189,11 @@ def test_as_many_as_a_caller_holds_at_once_keep_nobody_else_waiting(kind):
         wait_until(lambda: ran[kind], "the steps to run")
         for _ in range(3):
             other = workflows.start(Unrelated)
-            wait_until(lambda: reload(other), "the other one", seconds=60, is_it=lambda one: one.ended)  # noqa: B023
+            wait_until(lambda: reload(other), "the other one", seconds=10.0, is_it=lambda one: one.ended)  # noqa: B023
             assert_done(other, True)
         let_go()
         left = rows.exclude(status="done" if kind != "callback" else "awaiting")
-        wait_until(lambda: not left.exists(), "the outcomes", seconds=60)
+        wait_until(lambda: not left.exists(), "the outcomes", seconds=30.0)
     assert ran[kind] == 300, "no step is run again"
 
 
