@@ -83,7 +83,7 @@ class NotDeployed(Exception):
 _definitions: dict[tuple[str, int], Definition] = {}
 _latest: dict[str, Definition] = {}
 #: What no signal reaches, as "name:version", of these definitions: read at every signal, so it is not made each time.
-_deaf: tuple[dict[tuple[str, int], Definition], list[str]] | None = None
+_deaf: tuple[dict[tuple[str, int], Definition], tuple[str, ...]] | None = None
 
 
 def register(definition: Definition) -> None:
@@ -123,13 +123,13 @@ def resolve(workflow: Any) -> Definition:
     raise UnknownWorkflow(workflow, sorted(_latest))
 
 
-def list_deaf() -> list[str]:
+def list_deaf() -> tuple[str, ...]:
     """The workflows that never read a signal sent by name, as "name:version"; of others this process knows nothing."""
     global _deaf
     if _deaf is None or _deaf[0] is not _definitions:
         whole = [one for one in _definitions.values() if not one.reads_signals]
         lines = [one.lines for one in _definitions.values() if one.lines is not None]
-        names = [f"{one.name}:{one.version}" for one in (*whole, *lines)]
+        names = tuple(f"{one.name}:{one.version}" for one in (*whole, *lines))
         _deaf = (_definitions, names)
     return _deaf[1]
 

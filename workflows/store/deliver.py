@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -130,6 +131,9 @@ _DELIVER_MANY = {
     for by in ("id", "slug")
 }
 
+#: They stay the same from signal to signal.
+_write_deaf = lru_cache(maxsize=4)(write_texts)
+
 _NOTIFY = f"SELECT {NOTIFY_IDLE}"
 
 _FIRST_MANY = compact("""
@@ -153,7 +157,7 @@ def deliver(
     *,
     dedup: str | None,
     source: str,
-    deaf: Sequence[str] = (),
+    deaf: tuple[str, ...] = (),
 ) -> Delivered | None:
     """Deliver one signal; None when there is no live target. One statement, but for the rare misses."""
     params = {
@@ -163,7 +167,7 @@ def deliver(
         "payload": payload,
         "dedup": dedup,
         "source": source,
-        "deaf": write_texts(deaf),
+        "deaf": _write_deaf(deaf),
     }
     # A key whose holder ended while we waited for its lock may have been taken again meanwhile: the
     # statement then finds nothing in its old snapshot, and only a second one sees the new holder.
@@ -189,7 +193,7 @@ class Line:
 
 
 def deliver_many(
-    db: BaseDatabaseWrapper, lines: Sequence[Line], *, workspace: str | int, source: str, deaf: Sequence[str] = ()
+    db: BaseDatabaseWrapper, lines: Sequence[Line], *, workspace: str | int, source: str, deaf: tuple[str, ...] = ()
 ) -> list[Delivered | None]:
     """Deliver a batch in one statement; the answers are in the order of the lines."""
     by = address_kind(workspace)
@@ -201,7 +205,7 @@ def deliver_many(
         "dedups": write_texts(dedups),
         "payloads": write_texts([line.payload for line in lines]),
         "source": source,
-        "deaf": write_texts(deaf),
+        "deaf": _write_deaf(deaf),
     }
     answers: list[Delivered | None] = [None] * len(lines)
     woke_any = False
