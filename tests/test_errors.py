@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import pickle
 from typing import Any
 
 import pytest
@@ -541,6 +542,13 @@ def test_the_error_tree_in_the_docstring_is_the_real_one() -> None:
         stack[depth:] = [name]
         parent = stack[depth - 1]
         assert classes[parent] in classes[name].__mro__, f"{name} is drawn below {parent}"
+
+
+def test_rows_and_pickles_name_every_error_by_the_package() -> None:
+    errors = [value for value in vars(exceptions).values() if isinstance(value, type)]
+    assert len(errors) > 40
+    assert {error.__module__ for error in errors} == {"workflows.exceptions"}
+    assert pickle.loads(pickle.dumps(exceptions.SignalTimeoutError)) is exceptions.SignalTimeoutError
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ that importing the package loads no model and needs no configured Django. Nothin
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-#: By this `clash` knows that nobody else's package stands here.
+#: By this `foreign_packages` knows that nobody else's package stands here.
 __holdpoint__ = True
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import ProgrammingError, connections, router, transaction
 
-from workflows import clash, deploys, registry
+from workflows import deploys, foreign_packages, registry
 from workflows.backend.vanished import read_patience
 from workflows.checks_kafka import check_kafka, check_kafka_deploy
 from workflows.checks_links import check_links, check_routes, check_token_keys, check_webhook_secrets
@@ -93,12 +93,12 @@ def check_names() -> Iterator[CheckMessage]:
                     hint=f"Rename yours, or move it into a package: mysite/{name}/, imported as mysite.{name}.",
                     id="holdpoint.W002",
                 )
-        if others := clash.list_owners(name):
+        if others := foreign_packages.list_owners(name):
             yield Warning(
                 f"The distribution {' and '.join(map(repr, others))} has a package {name!r} too, in the same place: "
                 "one of the two has written over files of the other.",
                 hint=f"Make an environment without {' and '.join(map(repr, others))}, and run "
-                f"`pip install --force-reinstall {clash.OURS}` in it.",
+                f"`pip install --force-reinstall {foreign_packages.OURS}` in it.",
                 id="holdpoint.W002",
             )
 

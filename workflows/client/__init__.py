@@ -11,7 +11,7 @@ of ours, so it works where no settings are.
         client.wait(order, timeout=60)
 """
 
-from workflows import clash as clash  # somebody else's package of this name is told of here
+from workflows import foreign_packages  # noqa: F401 - somebody else's package of this name is told of here
 from workflows.client.calls import Client
 from workflows.client.errors import (
     AnsweredElsewhere,
