@@ -112,6 +112,6 @@ from workflows.exceptions.workflow_errors import UnknownWorkflow as UnknownWorkf
 from workflows.exceptions.workflow_errors import UnknownWorkspace as UnknownWorkspace
 
 # Rows (a call's error in a checkpoint), pickles and tracebacks name a class by its module: the package, always.
-for _value in list(globals().values()):
-    if isinstance(_value, type) and issubclass(_value, BaseException):
-        _value.__module__ = __name__
+for _value in [value for value in vars().values() if isinstance(value, type)]:
+    _value.__module__ = __name__
+del _value
