@@ -29,8 +29,8 @@ from workflows import Await, Done, Workflow, step
 from workflows.exceptions import InvalidCall
 from workflows.ledger import (
     Anchor,
+    Damage,
     Finding,
-    Trouble,
     export_lines,
     make_anchors,
     redact,
@@ -79,7 +79,7 @@ def verify(slug: str = "default", anchor: Anchor | None = None) -> list[Finding]
 
 
 def troubles(slug: str = "default", anchor: Anchor | None = None) -> list[str]:
-    return [str(finding.trouble) for finding in verify(slug, anchor)]
+    return [str(finding.damage) for finding in verify(slug, anchor)]
 
 
 def execute(sql: str, params: Any = None) -> list[tuple[Any, ...]]:
@@ -343,7 +343,7 @@ def test_an_edited_cell_is_told_as_edited(change: str) -> None:
     with no_triggers():
         execute(f"UPDATE holdpoint_ledger SET {change} WHERE instance_id = %s AND kind = 12", [one.pk])
     [finding] = verify()
-    assert (finding.trouble, finding.seal) == (Trouble.EDITED, 2)
+    assert (finding.damage, finding.seal) == (Damage.EDITED, 2)
     assert "12 rows" in finding.detail
 
 
@@ -369,9 +369,9 @@ def test_a_deleted_row_is_told_as_missing_and_by_its_number() -> None:
     with no_triggers():
         execute("DELETE FROM holdpoint_ledger WHERE instance_id = %s AND seq = 3", [one.pk])
     missing, hole = verify()
-    assert (missing.trouble, missing.seal) == (Trouble.MISSING, 2)
+    assert (missing.damage, missing.seal) == (Damage.MISSING, 2)
     assert "11 of 12 rows" in missing.detail
-    assert hole.trouble is Trouble.HOLE
+    assert hole.damage is Damage.HOLE
     assert f"instance {one.pk} has no row 3" in hole.detail
 
 
@@ -384,7 +384,7 @@ def test_an_inserted_row_is_told_as_extra() -> None:
         [one.pk],
     )
     [finding] = verify()
-    assert (finding.trouble, finding.seal) == (Trouble.EXTRA, 2)
+    assert (finding.damage, finding.seal) == (Damage.EXTRA, 2)
     assert "13 of 12 rows" in finding.detail
 
 
@@ -393,7 +393,7 @@ def test_a_cut_tail_is_told_as_missing() -> None:
     with no_triggers():
         execute("DELETE FROM holdpoint_ledger WHERE xid >= (SELECT max(from_xid) FROM holdpoint_seal)")
     found = verify()
-    assert (found[0].trouble, found[0].seal) == (Trouble.MISSING, 3)
+    assert (found[0].damage, found[0].seal) == (Damage.MISSING, 3)
     assert "0 of 4 rows" in found[0].detail
 
 
@@ -406,7 +406,7 @@ def test_a_tail_cut_together_with_its_seals_is_found_against_the_anchor_only() -
         execute("DELETE FROM holdpoint_seal WHERE number = 3")
     assert verify() == []
     [finding] = verify(anchor=anchor)
-    assert (finding.trouble, finding.seal) == (Trouble.ANCHOR, 3)
+    assert (finding.damage, finding.seal) == (Damage.ANCHOR, 3)
     assert "the chain ends at seal 2" in finding.detail
 
 
@@ -436,14 +436,14 @@ def test_a_missing_seal_is_told() -> None:
     with no_triggers():
         execute("DELETE FROM holdpoint_seal WHERE number = 2")
     [finding] = verify()
-    assert (finding.trouble, finding.seal) == (Trouble.SEAL_MISSING, 2)
+    assert (finding.damage, finding.seal) == (Damage.SEAL_MISSING, 2)
 
 
 def test_an_edited_seal_breaks_the_chain() -> None:
     history()
     with no_triggers():
         execute("UPDATE holdpoint_seal SET hash = sha256('x') WHERE number = 2")
-    assert [(str(one.trouble), one.seal) for one in verify()] == [("chain broken", 3), ("edited", 2)]
+    assert [(str(one.damage), one.seal) for one in verify()] == [("chain broken", 3), ("edited", 2)]
 
 
 def test_a_range_that_was_moved_breaks_the_chain() -> None:
@@ -486,7 +486,7 @@ def forge(one: Instance, **cells: str) -> None:
 def tell_stray(slug: str = "default") -> str:
     """What verification says of the only thing that is wrong."""
     [finding] = verify(slug)
-    assert finding.trouble is Trouble.STRAY
+    assert finding.damage is Damage.STRAY
     return finding.detail
 
 
@@ -662,7 +662,7 @@ def test_a_payload_cleared_without_a_redaction_is_told() -> None:
     one, seq = with_payload()
     execute("UPDATE holdpoint_ledger SET data = NULL, salt = NULL WHERE instance_id = %s AND seq = %s", [one.pk, seq])
     edited, lost = verify()
-    assert (edited.trouble, lost.trouble) == (Trouble.EDITED, Trouble.LOST)
+    assert (edited.damage, lost.damage) == (Damage.EDITED, Damage.LOST)
     assert f"instance {one.pk} row {seq}" in lost.detail
 
 
@@ -725,10 +725,10 @@ def test_what_stays_in_a_pruned_seal_is_still_vouched_for() -> None:
     seal()
     with no_triggers():
         execute("UPDATE holdpoint_ledger SET actor = 'x' WHERE instance_id = %s AND seq = 1", [made[1].pk])
-    assert [(str(one.trouble), one.seal) for one in verify()] == [("edited", 2)]
+    assert [(str(one.damage), one.seal) for one in verify()] == [("edited", 2)]
     with no_triggers():
         execute("DELETE FROM holdpoint_ledger WHERE instance_id = %s AND kind = 34", [made[0].pk])
-    assert ("missing", 2) in [(str(one.trouble), one.seal) for one in verify()]
+    assert ("missing", 2) in [(str(one.damage), one.seal) for one in verify()]
 
 
 DIGEST = "0123456789abcdef" * 4
@@ -779,7 +779,7 @@ def test_a_tombstone_that_pruning_never_writes_is_told_and_stands_for_nothing(pa
         one, kind="34", data=f"'{json.dumps({'pruned': 4, 'parts': parts})}'", xid="pg_current_xact_id()::text::bigint"
     )
     [finding] = verify()
-    assert finding.trouble is Trouble.TOMBSTONE
+    assert finding.damage is Damage.TOMBSTONE
     assert f"instance {one.pk} row 99 " in finding.detail
     seal()
     assert troubles() == ["tombstone malformed"]
@@ -800,7 +800,7 @@ def test_a_tombstone_that_is_spoilt_is_told_with_what_it_stood_for() -> None:
             """UPDATE holdpoint_ledger SET data = jsonb_set(data, '{parts,0,2}', '"spoilt"') WHERE instance_id = %s""",
             [one.pk],
         )
-    assert [(str(found.trouble), found.seal) for found in verify() if found.trouble is not Trouble.HOLE] == [
+    assert [(str(found.damage), found.seal) for found in verify() if found.damage is not Damage.HOLE] == [
         ("missing", 2),
         ("edited", 4),
         ("tombstone malformed", None),
@@ -872,7 +872,7 @@ def test_a_restored_database_begins_an_era_and_leaves_nothing_unsealed() -> None
     assert one is not None
     with no_triggers():
         execute("UPDATE holdpoint_ledger SET actor = 'x' WHERE instance_id = %s AND seq = 1", [one.instance_id])
-    assert [(str(found.trouble), found.seal) for found in verify()] == [("edited", 4)]
+    assert [(str(found.damage), found.seal) for found in verify()] == [("edited", 4)]
 
 
 def test_an_era_with_nothing_to_seal_yet_begins_later() -> None:

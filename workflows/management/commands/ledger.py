@@ -19,7 +19,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.ledger import Anchor, Trouble, export_lines, make_anchors, seal_ledger, verify_workspace
+from workflows.ledger import Anchor, Damage, export_lines, make_anchors, seal_ledger, verify_workspace
 from workflows.management.paper import show_count
 from workflows.models import LedgerEvent
 from workflows.store import audit
@@ -78,7 +78,7 @@ class Command(BaseCommand):
             ):
                 self.stdout.write(self.style.ERROR(str(finding)))
                 findings += 1
-                changed = changed or finding.trouble in (Trouble.EDITED, Trouble.EXTRA)
+                changed = changed or finding.damage in (Damage.EDITED, Damage.EXTRA)
             seals += audit.count_seals(db, id)
         for slug in sorted(anchors.keys() - workspaces.keys()) if options["workspace"] is None else []:
             self.stdout.write(self.style.ERROR(f"{slug}: the anchor names this workspace, and it is gone"))
