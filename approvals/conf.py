@@ -1,6 +1,7 @@
 """The APPROVALS setting, read in one place with types and defaults.
 
-Values are looked up at every access, so `override_settings` works; `find_problems` says what system checks report.
+Values are read once, and again when a setting changes, so `override_settings` works; `find_problems` says what system
+checks report.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 from django.conf import settings
@@ -15,6 +17,7 @@ from django.conf import settings
 from workflows.conf import Problem
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidDuration
+from workflows.setting_values import SettingValues
 
 DEFAULTS: Mapping[str, Any] = {
     #: Seconds in which a decision made on a page can be undone; 0: none.
@@ -36,59 +39,53 @@ DEFAULTS: Mapping[str, Any] = {
 }
 
 
-class Conf:
+class Conf(SettingValues):
     """`APPROVALS` with attribute access."""
 
-    @property
-    def given(self) -> Mapping[str, Any]:
-        """What the project wrote."""
-        value = getattr(settings, "APPROVALS", {})
-        return value if isinstance(value, Mapping) else {}
+    setting = "APPROVALS"
+    defaults = DEFAULTS
 
-    def _read(self, name: str) -> Any:
-        return self.given.get(name, DEFAULTS[name])
-
-    @property
+    @cached_property
     def undo_seconds(self) -> float:
         """How long a decision made on a page can be undone."""
         return float(self._read("UNDO_SECONDS"))
 
-    @property
+    @cached_property
     def name(self) -> str:
         """What this is called in titles, on pages and in mails."""
         return str(self._read("NAME"))
 
-    @property
+    @cached_property
     def base_template(self) -> str:
         """The template that the pages extend."""
         return str(self._read("BASE_TEMPLATE"))
 
-    @property
+    @cached_property
     def reauthenticate(self) -> bool:
         """Whether approving what is of high risk takes the password again."""
         return bool(self._read("REAUTHENTICATE"))
 
-    @property
+    @cached_property
     def nudge_cooldown(self) -> timedelta:
         """How long a requester waits before asking again for attention."""
         return timedelta(seconds=parse_timeout(self._read("NUDGE_COOLDOWN")))
 
-    @property
+    @cached_property
     def email(self) -> bool:
         """Whether people are told by e-mail."""
         return bool(self._read("EMAIL"))
 
-    @property
+    @cached_property
     def from_email(self) -> str:
         """Who the e-mails are from."""
         return str(self._read("FROM_EMAIL") or settings.DEFAULT_FROM_EMAIL)
 
-    @property
+    @cached_property
     def webhooks(self) -> dict[str, Mapping[str, Any]]:
         """Places outside that are told, by name."""
         return dict(self._read("WEBHOOKS"))
 
-    @property
+    @cached_property
     def webhooks_private(self) -> bool:
         """Whether webhooks may call private addresses."""
         return bool(self._read("WEBHOOKS_PRIVATE"))

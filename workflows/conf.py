@@ -1,6 +1,6 @@
 """The WORKFLOWS setting, read in one place with types and defaults.
 
-Values are looked up at every access, so `override_settings` works; `find_problems` says what system
+Values are read once, and again when a setting changes, so `override_settings` works; `find_problems` says what system
 checks report. Names that later parts of the package read are known here already, so that a site can set them.
 """
 
@@ -13,6 +13,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ from django.utils.module_loading import import_string
 from workflows.conf_kafka import KafkaSettings, read_kafka
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall, InvalidDuration
+from workflows.setting_values import SettingValues
 from workflows.transports.guard import Guard, read_allowed
 from workflows.transports.signing import LEAST_BYTES, MOST_BYTES, PREFIX, read_secret
 
@@ -54,69 +56,62 @@ SECRET = frozenset({"TOKEN_KEYS", "KAFKA", "WEBHOOK_SECRETS"})
 LOCAL_URL = "http://localhost:8000"
 
 
-class Conf:
+class Conf(SettingValues):
     """`WORKFLOWS` with attribute access."""
 
+    setting = "WORKFLOWS"
+    defaults = DEFAULTS
     #: Set by `workflows.testing.drain` in a test process: links can be made there without any setting.
     supplies_links = False
 
-    @property
-    def given(self) -> Mapping[str, Any]:
-        """What the project wrote."""
-        value = getattr(settings, "WORKFLOWS", {})
-        return value if isinstance(value, Mapping) else {}
-
-    def _read(self, name: str) -> Any:
-        return self.given.get(name, DEFAULTS[name])
-
-    @property
+    @cached_property
     def step_timeout(self) -> float:
         """Seconds one run of a step may take unless its workflow says otherwise."""
         return parse_timeout(self._read("STEP_TIMEOUT"))
 
-    @property
+    @cached_property
     def max_body(self) -> int:
         """The largest payload of one signal, in bytes of JSON."""
         return int(self._read("MAX_BODY"))
 
-    @property
+    @cached_property
     def retention(self) -> float | None:
         """Seconds that ended instances are kept; None keeps them for ever."""
         given = self._read("RETENTION")
         return None if given is None else parse_timeout(given)
 
-    @property
+    @cached_property
     def event_lookback(self) -> float:
         """Seconds for which a named event can be taken by a wait that comes after it."""
         return parse_timeout(self._read("EVENT_LOOKBACK"))
 
-    @property
+    @cached_property
     def hook_retention(self) -> float:
         """Seconds for which a provider's message is known by its id."""
         return parse_timeout(self._read("HOOK_RETENTION"))
 
-    @property
+    @cached_property
     def policy(self) -> Callable[[str, Any, str], Any] | None:
         """The project's say in suspending, resuming and timing out."""
         given: Callable[[str, Any, str], Any] | str | None = self._read("POLICY")
         return import_string(given) if isinstance(given, str) else given
 
-    @property
+    @cached_property
     def max_bulk_body(self) -> int:
         """The largest body of a call that carries many signals, or a list of answers, in bytes."""
         return int(self._read("MAX_BULK_BODY"))
 
-    @property
+    @cached_property
     def most_inputs(self) -> int:
         """How many items a unit may have."""
         return int(self._read("AWAIT_AGGREGATE_MAX_INPUT_ITEMS"))
 
-    @property
+    @cached_property
     def most_outputs(self) -> int:
         """How many answers a question takes that takes several at once."""
         return int(self._read("AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS"))
 
-    @property
+    @cached_property
     def api_rate(self) -> tuple[int, int] | None:
         """How many calls in how many seconds a key or user may make; None for any number."""
         given = self._read("API_RATE")
@@ -125,12 +120,12 @@ class Conf:
         except InvalidCall as error:  # the site's mistake, and not the caller's
             raise ImproperlyConfigured(f'WORKFLOWS["API_RATE"]: {error}') from error
 
-    @property
+    @cached_property
     def dispatch_tries(self) -> int:
         """How often sending a question is tried."""
         return int(self._read("DISPATCH_TRIES"))
 
-    @property
+    @cached_property
     def kafka(self) -> KafkaSettings | None:
         """Where the broker is, and whose answers are taken from it; None where there is none."""
         given = self._read("KAFKA")
@@ -159,23 +154,23 @@ class Conf:
             )
         return [read_secret(one) for one in known[name]]
 
-    @property
+    @cached_property
     def webhook_guard(self) -> Guard:
         """Which hosts inside webhooks may call."""
         return read_allowed(self._read("WEBHOOK_ALLOWED"), 'name it in WORKFLOWS["WEBHOOK_ALLOWED"] to allow it')
 
-    @property
+    @cached_property
     def max_waits(self) -> int:
         """How many calls of a process may wait for an instance's end at once."""
         return int(self._read("MAX_WAITS"))
 
-    @property
+    @cached_property
     def workspaces_for(self) -> Callable[[Any], Any] | None:
         """The project's answer to which workspaces a user may choose."""
         given: Callable[[Any], Any] | str | None = self._read("WORKSPACES_FOR")
         return import_string(given) if isinstance(given, str) else given
 
-    @property
+    @cached_property
     def metrics_public(self) -> bool:
         """Whether /metrics may be read without a key."""
         return bool(self._read("METRICS_PUBLIC"))
