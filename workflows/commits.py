@@ -28,7 +28,9 @@ from workflows.exceptions import (
     NotSerializable,
     PolicyRefused,
     TooLarge,
+    describe_error,
     show,
+    to_one_line,
 )
 from workflows.jsontext import RESERVED, dump_value
 from workflows.lifecycle import Call
@@ -50,7 +52,6 @@ from workflows.planning import TRIES, plan_spawned
 from workflows.policy import ask_policy, describe_event, tell_refused_event
 from workflows.registry import RERUN, Definition
 from workflows.store import Claim, Commit, Kind, NewInstance, Source
-from workflows.styles.steps import describe_error, tell_in_one_line
 from workflows.trouble import Trouble
 from workflows.waits import EVENT, Channel, EventSpec, Question, ask_channel
 
@@ -389,7 +390,7 @@ def make_postponed(claim: Claim, trouble: Trouble) -> Commit:
     reason = f"postponed {times} times, the last time for {describe_error(trouble.error)}"
     wait = min(FIRST_POSTPONED * 2.0 ** min(times - 1, 20), LONGEST_POSTPONED) * random.uniform(0.5, 1.5)
     spent = before is not None and claim.solo and not trouble.held
-    logger.warning("step %s of %s %s is %s", claim.step, claim.workflow, claim.id, tell_in_one_line(reason))
+    logger.warning("step %s of %s %s is %s", claim.step, claim.workflow, claim.id, to_one_line(reason))
     return Commit(claim, Kind.POSTPONE, error=reason, delay=wait, spent=spent)
 
 

@@ -37,6 +37,7 @@ from workflows.context import Context, StepContext
 from workflows.exceptions import (
     ClaimLost,
     UnitFailed,
+    describe_error,
 )
 from workflows.host import Host
 from workflows.journal import Journal, Ousted
@@ -47,7 +48,6 @@ from workflows.outcomes import (
 )
 from workflows.registry import Definition
 from workflows.store import Claim, Commit, Kind
-from workflows.styles.steps import describe_error
 from workflows.traces import log_raised
 from workflows.trouble import (
     Trouble,

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from workflows.styles.steps import describe_error, tell_in_one_line
+from workflows.exceptions import describe_error, to_one_line
 
 #: Lines of the author's own code that are told, and causes of the error.
 FRAMES = 3
@@ -30,7 +30,7 @@ def log_raised(logger: logging.Logger, level: int, message: str, error: BaseExce
     if not logger.isEnabledFor(level):
         return
     info = (type(error), error, error.__traceback__)
-    record = logger.makeRecord(logger.name, level, __file__, 0, tell_in_one_line(message), (), info, "log_raised")
+    record = logger.makeRecord(logger.name, level, __file__, 0, to_one_line(message), (), info, "log_raised")
     record.exc_text = "\n".join(_tell(error))  # what formatters show; the exception itself is there for other handlers
     logger.handle(record)
 
@@ -39,7 +39,7 @@ def _tell(error: BaseException) -> Iterator[str]:
     for frame in _choose(error):
         yield f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}'
         if frame.line:
-            yield f"    {tell_in_one_line(frame.line)}"
+            yield f"    {to_one_line(frame.line)}"
     text = _describe(error)
     yield text
     causes = 0
@@ -66,4 +66,4 @@ def _choose(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _describe(error: BaseException) -> str:
-    return tell_in_one_line(describe_error(error))
+    return to_one_line(describe_error(error))

@@ -59,7 +59,9 @@ A message is English and for who calls; what people can do wrong by what they ty
 
 from workflows import foreign_packages  # noqa: F401 - first, to report a package of somebody else before anything fails
 from workflows.exceptions.base import WorkflowError as WorkflowError
+from workflows.exceptions.base import describe_error as describe_error
 from workflows.exceptions.base import show as show
+from workflows.exceptions.base import to_one_line as to_one_line
 from workflows.exceptions.invalid_values import InvalidCall as InvalidCall
 from workflows.exceptions.invalid_values import InvalidData as InvalidData
 from workflows.exceptions.invalid_values import InvalidDuration as InvalidDuration

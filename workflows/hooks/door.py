@@ -21,7 +21,7 @@ from django.http import HttpRequest, HttpResponse
 from workflows import exceptions, store
 from workflows.conf import conf
 from workflows.dropped import count_hook, count_refusal
-from workflows.exceptions import UnknownWorkspace
+from workflows.exceptions import UnknownWorkspace, to_one_line
 from workflows.hooks.definition import Hook, find_hook
 from workflows.hooks.message import HookMessage
 from workflows.hooks.verifiers import NoSecret, NotVerified
@@ -44,7 +44,6 @@ from workflows.rest.problems import (
 )
 from workflows.rest.throttle import count_call
 from workflows.scope import act_as, current_workspace, enter
-from workflows.styles.steps import tell_in_one_line
 from workflows.traces import log_raised
 
 logger = logging.getLogger("workflows")
@@ -146,7 +145,7 @@ class _Taking:
             raise NotVerified from None
         except Exception as error:
             # It may be a mistake in the verifier, which nobody would find otherwise.
-            why = tell_in_one_line(f"{type(error).__name__}: {error}")[:200]
+            why = to_one_line(f"{type(error).__name__}: {error}")[:200]
             logger.warning("hook %r: a request was not verified: %s", self.hook.name, why)
             raise NotVerified from None
         _refuse_awaitable(answer, "its verify=")

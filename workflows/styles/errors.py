@@ -15,9 +15,9 @@ from workflows.exceptions import (
     SignalCollision,
     SignalTimeoutError,
     UnitFailed,
+    describe_error,
 )
 from workflows.outcomes import Outcome, RunAgain, Stop
-from workflows.styles.steps import describe_error
 
 #: An `InvalidCall` is a mistake in the code, which another run makes again; so is an outcome that cannot be stored.
 FINAL = (

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from workflows.conf import conf
 from workflows.durations import parse_timeout
-from workflows.exceptions import InvalidOutcome, TooMany, show
+from workflows.exceptions import InvalidOutcome, TooMany, describe_error, show
 from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import ItemPolicy, UnitStatus
 from workflows.outcomes import Next, Outcome, Stop, Suspend
@@ -36,7 +36,6 @@ from workflows.styles.machine_run import (
 )
 from workflows.styles.machine_stages import END, Collect, Expand, WaitFor, is_function, takes_items
 from workflows.styles.machine_streams import Stream
-from workflows.styles.steps import describe_error
 from workflows.units.lines import make_error
 from workflows.units.streams import Asking, Line, plan_lines
 from workflows.units.streams import Stream as Asked

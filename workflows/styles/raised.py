@@ -9,9 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from workflows.exceptions import CallRaised, InvalidCall
+from workflows.exceptions import CallRaised, InvalidCall, describe_error
 from workflows.jsontext import dump_value
-from workflows.styles.steps import describe_error
 
 
 def is_authors(error: BaseException) -> bool:

@@ -28,6 +28,7 @@ from workflows.exceptions import (
     InvalidOutcome,
     UnknownStep,
     WorkflowError,
+    describe_error,
     show,
 )
 from workflows.fingerprint import fingerprint_steps
@@ -95,21 +96,6 @@ class Workflow:
     def handle(self, error: Exception, ctx: StepContext) -> Outcome:
         """What happens after an exception in a step; the default ends the instance as failed."""
         return Stop(describe_error(error))
-
-
-def describe_error(error: BaseException) -> str:
-    """An exception's class and message, in a form that can be stored."""
-    try:
-        told = str(error)
-    except Exception:  # an author's __str__ may fail too, and the first error must not get lost over it
-        told = "(its message cannot be read)"
-    text = f"{type(error).__name__}: {told}" if told else type(error).__name__
-    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()[:100_000]
-
-
-def tell_in_one_line(text: str) -> str:
-    """For a log: what an author's or a stranger's text says must not look like lines of the log's own."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def _check_method(method: object, name: str) -> None:

@@ -23,9 +23,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.conf import conf
-from workflows.exceptions import DispatchFailed
+from workflows.exceptions import DispatchFailed, describe_error
 from workflows.models import Interaction
-from workflows.styles.steps import describe_error
 from workflows.sweeps import may_go_on
 from workflows.traces import log_raised
 from workflows.transports.outgoing import Outgoing, Sent

@@ -26,10 +26,16 @@ from workflows.completion import Line
 from workflows.conf import conf
 from workflows.conf_kafka import KafkaSettings
 from workflows.dropped import count_dropped
-from workflows.exceptions import InteractionResolved, TooLarge, UnknownWorkspace, WorkflowError
+from workflows.exceptions import (
+    InteractionResolved,
+    TooLarge,
+    UnknownWorkspace,
+    WorkflowError,
+    describe_error,
+    to_one_line,
+)
 from workflows.models import Interaction, ParkedAnswer, Workspace
 from workflows.store.counting import REASON_OF
-from workflows.styles.steps import describe_error, tell_in_one_line
 from workflows.traces import log_raised
 from workflows.transports.kafka.envelopes import Malformed, Response, read_response
 from workflows.units.batches import complete_lines
@@ -299,7 +305,7 @@ def _park(
     if store.park_answer(db, parked) and not refused.counted:
         count_dropped(workspace, refused.reason)
     # The record may have written some of it: in the log it is one line.
-    logger.debug("%s was parked (%s): %s", record.actor, refused.reason, tell_in_one_line(refused.detail)[:MOST_TOLD])
+    logger.debug("%s was parked (%s): %s", record.actor, refused.reason, to_one_line(refused.detail)[:MOST_TOLD])
 
 
 def _find_workspaces(records: Sequence[Received]) -> dict[str, int]:
