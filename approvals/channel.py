@@ -22,12 +22,13 @@ from approvals.policies.quorum import name_group
 from workflows.answers import Answer as Answer
 from workflows.answers import Data
 from workflows.answers import Decision as Decision
+from workflows.channel import Channel
 from workflows.exceptions import InvalidCall, show
 from workflows.jsontext import check_text
+from workflows.question import name_projector
 from workflows.reasons import gettext_noop
 from workflows.schema import Schema, read_schema
 from workflows.typed import Duration, SchemaValue, T, Validating
-from workflows.waits import Channel, name_projector
 
 if TYPE_CHECKING:
     from workflows.models import Instance, Interaction

@@ -25,7 +25,7 @@ from approvals.models import Candidate, Review
 from approvals.policies import find_last_concern, load_outcomes, load_quorum
 from approvals.principals import GROUP, PERMISSION, RULE, USER, find_rule
 from workflows.models import Instance
-from workflows.waits import find_projector
+from workflows.question import find_projector
 
 #: Groups of reviews that are named; there may be many kinds.
 MOST_TOLD = 20

@@ -44,8 +44,8 @@ from workflows.exceptions import InteractionResolved, InvalidCall, PolicyRefused
 from workflows.jsontext import MAX_DEPTH
 from workflows.lifecycle import Event
 from workflows.models import Instance, Interaction
+from workflows.question import find_projector
 from workflows.reasons import Reason, gettext_noop
-from workflows.waits import find_projector
 
 logger = logging.getLogger("approvals")
 

@@ -31,10 +31,10 @@ from workflows import (
     step,
     store,
 )
+from workflows.channel import Channel
 from workflows.lifecycle import Status
 from workflows.models import Instance, Interaction
 from workflows.testing import drain
-from workflows.waits import Channel
 
 SCHEMA = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
 ANSWER = {"amount": 5}

@@ -9,8 +9,8 @@ import workflows
 from tests.folding import check_all_folds
 from workflows import Done, InvalidSignalId, SignalCollision, UnknownInteraction, durable
 from workflows.models import AwaitUnit, Instance, Interaction
+from workflows.question import Question, check_signal_id
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
-from workflows.waits import Question, check_signal_id
 
 pytestmark = pytest.mark.django_db
 

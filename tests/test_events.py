@@ -23,10 +23,10 @@ from workflows import (
     step,
     store,
 )
+from workflows.awaited_event import EVENT, event
 from workflows.events import Emission, emit_event
 from workflows.models import EventWait, Instance, NamedEvent, Signal
 from workflows.testing import advance, assert_awaiting, assert_done, drain
-from workflows.waits import EVENT, event
 
 pytestmark = pytest.mark.django_db
 

@@ -26,12 +26,12 @@ from tests.two_connections import (
     work,
 )
 from workflows import Await, Done, Workflow, durable, emit, step
+from workflows.awaited_event import event
 from workflows.events import emit_event
 from workflows.exceptions import StrictIsolation
 from workflows.models import Instance, NamedEvent
 from workflows.store import Claim
 from workflows.testing import drain
-from workflows.waits import event
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 

@@ -14,11 +14,11 @@ import workflows
 from tests.test_events import Slow, Waiter, is_parked, waiting
 from tests.test_fold import check_all_folds
 from workflows import Await, Done, Next, Workflow, durable, emit, registry, step, store, tasks
+from workflows.awaited_event import event
 from workflows.events import emit_event
 from workflows.models import EventWait, Instance, NamedEvent
 from workflows.schema import read_schema
 from workflows.testing import advance, assert_done, drain
-from workflows.waits import event
 
 pytestmark = pytest.mark.django_db
 

@@ -17,10 +17,10 @@ from django.db import connections, transaction
 import workflows
 from tests.test_statements import explain, listen, statements
 from workflows import Await, Done, Workflow, emit, step, store
+from workflows.awaited_event import EventSpec, event
 from workflows.models import EventWait, Instance
 from workflows.store import events
 from workflows.testing import drain
-from workflows.waits import EventSpec, event
 
 pytestmark = pytest.mark.django_db
 

@@ -27,10 +27,10 @@ from tests.two_connections import (
     work,
 )
 from workflows import Await, Done, Workflow, emit, step, store
+from workflows.awaited_event import EVENT, EventSpec, event
 from workflows.events import emit_event
 from workflows.models import EventWait, Instance, NamedEvent, Signal
 from workflows.store import Claim, Commit, Kind
-from workflows.waits import EVENT, EventSpec, event
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 

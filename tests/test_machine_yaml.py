@@ -11,9 +11,9 @@ import pytest
 
 import workflows
 from workflows import DuplicateWorkflow, InvalidDefinition, InvalidInput, Machine, action, registry
+from workflows.channel import Channel
 from workflows.models import Instance, Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
-from workflows.waits import Channel
 
 pytestmark = pytest.mark.django_db
 

@@ -21,8 +21,8 @@ from workflows import (
     step,
 )
 from workflows.models import AwaitUnit, EventWait, Instance, Interaction, Signal
+from workflows.question import name_projector
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
-from workflows.waits import name_projector
 
 pytestmark = pytest.mark.django_db
 
@@ -206,7 +206,7 @@ def test_a_collision_in_a_step_goes_to_handle():
 
         @step
         def go(self, ctx):
-            from workflows.waits import Question
+            from workflows.question import Question
 
             return Await(Question("go", signal_id="taken"), then="go")
 

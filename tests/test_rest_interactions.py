@@ -14,10 +14,10 @@ import workflows
 from tests.calls import Api, make_key, problem
 from tests.test_collisions import ANY
 from workflows import durable
+from workflows.channel import Channel
 from workflows.models import Instance, Interaction, LedgerEvent, StoredAnswer
 from workflows.store.prune import prune
 from workflows.testing import advance, assert_done, drain
-from workflows.waits import Channel
 
 pytestmark = pytest.mark.django_db
 

@@ -24,11 +24,11 @@ from workflows import Await, Done, Machine, Workflow, action, durable, step, sto
 from workflows.conf import conf
 from workflows.lifecycle import CARDINALITY_CODES, Cardinality
 from workflows.models import Instance, Interaction, LedgerEvent, StoredAnswer
+from workflows.question import Question
 from workflows.rest.problems import CONTENT_TYPE
 from workflows.rest.resume import resume
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 from workflows.tokens import make_token
-from workflows.waits import Question
 
 
 class BrokenAnswer(forms.Form):

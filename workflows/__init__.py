@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from workflows.api import signal_many as signal_many
     from workflows.api import start as start
     from workflows.api import start_many as start_many
+    from workflows.awaited_event import event as event
     from workflows.bulk import Delivery as Delivery
+    from workflows.channel import Channel as Channel
     from workflows.completion import Completion as Completion
     from workflows.completion import complete as complete
     from workflows.context import Signal as Signal
@@ -109,8 +111,6 @@ if TYPE_CHECKING:
     from workflows.units.lifecycle import LifecycleEvent as LifecycleEvent
     from workflows.units.lifecycle import lifecycle_events as lifecycle_events
     from workflows.units.results import ItemResult as ItemResult
-    from workflows.waits import Channel as Channel
-    from workflows.waits import event as event
 
 _HOMES = {
     "workflows.answers": "Answer",
@@ -126,7 +126,8 @@ _HOMES = {
     "workflows.units.results": "ItemResult",
     "workflows.transports.kafka.channel": "Kafka",
     "workflows.transports.webhook": "Webhook",
-    "workflows.waits": "Channel event",
+    "workflows.awaited_event": "event",
+    "workflows.channel": "Channel",
     "workflows.api": "cancel result retry signal signal_many start start_many",
     "workflows.events": "emit",
     "workflows.hooks.definition": "hook",

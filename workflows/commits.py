@@ -19,6 +19,8 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
+from workflows.awaited_event import EVENT, EventSpec
+from workflows.channel import Channel
 from workflows.conf import conf
 from workflows.context import Context
 from workflows.exceptions import (
@@ -50,10 +52,10 @@ from workflows.outcomes import (
 )
 from workflows.planning import TRIES, plan_spawned
 from workflows.policy import ask_policy, describe_event, tell_refused_event
+from workflows.question import Question, ask_channel
 from workflows.registry import RERUN, Definition
 from workflows.store import Claim, Commit, Kind, NewInstance, Source
 from workflows.trouble import Trouble
-from workflows.waits import EVENT, Channel, EventSpec, Question, ask_channel
 
 logger = logging.getLogger("workflows")
 

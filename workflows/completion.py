@@ -18,6 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.arguments import read_actor
+from workflows.channel import Channel, find_channel, find_door
 from workflows.conf import conf
 from workflows.dropped import Refusal, count_dropped, count_refusal, record_later
 from workflows.exceptions import (
@@ -41,11 +42,11 @@ from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import Cardinality, Event, InteractionStatus
 from workflows.models import Instance, Interaction
 from workflows.policy import ask_policy
+from workflows.question import check_signal_id, find_projector
 from workflows.schema import load_schema_text
 from workflows.scope import current_workspace
 from workflows.store import Addressed, Once, Told
 from workflows.units.ends import answer_item
-from workflows.waits import Channel, check_signal_id, find_channel, find_door, find_projector
 
 
 class _Missing:

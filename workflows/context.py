@@ -15,11 +15,14 @@ from uuid import UUID
 from django.conf import settings
 from django.db import router
 
+from workflows.awaited_event import EVENT
+from workflows.channel import Channel, find_channel, read_label
 from workflows.outcomes import UNSET
 from workflows.progress import write_progress
-from workflows.waits import EVENT, UNIT, Asked, Callback, Channel, Question, find_channel, name_projector, read_label
+from workflows.question import UNIT, Asked, Callback, Question, name_projector
 
 if TYPE_CHECKING:
+    from workflows.awaited_event import EventSpec
     from workflows.host import Host
     from workflows.journal import Journal
     from workflows.schema import Schema
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from workflows.trouble import Trouble
     from workflows.typed import BodyKind, Projector, SchemaValue
     from workflows.units.lines import Units
-    from workflows.waits import EventSpec
 
 
 class Signal:

@@ -21,6 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import errors
 
 from workflows import registry, scope, store
+from workflows.awaited_event import EVENT
 from workflows.commits import (
     EVENT_PATIENCE,
     make_commit,
@@ -46,6 +47,7 @@ from workflows.outcomes import (
     Stop,
     Suspend,
 )
+from workflows.question import UNIT
 from workflows.registry import Definition
 from workflows.store import Claim, Commit, Kind
 from workflows.traces import log_raised
@@ -59,7 +61,6 @@ from workflows.trouble import (
     raise_if_passing,
 )
 from workflows.units.ends import follow_lines
-from workflows.waits import EVENT, UNIT
 
 logger = logging.getLogger("workflows")
 

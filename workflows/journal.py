@@ -21,18 +21,19 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import errors
 
 from workflows import store
+from workflows.awaited_event import EVENT, EventSpec
 from workflows.conf import conf
 from workflows.exceptions import InvalidCall, PolicyRefused, SignalCollision
 from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import Call, InteractionStatus, UnitStatus
 from workflows.policy import ask_policy, describe_event, describe_wait
+from workflows.question import UNIT, Asked, Question
 from workflows.schema_order import keep_order
 from workflows.store import Claim, FoundItem, FoundQuestion, NewItem, NewQuestion, NewUnit, Saved
 from workflows.trouble import Trouble, engine_at_work
 from workflows.units.preparing import describe_item, dump_config, prepare_items
 from workflows.units.streams import Asking, Stream
 from workflows.uuid7 import make_uuid7
-from workflows.waits import EVENT, UNIT, Asked, EventSpec, Question
 
 if TYPE_CHECKING:
     from workflows.host import Host

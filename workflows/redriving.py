@@ -24,8 +24,8 @@ from workflows.durations import parse_delay
 from workflows.exceptions import InvalidCall, NotRedrivable, NotRetryable, UnknownInteraction, show
 from workflows.lifecycle import InteractionStatus, Status, UnitStatus
 from workflows.models import AwaitUnit, Checkpoint, Instance, Interaction, Signal
+from workflows.question import check_signal_id
 from workflows.scope import current_workspace
-from workflows.waits import check_signal_id
 
 #: What is read of each; payloads stay where they are.
 _FIELDS = ("id", "status", "item", "queued", "instance_id", "workspace_id", "signal_id", "unit_id", "channel")

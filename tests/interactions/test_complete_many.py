@@ -13,11 +13,11 @@ from django.test.utils import CaptureQueriesContext
 import workflows
 from tests.calls import Api, make_key, problem
 from workflows import durable
+from workflows.channel import Channel
 from workflows.keys import change_key
 from workflows.models import ApiKey, Instance, Interaction, LedgerEvent, StoredAnswer
 from workflows.store.prune import prune
 from workflows.testing import advance, assert_done, drain
-from workflows.waits import Channel
 
 pytestmark = pytest.mark.django_db
 

@@ -10,9 +10,9 @@ import pytest
 import workflows
 from tests.calls import Api, make_key, problem
 from workflows import UnitFailed, durable, lifecycle_events
+from workflows.channel import Channel
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent
 from workflows.testing import assert_done, assert_failed, drain
-from workflows.waits import Channel
 
 pytestmark = pytest.mark.django_db
 

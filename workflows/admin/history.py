@@ -35,10 +35,10 @@ from workflows.admin.markup import (
 )
 from workflows.admin.units import read_units
 from workflows.admin.waits import read_questions, read_waits, show_holder, show_name
+from workflows.awaited_event import EVENT
 from workflows.lifecycle import Event
 from workflows.models import Instance
 from workflows.unseen import reveal
-from workflows.waits import EVENT
 
 #: Rows of one table on one page.
 ROWS = 200

@@ -21,10 +21,11 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from workflows.admin.markup import show_moment, show_names, show_text
+from workflows.awaited_event import EVENT
 from workflows.joining import join_html
 from workflows.models import EventWait, Interaction
+from workflows.question import UNIT
 from workflows.unseen import reveal
-from workflows.waits import EVENT, UNIT
 
 #: Characters of a match, and of a schema's title, that are read.
 LENGTH = 300

@@ -15,8 +15,9 @@ from uuid import UUID
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast, Left
 
+from workflows.awaited_event import EVENT
 from workflows.models import Instance, Interaction
-from workflows.waits import EVENT, UNIT
+from workflows.question import UNIT
 
 #: Names that the engine gave; an excerpt may end in the middle of one.
 _OURS = re.compile(f"({UNIT}|{EVENT})([0-9a-f-]*)")

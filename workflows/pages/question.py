@@ -18,6 +18,7 @@ from django.db.models import DateTimeField
 from django.db.models.expressions import RawSQL
 from django.utils.translation import gettext as _
 
+from workflows.channel import find_door
 from workflows.completion import DOORS
 from workflows.exceptions import UnknownInteraction
 from workflows.lifecycle import Cardinality, InteractionStatus
@@ -29,7 +30,6 @@ from workflows.pages.values import Value, dump_shown, show_value
 from workflows.schema import Schema, load_schema
 from workflows.store.sql import CLOCK
 from workflows.unseen import reveal
-from workflows.waits import find_door
 
 DOOR = "resume"
 

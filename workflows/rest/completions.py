@@ -23,6 +23,7 @@ from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidSignalId, WorkflowError
 from workflows.idempotency import check_told, make_once
 from workflows.jsontext import dump_value
+from workflows.question import check_signal_id
 from workflows.rest.bodies import (
     CompleteManyBody,
     CompleteManyLine,
@@ -48,7 +49,6 @@ from workflows.rest.problems import (
 from workflows.rest.signals import MOST_LINES, MOST_MISTAKES
 from workflows.store import MANY, Once, Told
 from workflows.units.batches import CompletionResult, complete_lines
-from workflows.waits import check_signal_id
 
 #: Stands for the address in what a line's own idempotency key is known by.
 PATH = "/v1/interactions/complete"

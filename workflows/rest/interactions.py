@@ -16,6 +16,7 @@ from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidSignalId
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction, LedgerEvent
+from workflows.question import check_signal_id
 from workflows.rest.bodies import (
     CompleteBody,
     CompletionOut,
@@ -36,7 +37,6 @@ from workflows.rest.openapi import FILTER, ID, document
 from workflows.rest.problems import RequestRefused
 from workflows.rest.rows import INTERACTION_FIELDS, show_event, show_interaction
 from workflows.units.streams import LINE
-from workflows.waits import check_signal_id
 
 #: Any text but control characters, and the two that stand for a place in an address.
 SIGNAL_ID = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": r"^(?!\.{1,2}$)[^\x00-\x1f\x7f-\x9f]+$"}

@@ -17,9 +17,9 @@ from uuid import UUID
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from workflows.channel import list_closing, tell_channel
 from workflows.lifecycle import INTERACTION_CODES
 from workflows.store.sql import atomic, compact, fetch, limit_lock_wait, write_plain, write_texts
-from workflows.waits import list_closing, tell_channel
 
 #: Seconds that a closing of the pump's waits for a row of somebody else.
 PATIENCE = 0.5

@@ -24,6 +24,7 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from workflows.awaited_event import EVENT as PREFIX  # before a wait's id: a name; before an event's id: a dedup key
 from workflows.conf import conf
 from workflows.exceptions import InvalidData, StrictIsolation
 from workflows.jsontext import dump_value
@@ -44,12 +45,11 @@ from workflows.store.sql import (
     write_plain,
 )
 from workflows.uuid7 import make_uuid7
-from workflows.waits import EVENT as PREFIX  # before a wait's id: a name; before an event's id: a dedup key
 
 if TYPE_CHECKING:
+    from workflows.awaited_event import EventSpec
     from workflows.schema import Schema
     from workflows.store.claim import Claim
-    from workflows.waits import EventSpec
 
 logger = logging.getLogger("workflows")
 

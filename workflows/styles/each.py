@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from workflows.channel import Channel
 from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed
 from workflows.jsontext import read_back
 from workflows.lifecycle import Call, InteractionStatus, ItemPolicy, UnitStatus
 from workflows.outcomes import Suspend
+from workflows.question import UNIT, name_projector
 from workflows.store import FoundItem, LineItem, Saved
 from workflows.units.lines import make_error
 from workflows.units.results import ItemResult, cast_answer
 from workflows.units.streams import Asking, Line, Stream, read_stream
-from workflows.waits import UNIT, Channel, name_projector
 
 if TYPE_CHECKING:
     from collections.abc import Callable

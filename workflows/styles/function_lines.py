@@ -23,12 +23,12 @@ from workflows.exceptions import NonDeterministic
 from workflows.journal import Journal
 from workflows.lifecycle import Call
 from workflows.outcomes import Outcome, Suspend
+from workflows.question import find_projector
 from workflows.registry import LINES, Definition
 from workflows.styles.calls import FunctionContext, Suspended
 from workflows.styles.each import make_cast
 from workflows.units.results import cast_answer
 from workflows.units.streams import Asking
-from workflows.waits import find_projector
 
 if TYPE_CHECKING:
     from workflows.host import Host

@@ -11,14 +11,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
+from workflows.channel import Channel
 from workflows.context import find_owner
 from workflows.exceptions import InvalidData, InvalidOutcome, show
 from workflows.jsontext import read_back
 from workflows.lifecycle import ItemPolicy
+from workflows.question import Callback, Question, name_projector
 from workflows.schema import Schema, read_schema
 from workflows.styles.machine_stages import Stage, WaitFor, is_function
 from workflows.units.results import ItemResult, cast_answer, read_status
-from workflows.waits import Callback, Channel, Question, name_projector
 
 if TYPE_CHECKING:
     from workflows.context import StepContext

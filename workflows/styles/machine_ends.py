@@ -19,6 +19,7 @@ from workflows.exceptions import InvalidOutcome, TooMany, describe_error, show
 from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import ItemPolicy, UnitStatus
 from workflows.outcomes import Next, Outcome, Stop, Suspend
+from workflows.question import UNIT
 from workflows.styles.machine_context import make_plain
 from workflows.styles.machine_line import LineView
 from workflows.styles.machine_plan import Node, Plan
@@ -39,7 +40,6 @@ from workflows.styles.machine_streams import Stream
 from workflows.units.lines import make_error
 from workflows.units.streams import Asking, Line, plan_lines
 from workflows.units.streams import Stream as Asked
-from workflows.waits import UNIT
 
 if TYPE_CHECKING:
     from workflows.context import StepContext

@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from workflows.awaited_event import EventSpec, event
 from workflows.exceptions import InvalidData, InvalidOutcome, show
 from workflows.jsontext import dump_value, read_back
 from workflows.outcomes import UNSET, Await, Done, Next, Outcome, Stop
+from workflows.question import UNIT, Question, ask_channel
 from workflows.styles.machine_context import MachineContext, make_callback, make_plain
 from workflows.styles.machine_plan import Node, Plan
 from workflows.styles.machine_stages import END, FAIL, Action, Branch, Launch, Sleep, WaitFor, is_function
-from workflows.waits import UNIT, EventSpec, Question, ask_channel, event
 
 if TYPE_CHECKING:
     from workflows.context import Signal, StepContext

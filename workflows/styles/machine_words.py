@@ -15,9 +15,9 @@ from workflows.styles.machine_stages import FAIL as FAIL
 from workflows.styles.machine_stages import Action, Branch, Collect, Expand, Flow, Launch, Sleep, WaitFor
 
 if TYPE_CHECKING:
+    from workflows.channel import Channel
     from workflows.styles.machine_context import MachineContext
     from workflows.typed import BodyKind, CardinalityName, Duration, OnItem, Projector, SchemaValue, WorkflowRef
-    from workflows.waits import Channel
 
 
 def action(fn: Callable[[MachineContext], Any], *, then: str | None = None, atomic: bool = False) -> Any:

@@ -22,6 +22,7 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
+from workflows.channel import Channel, list_sending
 from workflows.conf import conf
 from workflows.exceptions import DispatchFailed, describe_error
 from workflows.models import Interaction
@@ -30,7 +31,6 @@ from workflows.traces import log_raised
 from workflows.transports.outgoing import Outgoing, Sent
 from workflows.units.failing import fail_interactions
 from workflows.unseen import reveal
-from workflows.waits import Channel, list_sending
 
 logger = logging.getLogger("workflows")
 

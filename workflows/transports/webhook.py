@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import urllib3
 
+from workflows.channel import Channel
 from workflows.conf import conf
 from workflows.exceptions import DispatchFailed, InvalidCall
 from workflows.jsontext import check_text
@@ -23,7 +24,6 @@ from workflows.transports.posting import Limits, Place, Posted, post, read_place
 from workflows.transports.signing import sign
 from workflows.typed import A
 from workflows.unseen import reveal
-from workflows.waits import Channel
 
 #: Characters of an answer that the log keeps.
 MOST_RESPONSE = 1000

@@ -11,7 +11,7 @@ from django.db import router
 
 from workflows.lifecycle import Status, UnitStatus
 from workflows.models import AwaitUnit, Instance
-from workflows.waits import UNIT
+from workflows.question import UNIT
 
 
 @dataclass(frozen=True, slots=True)

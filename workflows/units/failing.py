@@ -16,6 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import store
 from workflows.api import retry
 from workflows.arguments import read_actor
+from workflows.channel import find_door
 from workflows.completion import Completion, find_question, find_to_fail
 from workflows.exceptions import AnswerElsewhere, InteractionResolved, NotRetryable, UnknownInteraction
 from workflows.jsontext import check_text
@@ -23,7 +24,6 @@ from workflows.lifecycle import InteractionStatus, Status, UnitStatus
 from workflows.models import Instance
 from workflows.store import ItemFailure
 from workflows.units.ends import follow_up
-from workflows.waits import find_door
 
 #: Characters of a reason.
 MOST_REASON = 10_000

@@ -20,8 +20,8 @@ from django.db.models import OuterRef, Q, Subquery
 
 from workflows.lifecycle import UNIT_EVENTS, Event, InteractionStatus, UnitStatus
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent
+from workflows.question import UNIT
 from workflows.units.history import Cut, Row, list_sources, walk_history
-from workflows.waits import UNIT
 
 #: Rows that are looked at together.
 CHUNK = 500

@@ -14,9 +14,9 @@ from workflows import store
 from workflows.exceptions import SignalTimeoutError, UnitFailed
 from workflows.jsontext import read_back
 from workflows.lifecycle import InteractionStatus, Status
+from workflows.question import UNIT
 from workflows.store import Claim, FoundItem, FoundUnit, LineItem, LineResult
 from workflows.units.results import ItemResult, ItemStatus
-from workflows.waits import UNIT
 
 if TYPE_CHECKING:
     from workflows.journal import Journal

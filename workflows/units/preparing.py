@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from workflows.channel import Channel
 from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import Call, InteractionStatus
+from workflows.question import Question
 from workflows.schema_order import keep_order
 from workflows.store import Claim, NewItem, NewUnit
 from workflows.transports.traceparent import find_traceparent
 from workflows.units.streams import LINE, Stream
 from workflows.uuid7 import make_uuid7, make_uuid7s
-from workflows.waits import Channel, Question
 
 
 def prepare_items(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from workflows.channel import Channel
 from workflows.conf import conf
 from workflows.conf_kafka import check_topic
 from workflows.exceptions import DispatchFailed, InvalidCall, show
@@ -18,7 +19,6 @@ from workflows.transports.kafka.envelopes import write_headers, write_request
 from workflows.transports.kafka.producer import Record, send_records
 from workflows.transports.outgoing import Outgoing, Sent
 from workflows.typed import A
-from workflows.waits import Channel
 
 
 class Kafka(Channel[A]):
