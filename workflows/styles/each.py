@@ -6,64 +6,233 @@ release is what lets the function go on, once, and a run before it reads no item
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from workflows.channel import Channel
-from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed
+from workflows.durations import parse_timeout
+from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed, show
 from workflows.jsontext import read_back
 from workflows.lifecycle import Call, InteractionStatus, ItemPolicy, UnitStatus
 from workflows.outcomes import Suspend
 from workflows.question import UNIT, name_projector
 from workflows.store import FoundItem, LineItem, Saved
+from workflows.styles.call_replay import ReplayContext, read_saved, refuse_async
+from workflows.typed import A, Duration, SchemaValue, T, Validating
 from workflows.units.lines import make_error
 from workflows.units.results import ItemResult, cast_answer
-from workflows.units.streams import Asking, Line, Stream, read_stream
+from workflows.units.streams import CONCURRENCY, Asking, Line, Stream, read_concurrency, read_policy, read_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from workflows.styles.calls import FunctionContext
 
+R = TypeVar("R")
 
-def wait_for_each(
-    ctx: FunctionContext,
-    asking: Asking,
-    items: object,
-    *,
-    then: Callable[..., Any] | None = None,
-    timeout: float | None,
-    policy: ItemPolicy,
-    concurrency: int,
-) -> list[Any]:
-    """The outputs of the items in their order, or how each of them ended."""
 
-    line = None if then is None else _read_then(asking, then)
+class EachCalls(ReplayContext):
+    """The call of `ctx` that asks about each item of a list."""
 
-    def make_stream() -> Stream:
-        return read_stream(asking, items, policy=policy, concurrency=concurrency, timeout=timeout, line=line)
+    __slots__ = ()
 
-    saved = _open(ctx, asking.step, make_stream)
-    if saved.unit is None:
-        return []  # there was nothing to ask
-    name = f"{UNIT}{saved.unit}"
-    if not saved.released:
-        if saved.fills:
-            ctx.left.fill_each(saved.unit, asking)
-        ctx.suspend(Suspend((name,)))
-    ctx.take(name)
-    ctx.left.allow_expiries(saved.unit)
-    if line is not None:
-        return _read_lines(ctx, asking.step, saved, policy)
-    ends = ctx.left.read_each(saved.unit, typed=not asking.is_one)
-    if policy is ItemPolicy.FAIL and saved.unit_status is not UnitStatus.COMPLETED:
-        raise ctx.tell(saved, _make_error(asking.step, ends))
-    cast = make_cast(asking)
-    if policy is ItemPolicy.FAIL:
-        return [cast(one) for one in ends]
-    return [
-        ItemResult(one.status.value, cast(one) if one.status is InteractionStatus.COMPLETED else None, one.error)  # type: ignore[arg-type]
-        for one in ends
-    ]
+    @overload
+    def wait_for_each(
+        self,
+        id: str,
+        items: Iterable[Any],
+        channel: str | Channel[Any] | Callable[[Any], str | Channel[Any]],
+        *,
+        then: Callable[[FunctionContext, Any, Any], R],
+        schema: type[Any] | SchemaValue | None = None,
+        timeout: Duration | None = None,
+        on_item: Literal["fail"] = "fail",
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[R]: ...
+    @overload
+    def wait_for_each(
+        self,
+        id: str,
+        items: Iterable[Any],
+        channel: Channel[A] | Callable[[Any], Channel[A]],
+        *,
+        then: None = None,
+        schema: None = None,
+        timeout: Duration | None = None,
+        on_item: Literal["fail"] = "fail",
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[A]: ...
+    @overload
+    def wait_for_each(
+        self,
+        id: str,
+        items: Iterable[Any],
+        channel: str,
+        *,
+        then: None = None,
+        schema: type[Validating],
+        timeout: Duration | None = None,
+        on_item: Literal["fail"] = "fail",
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[dict[str, Any]]: ...
+    @overload
+    def wait_for_each(
+        self,
+        id: str,
+        items: Iterable[Any],
+        channel: str,
+        *,
+        then: None = None,
+        schema: type[T],
+        timeout: Duration | None = None,
+        on_item: Literal["fail"] = "fail",
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[T]: ...
+    @overload
+    def wait_for_each(
+        self,
+        id: str,
+        items: Iterable[Any],
+        channel: str | Channel[Any] | Callable[[Any], str | Channel[Any]],
+        *,
+        then: None = None,
+        schema: type[Any] | SchemaValue | None = None,
+        timeout: Duration | None = None,
+        on_item: Literal["fail"] = "fail",
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[Any]: ...
+    @overload
+    def wait_for_each(
+        self,
+        id: str,
+        items: Iterable[Any],
+        channel: str | Channel[Any] | Callable[[Any], str | Channel[Any]],
+        *,
+        then: Callable[[FunctionContext, Any, Any], Any] | None = None,
+        schema: type[Any] | SchemaValue | None = None,
+        timeout: Duration | None = None,
+        on_item: Literal["partial"],
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[ItemResult]: ...
+    def wait_for_each(
+        self,
+        id: str,
+        items: Any,
+        channel: Any,
+        *,
+        then: Any = None,
+        schema: Any = None,
+        timeout: object = None,
+        on_item: str = "fail",
+        concurrency: int = CONCURRENCY,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> list[Any]:
+        """Ask each item by itself, `concurrency` of them at a time; their answers, in the order of the items.
+
+        With `on_item="partial"` each is an `ItemResult`. `channel` may be a function that makes a channel of an item.
+        `then(ctx, item, output)` is run as soon as an item is answered, with checkpoints and waits of its own; what it
+        returns takes the place of the answer.
+        """
+        if then is not None:
+            _check_then(then, f"then= of ctx.wait_for_each({id!r})")
+        return self._wait_for_items(
+            Asking(id, channel, schema, assignee, group),
+            items,
+            then=then,
+            timeout=None if timeout is None else parse_timeout(timeout),
+            policy=read_policy(on_item),
+            concurrency=read_concurrency(concurrency),
+        )
+
+    def _wait_for_items(
+        self,
+        asking: Asking,
+        items: object,
+        *,
+        then: Callable[..., Any] | None = None,
+        timeout: float | None,
+        policy: ItemPolicy,
+        concurrency: int,
+    ) -> list[Any]:
+        """The outputs of the items in their order, or how each of them ended."""
+
+        line = None if then is None else _read_then(asking, then)
+
+        def make_stream() -> Stream:
+            return read_stream(asking, items, policy=policy, concurrency=concurrency, timeout=timeout, line=line)
+
+        saved = self._open_items(asking.step, make_stream)
+        if saved.unit is None:
+            return []  # there was nothing to ask
+        name = f"{UNIT}{saved.unit}"
+        if not saved.released:
+            if saved.fills:
+                self._left.fill_each(saved.unit, asking)
+            self._suspend(Suspend((name,)))
+        self._taken.add(name)
+        self._left.allow_expiries(saved.unit)
+        if line is not None:
+            return self._read_lines(asking.step, saved, policy)
+        ends = self._left.read_each(saved.unit, typed=not asking.is_one)
+        if policy is ItemPolicy.FAIL and saved.unit_status is not UnitStatus.COMPLETED:
+            raise self._trace(saved, _make_error(asking.step, ends))
+        cast = make_cast(asking)
+        if policy is ItemPolicy.FAIL:
+            return [cast(one) for one in ends]
+        return [
+            ItemResult(one.status.value, cast(one) if one.status is InteractionStatus.COMPLETED else None, one.error)  # type: ignore[arg-type]
+            for one in ends
+        ]
+
+    def _open_items(self, step: str, make_stream: Callable[[], Stream]) -> Saved:
+        saved = self._find(Call.EACH, step)
+        if saved is None:
+            with self._making(Call.EACH, step):
+                stream = make_stream()
+                unit = self._left.ask_each(stream, Call.EACH, self._cursor) if stream.requests else None
+            if unit is None:
+                return self._add(self._left.save(self._cursor, Call.EACH, step, value="[]"))
+            saved = self._add(Saved(self._cursor, Call.EACH, step, False, False, None, None, None))
+        elif saved.unit is not None and saved.unit_status is UnitStatus.CANCELLED:  # it failed, and was retried
+            unit = self._left.ask_each(make_stream(), Call.EACH, saved.position)
+        else:
+            return saved
+        saved.unit, saved.unit_status, saved.released, saved.fills = unit, UnitStatus.OPEN, False, False
+        return saved
+
+    def _read_lines(self, step: str, saved: Saved, policy: ItemPolicy) -> list[Any]:
+        """What `then` made of each item."""
+        assert saved.unit is not None
+        ends = self.units.read_ends(saved.unit)
+        if policy is ItemPolicy.FAIL and saved.unit_status is not UnitStatus.COMPLETED:
+            raise self._trace(saved, make_error(step, ends))
+        outputs = [None if one.output is None else read_back(one.output) for one in ends]
+        if policy is ItemPolicy.FAIL:
+            return outputs
+        return [ItemResult(one.status, output, one.error) for one, output in zip(ends, outputs, strict=True)]
+
+
+def _check_then(then: Any, what: str) -> None:
+    refuse_async(then, what)
+    try:
+        inspect.signature(then).bind(None, None, None)
+    except TypeError as error:
+        message = f"{what} is called with ctx, the item and its answer, which {show(then)} does not allow ({error})"
+        raise InvalidCall(message) from error
+    except ValueError:
+        pass  # some builtins do not tell their arguments
 
 
 def _read_then(asking: Asking, then: Callable[..., Any]) -> Line:
@@ -74,35 +243,6 @@ def _read_then(asking: Asking, then: Callable[..., Any]) -> Line:
         path = None
     schema = asking.make_question().schema if asking.is_one else None
     return Line("run", path if schema is None or schema.type_path is not None or schema.source is None else None)
-
-
-def _read_lines(ctx: FunctionContext, step: str, saved: Saved, policy: ItemPolicy) -> list[Any]:
-    """What `then` made of each item."""
-    assert saved.unit is not None
-    ends = ctx.units.read_ends(saved.unit)
-    if policy is ItemPolicy.FAIL and saved.unit_status is not UnitStatus.COMPLETED:
-        raise ctx.tell(saved, make_error(step, ends))
-    outputs = [None if one.output is None else read_back(one.output) for one in ends]
-    if policy is ItemPolicy.FAIL:
-        return outputs
-    return [ItemResult(one.status, output, one.error) for one, output in zip(ends, outputs, strict=True)]
-
-
-def _open(ctx: FunctionContext, step: str, make_stream: Callable[[], Stream]) -> Saved:
-    saved = ctx.find(Call.EACH, step)
-    if saved is None:
-        with ctx.making(Call.EACH, step):
-            stream = make_stream()
-            unit = ctx.left.ask_each(stream, Call.EACH, ctx.position) if stream.requests else None
-        if unit is None:
-            return ctx.add(ctx.left.save(ctx.position, Call.EACH, step, value="[]"))
-        saved = ctx.add(Saved(ctx.position, Call.EACH, step, False, False, None, None, None))
-    elif saved.unit is not None and saved.unit_status is UnitStatus.CANCELLED:  # it failed, and was retried
-        unit = ctx.left.ask_each(make_stream(), Call.EACH, saved.position)
-    else:
-        return saved
-    saved.unit, saved.unit_status, saved.released, saved.fills = unit, UnitStatus.OPEN, False, False
-    return saved
 
 
 def _make_error(step: str, ends: list[FoundItem]) -> Exception:
@@ -119,10 +259,6 @@ def make_cast(asking: Asking) -> Callable[[FoundItem | LineItem], Any]:
         question = asking.make_question()
         channel = Channel if question.opener is None else type(question.opener)
         if question.projector is not None:
-            return lambda one: _read(one)
-        return lambda one: channel.read_answer(_read(one), question.schema)
+            return lambda one: read_saved(one.output)
+        return lambda one: channel.read_answer(read_saved(one.output), question.schema)
     return cast_answer
-
-
-def _read(one: FoundItem | LineItem) -> Any:
-    return None if one.output is None else read_back(one.output)

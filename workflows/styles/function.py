@@ -9,9 +9,9 @@
     outreach.start(contact="Ada")
     outreach.options(key="ada").start(contact="Ada")
 
-Lives here: the decorator, what it makes of a function, and the protocol; what `ctx` offers is in `calls`.
-Invariant owned: a suspension reaches the engine whatever the author catches. It is a `BaseException`, and where
-even that was swallowed, `ctx` remembers it.
+Lives here: the decorator, what it makes of a function, and the protocol; what `ctx` offers is in `calls` and the
+modules that it puts together. Invariant owned: a suspension reaches the engine whatever the author catches. It is a
+`BaseException`, and where even that was swallowed, `ctx` remembers it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from workflows.fingerprint import fingerprint_function
 from workflows.jsontext import check_signal_name, check_text
 from workflows.outcomes import Outcome
 from workflows.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
-from workflows.styles.calls import FunctionContext, Suspended, refuse_async
+from workflows.styles.call_replay import Suspended, refuse_async
+from workflows.styles.calls import FunctionContext
 from workflows.styles.errors import settle_error
 from workflows.styles.function_lines import define_lines
 

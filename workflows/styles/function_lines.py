@@ -25,7 +25,8 @@ from workflows.lifecycle import Call
 from workflows.outcomes import Outcome, Suspend
 from workflows.question import find_projector
 from workflows.registry import LINES, Definition
-from workflows.styles.calls import FunctionContext, Suspended
+from workflows.styles.call_replay import Suspended
+from workflows.styles.calls import FunctionContext
 from workflows.styles.each import make_cast
 from workflows.units.results import cast_answer
 from workflows.units.streams import Asking
@@ -57,6 +58,10 @@ class LineContext(FunctionContext):
         """The workflow's correlation key, if it has one."""
         return self.parent.key
 
+    def replay_parent(self, unit: UUID) -> _Before:
+        """The parent's `ctx`, to run its function again up to the wait."""
+        return _Before(self.parent, self._left.host, unit)
+
 
 class _Reached(Suspended):
     """The run of the parent's function has come to the wait."""
@@ -75,6 +80,11 @@ class _Before(FunctionContext):
         super().__init__(claim, Journal(claim, host))
         self._saved = None  # also where the parent's first run has come this far
         self._unit = unit
+
+    @property
+    def position(self) -> int:
+        """The place of the call that this run would make next."""
+        return self._cursor
 
     def wait_for_each(self, id: str, items: Any, channel: Any, *, then: Any = None, **options: Any) -> Any:
         """End here where this is the wait that the line belongs to."""
@@ -121,7 +131,7 @@ def define_lines(whole: Definition, fn: Callable[..., Any]) -> Definition:
 def _find_then(
     ctx: LineContext, line: LineItem, fn: Callable[..., Any]
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    before = _Before(ctx.parent, ctx.left.host, line.unit)
+    before = ctx.replay_parent(line.unit)
     try:
         fn(before, **json.loads(ctx.parent.input))
     except _Reached:

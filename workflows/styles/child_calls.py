@@ -1,0 +1,82 @@
+"""Calls of a durable function that start another workflow.
+
+Lives here: `ctx.invoke` and `ctx.launch`. Must not live here: planning and writing the new row. Invariant owned: a call
+starts one instance, however often its function is run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+from uuid import UUID
+
+from workflows.durations import parse_timeout
+from workflows.exceptions import ChildCancelled, ChildFailed, SignalTimeoutError
+from workflows.lifecycle import Call, Status
+from workflows.outcomes import Invoke, Next
+from workflows.styles.call_replay import ReplayContext, read_saved
+from workflows.typed import Duration, WorkflowRef
+
+if TYPE_CHECKING:
+    from workflows.styles.function import Durable
+
+R = TypeVar("R")
+
+
+class ChildCalls(ReplayContext):
+    """The calls of `ctx` that start other workflows."""
+
+    __slots__ = ()
+
+    @overload
+    def invoke(
+        self,
+        id: str,
+        workflow: Durable[..., R],
+        input: Mapping[str, Any] | None = None,
+        *,
+        timeout: Duration | None = None,
+    ) -> R: ...
+    @overload
+    def invoke(self, id: str, workflow: WorkflowRef, input: Any = None, *, timeout: Duration | None = None) -> Any: ...
+    def invoke(self, id: str, workflow: Any, input: Any = None, *, timeout: object = None) -> Any:
+        """Run another workflow as a child and wait for its result."""
+        saved = self._find(Call.INVOKE, id)
+        if saved is None:
+            from workflows.planning import plan_child
+
+            with self._making(Call.INVOKE, id):
+                child = plan_child(workflow, input)
+            seconds = None if timeout is None else parse_timeout(timeout)
+            left = next((one for one in self._adrift if one.name == id and one.child is not None), None)
+            adrift = None if left is None or left.child is None else (left.child, left.position)
+            self._suspend(Invoke(child, self._cursor, id, seconds, adrift))
+        if not saved.expired and saved.child_status is not None and saved.child_status.live:
+            if not self._claim.timed_out:
+                self._suspend(Next(self.step_name, delay=1))  # not parked on the child: look again
+            self._replace(saved, self._left.save(saved.position, saved.call, id, settled=True, expired=True))
+        if saved.expired:
+            raise self._trace(saved, SignalTimeoutError(id))
+        if saved.child_status is Status.FAILED:
+            raise self._trace(saved, ChildFailed(id, saved.child, saved.child_error))
+        if saved.child_status is not Status.DONE:
+            raise self._trace(saved, ChildCancelled(id, saved.child, saved.child_error))
+        return read_saved(saved.child_result)
+
+    def launch(self, id: str, workflow: WorkflowRef, input: Any = None) -> UUID:
+        """Start another workflow and go on; its id."""
+        saved = self._find(Call.LAUNCH, id)
+        if saved is None:
+            from workflows.api import start
+
+            with self._making(Call.LAUNCH, id):
+                saved = self._add(
+                    self._left.save_with(
+                        self._cursor,
+                        Call.LAUNCH,
+                        id,
+                        lambda: str(start(workflow, input, actor=f"instance:{self.id}").pk),
+                        f"the id launched by {id!r}",
+                    )
+                )
+        return UUID(read_saved(saved.value))

@@ -1,0 +1,326 @@
+"""Calls of a durable function that ask one question: a signal id, a channel, or a callback.
+
+Lives here: `ctx.wait_for_signal`, `ctx.wait_for` and `ctx.callback`. Must not live here: lists of items and events.
+Invariant owned: a wait has one row. Its question, token and deadline are found again by every later run.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+
+from workflows.channel import Channel, read_label
+from workflows.durations import parse_timeout
+from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed
+from workflows.lifecycle import Call, Cardinality, InteractionStatus
+from workflows.outcomes import Suspend
+from workflows.question import UNIT, Asked, Question, ask_channel, name_projector
+from workflows.store import FAILURE, Saved
+from workflows.styles.call_replay import ReplayContext, read_saved
+from workflows.typed import A, BodyKind, CardinalityName, Duration, Projector, SchemaValue, T, Validating
+
+if TYPE_CHECKING:
+    from workflows.schema import Schema
+
+
+class QuestionCalls(ReplayContext):
+    """The calls of `ctx` that wait for one answer."""
+
+    __slots__ = ()
+
+    @overload
+    def wait_for_signal(
+        self, id: str, *, signal: str | None = None, timeout: Duration, schema: type[Validating]
+    ) -> dict[str, Any]: ...
+    @overload
+    def wait_for_signal(self, id: str, *, signal: str | None = None, timeout: Duration, schema: type[T]) -> T: ...
+    @overload
+    def wait_for_signal(
+        self,
+        id: str,
+        *,
+        signal: str | None = None,
+        timeout: Duration,
+        schema: SchemaValue | None = None,
+        projector: Projector | None = None,
+    ) -> Any: ...
+    @overload
+    def wait_for_signal(
+        self,
+        id: str,
+        *,
+        signal: str | None = None,
+        timeout: Duration,
+        schema: type[Any] | SchemaValue | None = None,
+        projector: Projector,
+    ) -> Any: ...
+    def wait_for_signal(
+        self, id: str, *, signal: str | None = None, timeout: object, schema: Any = None, projector: Any = None
+    ) -> Any:
+        """Wait for the completion of a signal id; its data. `SignalTimeoutError` when the time is over."""
+        typed = _read_schema(schema)
+        question = Question(
+            id,
+            signal_id=f"{id}-{self.id}" if signal is None else signal,
+            schema=typed,
+            channel="signal",
+            projector=name_projector(projector),
+        )
+        return self._wait(Call.SIGNAL, question, parse_timeout(timeout))
+
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: Channel[A],
+        *,
+        input: Any = None,
+        cardinality: Literal["ONE_TO_ONE"] = "ONE_TO_ONE",
+        schema: None = None,
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> A: ...
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: str,
+        *,
+        input: Any = None,
+        cardinality: Literal["ONE_TO_ONE"] = "ONE_TO_ONE",
+        schema: type[Validating],
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> dict[str, Any]: ...
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: str,
+        *,
+        input: Any = None,
+        cardinality: Literal["ONE_TO_ONE"] = "ONE_TO_ONE",
+        schema: type[T],
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+    ) -> T: ...
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: str,
+        *,
+        input: Any = None,
+        cardinality: CardinalityName = "ONE_TO_ONE",
+        schema: type[Any] | SchemaValue | None = None,
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+        projector: Projector | None = None,
+    ) -> Any: ...
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: Channel[Any],
+        *,
+        input: Any = None,
+        cardinality: CardinalityName = "ONE_TO_ONE",
+        schema: type[Any] | SchemaValue,
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+        projector: Projector | None = None,
+    ) -> Any: ...
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: Channel[Any],
+        *,
+        input: Any = None,
+        cardinality: CardinalityName = "ONE_TO_ONE",
+        schema: type[Any] | SchemaValue | None = None,
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+        projector: Projector,
+    ) -> Any: ...
+    @overload
+    def wait_for(
+        self,
+        id: str,
+        channel: Channel[Any],
+        *,
+        input: Any = None,
+        cardinality: CardinalityName,
+        schema: type[Any] | SchemaValue | None = None,
+        timeout: Duration | None = None,
+        assignee: str | None = None,
+        group: str | None = None,
+        projector: Projector | None = None,
+    ) -> Any: ...
+    def wait_for(
+        self,
+        id: str,
+        channel: str | Channel,
+        *,
+        input: Any = None,
+        cardinality: str = Cardinality.ONE_TO_ONE,
+        schema: Any = None,
+        timeout: object = None,
+        assignee: str | None = None,
+        group: str | None = None,
+        projector: Any = None,
+    ) -> Any:
+        """Ask through a channel, or list the question under a label; the answer."""
+        question = ask_channel(
+            id,
+            channel,
+            request=input,
+            schema=schema,
+            cardinality=cardinality,
+            assignee=assignee,
+            group=group,
+            projector=projector,
+        )
+        return self._wait(Call.CHANNEL, question, None if timeout is None else parse_timeout(timeout))
+
+    @overload
+    def callback(
+        self, id: str, schema: type[Validating], *, timeout: Duration, channel: str = ..., body: BodyKind = ...
+    ) -> FunctionCallback[dict[str, Any]]: ...
+    @overload
+    def callback(
+        self, id: str, schema: type[T], *, timeout: Duration, channel: str = ..., body: BodyKind = ...
+    ) -> FunctionCallback[T]: ...
+    @overload
+    def callback(
+        self,
+        id: str,
+        schema: SchemaValue | None = None,
+        *,
+        timeout: Duration,
+        projector: Projector | None = None,
+        channel: str = ...,
+        body: BodyKind = ...,
+    ) -> FunctionCallback[Any]: ...
+    @overload
+    def callback(
+        self,
+        id: str,
+        schema: type[Any],
+        *,
+        timeout: Duration,
+        projector: Projector,
+        channel: str = ...,
+        body: BodyKind = ...,
+    ) -> FunctionCallback[Any]: ...
+    def callback(
+        self,
+        id: str,
+        schema: Any = None,
+        *,
+        timeout: object = None,
+        projector: Any = None,
+        channel: str = "callback",
+        body: str = "any",
+    ) -> FunctionCallback[Any]:
+        """A question that a partner answers by its `resume_url`; `.wait()` for the answer."""
+        if timeout is None:
+            raise InvalidCall(f"ctx.callback({id!r}) needs timeout=, how long .wait() waits for the partner")
+        question = Question(
+            id,
+            channel=read_label(channel),
+            token=True,
+            schema=_read_schema(schema),
+            projector=name_projector(projector),
+            body=body,
+        )
+        seconds = parse_timeout(timeout)
+        # Opened here and not when the URL is read: that is mostly inside a step, which a later run skips.
+        return FunctionCallback(self, question, seconds, self._open(Call.CALLBACK, question, None))
+
+    def _wait(self, call: Call, question: Question, timeout: float | None) -> Any:
+        saved = self._open(call, question, timeout)
+        return self._await_answer(saved, question, timeout)
+
+    def _open(self, call: Call, question: Question, timeout: float | None) -> Saved:
+        saved = self._find(call, question.step)
+        if saved is None:
+            with self._making(call, question.step):
+                asked = self._left.ask_at(question, timeout, call, self._cursor)
+            saved = self._add(Saved(self._cursor, call, question.step, False, False, None, None, None))
+            _note(saved, asked)
+        elif saved.unit is None or saved.status is InteractionStatus.CANCELLED:  # it failed, and was retried
+            _note(saved, self._left.ask_at(question, timeout, call, saved.position))
+        return saved
+
+    def _await_answer(self, saved: Saved, question: Question, timeout: float | None) -> Any:
+        assert saved.unit is not None
+        name = f"{UNIT}{saved.unit}"
+        if saved.status is InteractionStatus.PENDING and saved.ask_deadline is None and timeout is not None:
+            _note(saved, self._left.arm(saved.unit, timeout))
+        if saved.status is InteractionStatus.PENDING:
+            # The row of the asking knows no timeout where the time begins only here.
+            began = question.token and timeout is not None
+            told = {"step": question.step, "channel": question.channel, "timeout": timeout} if began else None
+            self._suspend(Suspend((name,), until=saved.ask_deadline, told=told))
+        if saved.status is InteractionStatus.COMPLETED:
+            self._taken.add(name)
+            value = read_saved(saved.output)
+            if question.projector is not None:
+                return value
+            channel = Channel if question.opener is None else type(question.opener)
+            return channel.read_answer(value, question.schema)
+        if saved.status is InteractionStatus.FAILED:
+            self._taken.add(name)
+            why = (one.payload["reason"] for one in self.list_awaited() if one.name == name and one.source == FAILURE)
+            raise self._trace(saved, UnitFailed(question.step, next(why, "it can no longer be answered")))
+        raise self._trace(saved, SignalTimeoutError(question.step))
+
+
+class FunctionCallback(Generic[A]):
+    """A callback of a function: an address first, then a wait."""
+
+    __slots__ = ("_ctx", "_question", "_saved", "_timeout")
+
+    def __init__(self, ctx: QuestionCalls, question: Question, timeout: float, saved: Saved) -> None:
+        self._ctx, self._question, self._timeout, self._saved = ctx, question, timeout, saved
+
+    @property
+    def resume_url(self) -> str:
+        """The address to hand to the partner, the same in every run."""
+        from workflows.tokens import resume_url
+
+        return resume_url(self.resume_token)
+
+    @property
+    def resume_token(self) -> str:
+        """The secret part of that address."""
+        return self._ctx._left.token_of(self._saved)
+
+    def wait(self) -> A:
+        """The partner's answer; `SignalTimeoutError` when the time, which begins here, is over."""
+        what = f"ctx.callback({self._question.step!r}).wait()"
+        self._ctx.refuse_nesting(what)
+        self._ctx._left.refuse_open_block(what)
+        answer: A = self._ctx._await_answer(self._saved, self._question, self._timeout)
+        return answer
+
+
+def _read_schema(schema: Any) -> Schema | None:
+    from workflows.schema import read_schema
+
+    return read_schema(schema)
+
+
+def _note(saved: Saved, asked: Asked) -> None:
+    """What the question's row says, into the checkpoint at hand."""
+    saved.unit, saved.interaction, saved.signal_id = asked.unit, asked.id, asked.signal_id
+    saved.status, saved.ask_deadline = asked.status, asked.deadline
+    saved.output = None if asked.output is None else json.dumps(asked.output)
+    saved.token = asked.token
