@@ -90,8 +90,8 @@ if TYPE_CHECKING:
     from workflows.styles.function import durable as durable
     from workflows.styles.machine import Machine as Machine
     from workflows.styles.machine_context import MachineContext as MachineContext
-    from workflows.styles.machine_words import END as END
-    from workflows.styles.machine_words import FAIL as FAIL
+    from workflows.styles.machine_stages import END as END
+    from workflows.styles.machine_stages import FAIL as FAIL
     from workflows.styles.machine_words import action as action
     from workflows.styles.machine_words import branch as branch
     from workflows.styles.machine_words import collect as collect
@@ -135,7 +135,8 @@ _HOMES = {
     "workflows.redriving": "redrive",
     "workflows.scope": "workspace",
     "workflows.styles.machine": "Machine",
-    "workflows.styles.machine_words": "END FAIL action branch collect expand flow launch sleep wait_for",
+    "workflows.styles.machine_stages": "END FAIL",
+    "workflows.styles.machine_words": "action branch collect expand flow launch sleep wait_for",
     "workflows.styles.steps": "Workflow step",
     "workflows.exceptions": (
         "AnswerElsewhere CallRaised ChildCancelled ChildFailed ClaimLost DuplicateCheckpoint DuplicateKey "

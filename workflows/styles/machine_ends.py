@@ -20,7 +20,6 @@ from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import ItemPolicy, UnitStatus
 from workflows.outcomes import Next, Outcome, Stop, Suspend
 from workflows.question import UNIT
-from workflows.styles.machine_context import make_plain
 from workflows.styles.machine_line import LineView
 from workflows.styles.machine_plan import Node, Plan
 from workflows.styles.machine_run import (
@@ -37,6 +36,7 @@ from workflows.styles.machine_run import (
 )
 from workflows.styles.machine_stages import END, Collect, Expand, WaitFor, is_function, takes_items
 from workflows.styles.machine_streams import Stream
+from workflows.styles.stage_values import make_plain
 from workflows.units.lines import make_error
 from workflows.units.streams import Asking, Line, plan_lines
 from workflows.units.streams import Stream as Asked

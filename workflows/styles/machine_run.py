@@ -20,9 +20,10 @@ from workflows.exceptions import InvalidData, InvalidOutcome, show
 from workflows.jsontext import dump_value, read_back
 from workflows.outcomes import UNSET, Await, Done, Next, Outcome, Stop
 from workflows.question import UNIT, Question, ask_channel
-from workflows.styles.machine_context import MachineContext, make_callback, make_plain
+from workflows.styles.machine_context import MachineContext, make_callback
 from workflows.styles.machine_plan import Node, Plan
 from workflows.styles.machine_stages import END, FAIL, Action, Branch, Launch, Sleep, WaitFor, is_function
+from workflows.styles.stage_values import make_plain
 
 if TYPE_CHECKING:
     from workflows.context import Signal, StepContext

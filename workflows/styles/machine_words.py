@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from workflows.styles.machine_stages import END as END
-from workflows.styles.machine_stages import FAIL as FAIL
-from workflows.styles.machine_stages import Action, Branch, Collect, Expand, Flow, Launch, Sleep, WaitFor
+from workflows.styles.machine_stages import FAIL, Action, Branch, Collect, Expand, Flow, Launch, Sleep, WaitFor
 
 if TYPE_CHECKING:
     from workflows.channel import Channel

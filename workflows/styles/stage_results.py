@@ -1,0 +1,159 @@
+"""The results of earlier stages: `ctx.steps.<name>.<field>` of a machine.
+
+Lives here: which result a stage's name stands for, in the machine and in a line of it. Must not live here: how a value
+reads. Invariant owned: a stage that has not run yet is answered with its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import UUID
+
+from workflows.channel import Channel
+from workflows.context import find_owner
+from workflows.exceptions import show
+from workflows.schema import Schema, read_schema
+from workflows.styles.machine_stages import Stage, WaitFor, is_function
+from workflows.styles.stage_values import NotThere, View, read_typed, wrap_value
+
+if TYPE_CHECKING:
+    from workflows.styles.machine_context import MachineContext
+    from workflows.styles.machine_streams import Stream
+
+
+class Steps:
+    """The results so far, by stage: `ctx.steps.payment` or `ctx.steps["payment"]`."""
+
+    __slots__ = ("_ctx", "_read", "_results")
+
+    def __init__(self, ctx: MachineContext, results: Mapping[str, Any]) -> None:
+        self._ctx = ctx
+        self._results = results
+        self._read: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)  # no stage is called so, but copying and pickling ask for such names
+        return self[name]
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._read:
+            ctx = self._ctx
+            node = ctx._plan.nodes.get(name)
+            if node is None:
+                raise NotThere(f"there is no stage {show(name)}; there are {', '.join(ctx._plan.nodes)}")
+            stage = node.stage
+            if name in self._results:
+                self._read[name] = _read_result(ctx, name, stage, self._results[name])
+            elif ctx._line is not None and name == ctx._line.asks:
+                self._read[name] = ctx._read_answer(name, ctx._line.row, f"steps.{name}")
+            elif ctx._line is not None and node.stream is not ctx._line.stream and name in ctx._line.parent_steps:
+                self._read[name] = _read_result(ctx, name, stage, ctx._line.parent_steps[name])
+            elif ctx._line is None and (stream := _find_stream(ctx, name)) is not None:
+                self._read[name] = _list_stage(ctx, name, stage, stream)
+            elif isinstance(stage, WaitFor) and stage.callback:
+                return Unanswered(name, ctx)
+            else:
+                raise NotThere(f"stage {name!r} has not run yet")
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._list()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._list())
+
+    def __len__(self) -> int:
+        return len(self._list())
+
+    def _list(self) -> list[str]:
+        line = self._ctx._line
+        if line is None:
+            return list(self._results)
+        before = [*line.parent_steps, *([line.asks] if line.asks else [])]
+        return list(dict.fromkeys([*(one for one in before if one not in line.stream.members), *self._results]))
+
+    def __repr__(self) -> str:
+        return f"<steps {', '.join(self._list()) or 'none yet'}>"
+
+
+class Unanswered:
+    """A callback before its answer: it has an address already, and nothing else."""
+
+    __slots__ = ("_ctx", "_stage")
+
+    def __init__(self, stage: str, ctx: MachineContext) -> None:
+        self._stage, self._ctx = stage, ctx
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("_resume_url", "_resume_token"):
+            return getattr(self._ctx.callback(self._stage), name[1:])
+        if name.startswith("__") or name in self.__slots__:
+            raise AttributeError(name)
+        raise NotThere(
+            f"stage {self._stage!r} has not run yet; before its answer it has only _resume_url and _resume_token"
+        )
+
+    def __getitem__(self, name: object) -> NoReturn:
+        raise NotThere(f"stage {self._stage!r} has not run yet")
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"<{self._stage}: not answered yet>"
+
+
+def find_stage_owner(ctx: MachineContext, name: str, stage: WaitFor) -> tuple[type[Channel], Schema | None] | None:
+    """Of an answer that its channel owns and types: a channel made when the stage ran is known by its row alone."""
+    if stage.projector is not None:
+        return None
+    if is_function(stage.channel):
+        inside = ctx._line is None or ctx._plan.nodes[name].stream is ctx._line.stream
+        with ctx._ctx.at_work():
+            return find_owner(ctx.id if inside or ctx._line is None else UUID(ctx._line.parent.id), name)
+    owns = isinstance(stage.channel, Channel) and stage.channel.owns_answers
+    return (type(stage.channel), read_schema(stage.channel.schema)) if owns else None
+
+
+def _read_result(ctx: MachineContext, name: str, stage: Stage, stored: Any) -> Any:
+    schema = stage.schema if isinstance(stage, WaitFor) and stage.projector is None else None
+    asked = isinstance(stage, WaitFor) and stage.callback
+    owner = find_stage_owner(ctx, name, stage) if isinstance(stage, WaitFor) else None
+    if owner is not None:
+        return owner[0].read_answer(stored, owner[1])
+    return _view(stored, schema, name, ctx if asked else None)
+
+
+def _find_stream(ctx: MachineContext, name: str) -> Stream | None:
+    """The stream that a stage belongs to, if it has been opened."""
+    for stream in ctx._plan.streams.values():
+        if name in (stream.opener, stream.asks, *stream.members) and stream.opener in ctx._units:
+            return stream
+    return None
+
+
+def _list_stage(ctx: MachineContext, name: str, stage: Stage, stream: Stream) -> list[Any]:
+    """What a stage of a stream has made of each item, in the order of the items; None where it has not run."""
+    kept = ctx._units[stream.opener]
+    last = stream.members[-1] if stream.members else stream.asks or stream.opener
+    if not isinstance(kept, str):
+        return [wrap_value(one, f"steps.{name}[{index}]") for index, one in enumerate(kept)]
+    unit = UUID(kept)
+    if name == stream.opener and stream.asks != name and name not in stream.members:
+        if last == name:
+            return ctx.list_results(stream)
+        return [
+            wrap_value(one, f"steps.{name}[{index}]") for index, one in enumerate(ctx._ctx.units.read_requests(unit))
+        ]
+    if name == stream.asks:
+        answers = ctx._ctx.units.read_answers(unit)
+        return [ctx._read_answer(name, one, f"steps.{name}[{one.index}]") for one in answers]
+    results = ctx._ctx.units.read_stage_results(unit, name)
+    return [wrap_value(one, f"steps.{name}[{index}]") for index, one in enumerate(results)]
+
+
+def _view(stored: Any, schema: Schema | None, name: str, ctx: MachineContext | None) -> Any:
+    value = stored if schema is None else read_typed(schema, stored, f"steps.{name}")
+    return View(value, f"steps.{name}", ctx) if type(value) is dict else wrap_value(value, f"steps.{name}")
