@@ -31,7 +31,7 @@ from approvals.facts import list_evidence, list_facts
 from approvals.form_secrets import find_tree, hide_secrets
 from approvals.models import Review, Vote
 from approvals.plain_values import redact_json
-from approvals.policies import describe_four_eyes, describe_quorum, find_obstacle, says_no
+from approvals.policies import describe_four_eyes, find_obstacle, says_no
 from approvals.related import find_link
 from approvals.rivals import Rival as Rival
 from approvals.rivals import list_rivals
@@ -231,7 +231,7 @@ def build_card(review: Review, user: Any | None, *, case: Case | None = None) ->
         what_then=tell_endings(endings, case.now),
         endings=endings,
         claimed_by=show_text(case.name(review.claimed_by_id), MAX_NAME),
-        rule=describe_quorum(case.quorum, case.outcomes),
+        rule=case.quorum.describe(case.outcomes),
         four_eyes=show_text(describe_four_eyes(case.rules)),
         progress=measure_progress(case),
         voters=name_voters(case),

@@ -35,7 +35,6 @@ from approvals.policies import (
     load_outcomes,
     load_quorum,
 )
-from approvals.policies import Count as Exactly
 from approvals.policies.rights import Risk
 from approvals.principals import (
     GROUP,
@@ -47,7 +46,7 @@ from approvals.principals import (
     load_user,
     name_user,
 )
-from approvals.reach import find_gap, find_plain
+from approvals.reach import find_gap
 from approvals.viewers import Viewer, is_within_absence, list_absences, see_as
 from workflows import answering
 from workflows.clock import read_now
@@ -441,8 +440,8 @@ class Case:
             return False
         if review.stranded_at is not None:
             return True
-        rule = find_plain(self.quorum)
-        needed = rule.votes - len(self.votes) if isinstance(rule, Exactly) else 1
+        fixed = self.quorum.fixed_votes
+        needed = 1 if fixed is None else fixed - len(self.votes)
         asked = self.list_asked()
         self.read_names(asked)
         free = [one for one in asked if one.partition(":")[0] != USER or self._is_free(self._people.get(one))]

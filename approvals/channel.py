@@ -17,7 +17,7 @@ from approvals.calendars import Calendar
 from approvals.evidence import read_evidence
 from approvals.exceptions import InvalidApproval
 from approvals.ladder import read_ladder
-from approvals.policies import All, Count, Outcome, Percent, PerGroup, Quorum, Veto, read_outcomes, read_quorum
+from approvals.policies import All, Count, Outcome, Percent, Quorum, read_outcomes, read_quorum
 from approvals.policies.quorum import name_group
 from workflows.answers import Answer as Answer
 from workflows.answers import Data
@@ -145,7 +145,7 @@ class Approval(Channel[Answer[Data]], Generic[Data]):
         self.ladder = read_ladder(remind=remind, escalate=escalate, due=due, calendar=calendar, outcomes=self.outcomes)
         self.assignee = _name_only(self.assignees)
         # Whom a rule counts, it also asks.
-        self.groups = list(dict.fromkeys([*self.groups, *_list_counted(self.quorum)]))
+        self.groups = list(dict.fromkeys([*self.groups, *self.quorum.groups]))
         self.group = self.groups[0] if len(self.groups) == 1 else None
 
     def open(self, interactions: Sequence[Interaction]) -> None:
@@ -290,8 +290,3 @@ def _name_only(assignees: Sequence[Any]) -> str | None:
         return None
     one = assignees[0]
     return one if isinstance(one, str) else str(one.get_username())
-
-
-def _list_counted(quorum: Quorum) -> tuple[str, ...]:
-    rule = quorum.rule if isinstance(quorum, Veto) else quorum
-    return rule.names if isinstance(rule, PerGroup) else ()

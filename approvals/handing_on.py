@@ -18,9 +18,8 @@ from approvals.channel import list_given
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.models import Candidate, Review
 from approvals.people import find_group, find_user, refuse_user
-from approvals.policies import Count, Obstacle, PerGroup
+from approvals.policies import Obstacle
 from approvals.principals import GROUP, load_user, name_person, name_user
-from approvals.reach import find_plain
 from workflows.reasons import Listed, Reason, gettext_noop
 
 
@@ -116,7 +115,7 @@ def _move_share(case: Case, giver: Any, other: Any) -> None:
     own = next((one for one in mine if one.principal == name_user(giver)), None)
     is_asked = bool(case.list_answering(other))
     # Both asked as members of something: nothing is the giver's alone that could move.
-    if is_asked and (own is None or find_plain(case.quorum) != Count(1)):
+    if is_asked and (own is None or case.quorum.fixed_votes != 1):
         told = gettext("%(name)s has been asked already, and everybody counts once.") % {"name": name_person(other)}
         raise NotAllowed(Obstacle("asked", told))
     if own is not None:
@@ -139,7 +138,7 @@ def _check_counted(case: Case, asked: list[str], *, keep: bool) -> None:
     told: str = case.find_gap(asked, keep=keep)
     if not told:
         return
-    if not isinstance(find_plain(case.quorum), PerGroup):
+    if not case.quorum.groups:
         raise InvalidApproval("users", asked, told)
     form = gettext_noop(
         "answers count by group here (%(groups)s): add people to these groups, or decide in their place (override)"

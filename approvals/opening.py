@@ -24,7 +24,7 @@ from approvals.people import find_group as find_group
 from approvals.people import find_groups
 from approvals.people import find_user as find_user
 from approvals.people import find_users as find_users
-from approvals.policies import Count, PerGroup, dump_outcomes, dump_quorum
+from approvals.policies import dump_outcomes
 from approvals.principals import (
     ANYBODY,
     GROUP,
@@ -38,7 +38,7 @@ from approvals.principals import (
     load_user,
     name_user,
 )
-from approvals.reach import find_gap, find_plain, find_rung_gap
+from approvals.reach import find_gap, find_rung_gap
 from approvals.subjects import digest, load_subject, read_subject, snapshot
 from workflows.models import Instance, Interaction
 from workflows.origins import trace_origin
@@ -89,7 +89,7 @@ def open_review(approval: Approval, interaction: Interaction) -> Review:
         on_decision=approval.on_decision,
         calendar=approval.ladder.calendar,
         outcomes=[_leave_out_blanks(one) for one in dump_outcomes(approval.outcomes)],
-        quorum={"rule": dump_quorum(approval.quorum), "groups": _pick_groups(approval, groups)},
+        quorum={"rule": approval.quorum.dump(), "groups": _pick_groups(approval, groups)},
         rungs=_name_rungs(dump_rungs(rungs), groups) or None,
         evidence=approval.evidence or None,
         **_freeze_subject(approval),
@@ -186,8 +186,8 @@ def _freeze_users(given: QuerySet[Any] | list[Any]) -> list[Any]:
 
 def _check_reach(approval: Approval, principals: list[str], groups: dict[str, int]) -> None:
     """Those asked, also by the ladder, could decide: people asked by name cannot become more by themselves."""
-    rule, plain = approval.quorum, find_plain(approval.quorum)
-    if not isinstance(plain, PerGroup) and not (isinstance(plain, Count) and plain.votes > 1):
+    rule = approval.quorum
+    if not rule.groups and (rule.fixed_votes or 1) == 1:
         return  # anybody's answer counts, and one of them is there
     counted = [f"{GROUP}:{key}" for key in _pick_groups(approval, groups).values()]
     rungs = [
@@ -196,15 +196,14 @@ def _check_reach(approval: Approval, principals: list[str], groups: dict[str, in
         if step.action.do in ("add", "reassign")
     ]
     if told := find_gap(rule, counted, principals, is_final=not rungs):
-        raise InvalidApproval("quorum", dump_quorum(rule), told)
+        raise InvalidApproval("quorum", rule.dump(), told)
     if told := find_rung_gap(rule, counted, principals, rungs):
         raise InvalidApproval("escalate", [do for do, _ in rungs], told)
 
 
 def _pick_groups(approval: Approval, groups: dict[str, int]) -> dict[str, int]:
     """The groups that a rule counts by, with their keys: they may be called something else later."""
-    rule = find_plain(approval.quorum)
-    return {name: groups[name] for name in rule.names} if isinstance(rule, PerGroup) else {}
+    return {name: groups[name] for name in approval.quorum.groups}
 
 
 def _name_target(action: Action, groups: dict[str, int]) -> str:

@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from approvals.policies import Count, PerGroup, Quorum, Veto
+from approvals.policies import Quorum
 from approvals.principals import USER
 from workflows.reasons import Listed, Reason, gettext_noop
-
-
-def find_plain(quorum: Quorum) -> Quorum:
-    """The rule that counts, without the right to veto."""
-    return quorum.rule if isinstance(quorum, Veto) else quorum
 
 
 def find_gap(
@@ -37,21 +32,21 @@ def find_gap(
     >>> find_gap(Count(2), [], ["user:7", "group:1"])
     ''
     """
-    rule = find_plain(quorum)
-    if isinstance(rule, PerGroup):
+    if quorum.groups:
         # Whoever may veto is heard in no group too.
-        is_heard = isinstance(quorum, Veto) or set(asked if new is None else new) <= set(counted)
+        is_heard = bool(quorum.vetoes) or set(asked if new is None else new) <= set(counted)
         if is_heard and set(counted) <= set(asked):
             return ""
-        return Reason(gettext_noop("answers count by group here (%(groups)s)"), {"groups": Listed(rule.names)})
-    if not isinstance(rule, Count) or not is_final or not all(one.startswith(f"{USER}:") for one in asked):
+        return Reason(gettext_noop("answers count by group here (%(groups)s)"), {"groups": Listed(quorum.groups)})
+    needed = quorum.fixed_votes
+    if needed is None or not is_final or not all(one.startswith(f"{USER}:") for one in asked):
         return ""
-    if (reach := len(set(asked)) + votes) >= rule.votes:
+    if (reach := len(set(asked)) + votes) >= needed:
         return ""
     told = gettext_noop(
         "%(votes)s equal answers decide, and no more than %(reach)s could be given: name more, or a group"
     )
-    return Reason(told, {"votes": rule.votes, "reach": reach})
+    return Reason(told, {"votes": needed, "reach": reach})
 
 
 def find_rung_gap(

@@ -16,8 +16,7 @@ from approvals.answered import find_answerer
 from approvals.cases import MAX_NAMED, Case
 from approvals.edited import find_edit
 from approvals.models import Review
-from approvals.policies import Count, Outcome, PerGroup, Veto
-from approvals.policies.judging import Tally
+from approvals.policies import Outcome, Tally, count_fixed
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import PERMISSION, name_user
 from approvals.show_times import show_since, show_when
@@ -92,16 +91,10 @@ def measure_progress(case: Case) -> tuple[Progress, ...]:
     >>> measure_progress(Case(review))[0].text
     '2 of 3 approved'
     """
-    rule = case.quorum.rule if isinstance(case.quorum, Veto) else case.quorum
-    if isinstance(rule, Count):  # the only rule that takes the same number of votes whoever is asked
-        counts = {one.name: 0 for one in case.outcomes}
-        for vote in case.votes:
-            counts[vote.outcome] = counts.get(vote.outcome, 0) + 1
-        tallies: tuple[Tally, ...] = (Tally("", rule.votes, 0, counts),)
-    else:
-        tallies = case.count(case.votes).tallies
-    shown = tuple(_tell_tally(case, tally) for tally in tallies)
-    return shown if isinstance(rule, PerGroup) else shown[:1]
+    names = [outcome.name for outcome in case.outcomes]
+    fixed = count_fixed(case.quorum, [vote.outcome for vote in case.votes], names)
+    tallies = case.count(case.votes).tallies if fixed is None else (fixed,)
+    return tuple(_tell_tally(case, tally) for tally in tallies)
 
 
 def name_voters(case: Case) -> str:
@@ -175,18 +168,16 @@ def _find_outcome(case: Case, name: str) -> Outcome:
 
 
 def _tell_tally(case: Case, tally: Tally) -> Progress:
-    names = [one.name for one in case.outcomes]
-    leading = max(names, key=lambda name: (tally.counts.get(name, 0), -names.index(name)))
-    votes = tally.counts.get(leading, 0)
+    leading, votes = tally.leading, tally.most
     group = show_text(tally.group, MAX_NAME)
     given = {"votes": votes, "needed": tally.needed, "group": group, "outcome": tell_outcome(case, leading)}
     if tally.group:
         text = gettext("%(group)s: %(votes)d of %(needed)d %(outcome)s") % given
     else:
         text = gettext("%(votes)d of %(needed)d %(outcome)s") % given
-    for name in names:
-        if name != leading and tally.counts.get(name, 0):
-            other = {"votes": tally.counts[name], "outcome": tell_outcome(case, name)}
+    for name, count in tally.counts.items():
+        if name != leading and count:
+            other = {"votes": count, "outcome": tell_outcome(case, name)}
             text += gettext(", %(votes)d %(outcome)s") % other
     return Progress(group, votes, tally.needed, leading, text)
 

@@ -21,9 +21,8 @@ from approvals.exceptions import DecisionRefused, UnknownReview
 from approvals.grace import carry_out
 from approvals.ladder import Rung, load_rungs, next_rung
 from approvals.models import Review, Vote
-from approvals.policies import PerGroup, dump_verdict
+from approvals.policies import dump_verdict
 from approvals.principals import USER
-from approvals.reach import find_plain
 from approvals.settling import TIME, answer_by_time, dump_problem, find_next_moment, open_case
 from workflows import answering, store
 from workflows.clock import Now
@@ -190,7 +189,7 @@ def _check_handing_on(case: Case, do: str, principal: str) -> dict[str, Any]:
     if not problem:
         return {}
     logger.warning("review %s: its escalation to %s does not replace anybody: %s", case.review.pk, principal, problem)
-    if isinstance(find_plain(case.quorum), PerGroup) and case.find_gap([principal], keep=True):
+    if case.quorum.groups and case.find_gap([principal], keep=True):
         return {"do": "remind", "to": None, "problem": problem}
     return {"do": "add", "problem": problem}
 

@@ -52,9 +52,7 @@ from approvals.policies import (
     check_decision,
     count_electorate,
     describe_four_eyes,
-    describe_quorum,
     dump_outcomes,
-    dump_quorum,
     dump_verdict,
     find_obstacle,
     judge,
@@ -185,9 +183,9 @@ READABLE: list[tuple[Any, Quorum]] = [
 def test_a_quorum_is_read_frozen_and_read_back(written: Any, rule: Quorum) -> None:
     outcomes = read_outcomes(("approve", "reject"))
     assert read_quorum(written, outcomes) == rule
-    assert load_quorum(json.loads(json.dumps(dump_quorum(rule)))) == rule
+    assert load_quorum(json.loads(json.dumps(rule.dump()))) == rule
     assert hash(rule) == hash(pickle.loads(pickle.dumps(rule)))
-    assert describe_quorum(rule, outcomes).endswith(".")
+    assert rule.describe(outcomes).endswith(".")
 
 
 UNREADABLE = [0, -1, 1.5, True, "2", "0%", "101%", "50", "1.5%", "ALL", "", None, [], {}, {"": 1}, {5: 1}, {"a": 0}]
@@ -214,7 +212,7 @@ def test_a_veto_is_for_outcomes_that_there_are() -> None:
     "stored", [{}, {"groups": 5}, {"veto": ["reject"]}, {"groups": {"a": 1}, "x": 1}, None, []], ids=str
 )
 def test_a_stored_quorum_that_nobody_wrote_is_refused(stored: Any) -> None:
-    with pytest.raises(InvalidApproval, match=r"dump_quorum wrote|write a number"):
+    with pytest.raises(InvalidApproval, match=r"Quorum.dump wrote|write a number"):
         load_quorum(stored)
 
 
@@ -236,12 +234,12 @@ def test_a_quorum_is_told_in_words() -> None:
         "all": "Everybody asked must give the same answer.",
     }
     for written, words in told.items():
-        assert describe_quorum(read_quorum(written)) == words
+        assert read_quorum(written).describe() == words
     groups = read_quorum({"A": 2, "B": "50%", "C": "all"})
-    assert describe_quorum(groups) == "Equal answers decide: 2 from A, 50% from B and all from C."
+    assert groups.describe() == "Equal answers decide: 2 from A, 50% from B and all from C."
     veto = Veto(2, ("reject", "send_back"))
-    assert describe_quorum(veto).endswith("One “Reject” or “Send back” decides at once.")
-    assert describe_quorum(veto, [Outcome("reject", "No")]).endswith("One “No” or “Send back” decides at once.")
+    assert veto.describe().endswith("One “Reject” or “Send back” decides at once.")
+    assert veto.describe([Outcome("reject", "No")]).endswith("One “No” or “Send back” decides at once.")
 
 
 # Counting

@@ -28,7 +28,7 @@ from approvals.inbox.presence import looking_at
 from approvals.loading import gather, make_rows
 from approvals.models import Comment, Review, Vote
 from approvals.models.reviews import RISKS
-from approvals.policies import Count, Veto, load_outcomes, load_quorum
+from approvals.policies import count_fixed, load_outcomes, load_quorum
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import name_person
 from approvals.show_times import SOON, show_at, show_soon
@@ -247,13 +247,12 @@ def _tell(review: Any, votes: Sequence[Vote], now: datetime) -> tuple[str, str, 
 
 def _measure(review: Any, votes: Sequence[Vote]) -> str:
     """How far the votes are, where it takes more than one."""
-    quorum = load_quorum(review.quorum["rule"])
-    rule = quorum.rule if isinstance(quorum, Veto) else quorum
-    given = [one.outcome for one in votes]
-    if isinstance(rule, Count):
-        most = max((given.count(one) for one in set(given)), default=0)
-        return gettext("%(votes)s of %(needed)s") % {"votes": most, "needed": rule.votes} if rule.votes > 1 else ""
-    return ngettext("%(n)s vote", "%(n)s votes", len(given)) % {"n": len(given)} if given else ""
+    tally = count_fixed(load_quorum(review.quorum["rule"]), [vote.outcome for vote in votes])
+    if tally is None:
+        return ngettext("%(n)s vote", "%(n)s votes", len(votes)) % {"n": len(votes)} if votes else ""
+    if tally.needed == 1:
+        return ""
+    return gettext("%(votes)s of %(needed)s") % {"votes": tally.most, "needed": tally.needed}
 
 
 def _tell_due(due_at: datetime | None, lists: Lists) -> tuple[str, str]:

@@ -17,10 +17,7 @@ from typing import Any, Literal
 
 from approvals.exceptions import InvalidApproval, VotedTwice
 from approvals.policies.outcomes import Outcome, find_outcome
-from approvals.policies.quorum import Count, PerGroup, Quorum, Veto
-
-#: The tally of a rule that asks everybody alike has no group.
-EVERYBODY = ""
+from approvals.policies.quorum import EVERYBODY, Quorum
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +85,40 @@ class Tally:
         return self.waiting + sum(self.counts.values())
 
     @property
+    def most(self) -> int:
+        """The votes for the outcome that has most of them."""
+        return max(self.counts.values(), default=0)
+
+    @property
+    def leading(self) -> str:
+        """The outcome that has most votes; of several, the first."""
+        return max(self.counts, key=lambda name: self.counts[name])
+
+    @property
     def short(self) -> int:
         """How many people are missing to reach the rule at all, even if everybody agreed."""
         return max(0, self.needed - self.people)
+
+
+def count_fixed(rule: Quorum, voted: Iterable[str], names: Iterable[str] = ()) -> Tally | None:
+    """The votes so far under a rule that needs the same number whoever is asked; None under every other rule.
+
+    `voted` has the outcome of every vote, `names` all outcomes in their order. No electorate is needed: a list of
+    reviews shows how far their votes are without a query.
+
+    >>> from approvals.policies import Count, Percent
+    >>> tally = count_fixed(Count(3), ["reject", "approve", "approve"])
+    >>> tally.leading, tally.most, tally.needed
+    ('approve', 2, 3)
+    >>> count_fixed(Percent(50), ["approve"]) is None
+    True
+    """
+    if rule.fixed_votes is None:
+        return None
+    counts = dict.fromkeys(names, 0)
+    for name in voted:
+        counts[name] = counts.get(name, 0) + 1
+    return Tally(EVERYBODY, rule.fixed_votes, 0, counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +185,16 @@ def judge(
     cast = _check_ballots(outcomes, ballots)
     names = [outcome.name for outcome in outcomes]
     counts = _count_votes(names, cast)
-    inner, vetoes = (rule.rule, rule.outcomes) if isinstance(rule, Veto) else (rule, ())
-    tallies = _count_tallies(inner, names, cast, electorate)
+    tallies = _count_tallies(rule, names, cast, electorate)
 
     def choose(reached: list[str]) -> str:
         return max(reached, key=lambda name: (counts[name], names.index(name)))
 
-    if vetoed := [name for name in names if name in vetoes and counts[name]]:
+    if vetoed := [name for name in names if name in rule.vetoes and counts[name]]:
         return Verdict("decided", choose(vetoed), "veto", counts, tallies)
     if reached := [name for name in names if all(tally.counts[name] >= tally.needed for tally in tallies)]:
         return Verdict("decided", choose(reached), "quorum", counts, tallies)
-    can_veto = electorate.waiting > 0 and any(name in vetoes for name in names)
+    can_veto = electorate.waiting > 0 and any(name in rule.vetoes for name in names)
     if can_veto or any(all(_can_reach(tally, name, final) for tally in tallies) for name in names):
         return Verdict("open", None, "", counts, tallies)
     return Verdict("lost", names[-1], "division", counts, tallies)
@@ -194,18 +221,15 @@ def _count_votes(names: Sequence[str], ballots: Iterable[Ballot]) -> dict[str, i
 def _count_tallies(
     rule: Quorum, names: Sequence[str], ballots: Sequence[Ballot], electorate: Electorate
 ) -> tuple[Tally, ...]:
-    if isinstance(rule, PerGroup):
-        parts = [
-            (group, inner, [ballot for ballot in ballots if group in ballot.groups], electorate.by_group.get(group, 0))
-            for group, inner in rule.rules
-        ]
-    else:
-        assert not isinstance(rule, Veto)  # `judge` took it apart
-        parts = [(EVERYBODY, rule, list(ballots), electorate.waiting)]
-    return tuple(
-        Tally(group, inner.find_needed(len(voted) + waiting), waiting, _count_votes(names, voted))
-        for group, inner, voted, waiting in parts
-    )
+    tallies = []
+    for group, part in rule.parts:
+        if group == EVERYBODY:
+            cast, waiting = ballots, electorate.waiting
+        else:
+            cast = [ballot for ballot in ballots if group in ballot.groups]
+            waiting = electorate.by_group.get(group, 0)
+        tallies.append(Tally(group, part.find_needed(len(cast) + waiting), waiting, _count_votes(names, cast)))
+    return tuple(tallies)
 
 
 def _can_reach(tally: Tally, name: str, final: bool) -> bool:
@@ -245,8 +269,8 @@ def find_last_concern(outcomes: Sequence[Outcome], rule: Quorum) -> str:
     >>> find_last_concern(read_outcomes(["approve", "reject"]), Count(2))
     ''
     """
-    last, plain = outcomes[-1], rule.rule if isinstance(rule, Veto) else rule
+    last = outcomes[-1]
     says_yes = last.tone == "positive" or last.name == "approve"
-    if len(outcomes) == 1 or not says_yes or plain == Count(1):  # one vote is never lost
+    if len(outcomes) == 1 or not says_yes or rule.fixed_votes == 1:  # one vote is never lost
         return ""
     return f"when too few agree, the answer is {last.name!r}, the last of its outcomes: a lost vote says yes"

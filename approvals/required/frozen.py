@@ -18,7 +18,7 @@ from approvals.exceptions import InvalidApproval
 from approvals.ladder import Action, Ladder, Step
 from approvals.opening import MAX_USERS
 from approvals.people import find_users
-from approvals.policies import dump_outcomes, dump_quorum, load_outcomes, load_quorum
+from approvals.policies import dump_outcomes, load_outcomes, load_quorum
 
 
 def dump_approval(approval: Approval) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def dump_approval(approval: Approval) -> dict[str, Any]:
         "groups": list(approval.groups),
         "permission": approval.permission,
         "candidates": _dump_candidates(approval.candidates),
-        "quorum": dump_quorum(approval.quorum),
+        "quorum": approval.quorum.dump(),
         "four_eyes": approval.four_eyes,
         "risk": approval.risk,
         "evidence": approval.evidence,
