@@ -18,6 +18,7 @@ from django.utils.translation import gettext
 from approvals.action_rules import CHECKS, find_next_nudge
 from approvals.cases import Case
 from approvals.exceptions import AlreadyDecided, DecisionRefused, InvalidApproval, NotAllowed, TooSoon
+from approvals.models.votes import MAX_TEXT
 from approvals.policies import Obstacle
 from approvals.principals import load_user
 from approvals.settling import check_actor, note_refusal, open_case, read_id
@@ -27,9 +28,6 @@ from workflows.exceptions import InvalidCall, PolicyRefused
 from workflows.jsontext import check_text
 from workflows.lifecycle import Event
 from workflows.reasons import Reason, gettext_noop
-
-#: Characters of something said.
-MAX_TEXT = 4_000
 
 
 @contextmanager

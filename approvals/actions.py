@@ -12,7 +12,6 @@ from typing import Any
 from django.utils.translation import gettext
 
 from approvals import records
-from approvals.acting import MAX_TEXT as MAX_TEXT
 from approvals.acting import act, read_later, read_words, record
 from approvals.action_rules import CHECKS as CHECKS
 from approvals.action_rules import explain as explain

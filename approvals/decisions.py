@@ -34,6 +34,7 @@ from approvals.grace import find_end
 from approvals.grace import find_undoable as find_undoable
 from approvals.grace import undo as undo
 from approvals.models import Review, Vote
+from approvals.models.votes import MAX_TEXT
 from approvals.policies import (
     Attempt,
     Facts,
@@ -65,9 +66,6 @@ from workflows.exceptions import InteractionResolved, InvalidData, PolicyRefused
 from workflows.jsontext import check_text, dump_value
 from workflows.lifecycle import Event
 from workflows.models import Interaction
-
-#: Characters of a reason.
-MAX_REASON = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,7 @@ def _decide(case: Case, attempt: _Attempt) -> Recorded | None:
 
 def _read_reason(given: Any) -> str:
     text = given.strip() if isinstance(given, str) else given
-    return check_text(text, "a reason", limit=MAX_REASON, blank=True) if text else ""
+    return check_text(text, "a reason", limit=MAX_TEXT, blank=True) if text else ""
 
 
 def _settle(case: Case, attempt: _Attempt, vote: Vote) -> Recorded:

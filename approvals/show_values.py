@@ -23,7 +23,7 @@ from django.utils.translation import pgettext
 from workflows.unseen import UNSEEN, name_character, reveal
 
 #: Characters of a value in one line, of a name, and of a text with lines.
-MAX_TEXT = 300
+MAX_SHOWN = 300
 MAX_NAME = 120
 #: Between the words of a class's name: "RefundInvoice", "CIBuild".
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -66,7 +66,7 @@ class Shown:
 EMPTY = Shown(NOTHING, empty=True)
 
 
-def show_text(value: object, limit: int = MAX_TEXT, *, lines: bool = False) -> str:
+def show_text(value: object, limit: int = MAX_SHOWN, *, lines: bool = False) -> str:
     """A text in one line, or with its `lines`; what has no shape gets one, and what is cut off leaves a mark.
 
     >>> show_text("invoice\\u202egpj.exe")
@@ -79,7 +79,7 @@ def show_text(value: object, limit: int = MAX_TEXT, *, lines: bool = False) -> s
     return _CUT_SIGN.sub("", shown[: limit - 1]) + "…"
 
 
-def show_texts(before: str, after: str, limit: int = MAX_TEXT) -> tuple[str, str]:
+def show_texts(before: str, after: str, limit: int = MAX_SHOWN) -> tuple[str, str]:
     """Two different texts, each in one line: the first difference is on the page, and can be seen.
 
     >>> show_texts("Acme", "Acme ")

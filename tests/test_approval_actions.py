@@ -40,9 +40,10 @@ from approvals import (
     unsnooze,
     withdraw,
 )
-from approvals.actions import CHECKS, MAX_TEXT
+from approvals.actions import CHECKS
 from approvals.cases import Case
 from approvals.models import Absence, Candidate, Comment, Review, Snooze
+from approvals.models.votes import MAX_TEXT
 from tests.approving import (
     again,
     ask,

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from approvals.show_money import _SYMBOLS, show_money
 from approvals.show_values import (
     CONTEXT,
-    MAX_TEXT,
+    MAX_SHOWN,
     count_shared,
     name_kind,
     show_duration,
@@ -136,7 +136,7 @@ def test_two_different_texts_look_different(before: str, after: str, shown: tupl
 @example("x" * 999, "⟨", "\u202e", "\u200b" * 400)
 def test_the_first_difference_is_always_on_the_page(head: str, old: str, new: str, tail: str) -> None:
     before, after = show_texts(head + old + tail, head + new + tail)
-    assert max(len(before), len(after)) <= MAX_TEXT
+    assert max(len(before), len(after)) <= MAX_SHOWN
     assert type(before) is type(after) is str
     same = head + old + tail == head + new + tail
     assert (before == after) is same
@@ -151,7 +151,7 @@ def test_shared_beginnings_are_counted(before: str, after: str) -> None:
 
 
 def test_the_difference_fits_beside_its_context() -> None:
-    assert CONTEXT * len("⟨U+10FFFF⟩") + len("…⟨U+10FFFF⟩…") < MAX_TEXT
+    assert CONTEXT * len("⟨U+10FFFF⟩") + len("…⟨U+10FFFF⟩…") < MAX_SHOWN
 
 
 # --- numbers and money ------------------------------------------------------------------------------
@@ -187,8 +187,8 @@ def test_huge_numbers_are_bounded() -> None:
         1e308,
         Decimal("0." + "1" * 2000),
     ):
-        assert len(show_number(value)) <= MAX_TEXT
-        assert len(show_money(value, "EUR")) <= MAX_TEXT + 10
+        assert len(show_number(value)) <= MAX_SHOWN
+        assert len(show_money(value, "EUR")) <= MAX_SHOWN + 10
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from django.test import Client
 from django.utils import translation
 
 from approvals import decide
-from approvals.actions import MAX_TEXT
 from approvals.exceptions import DecisionFailed, InvalidApproval
 from approvals.models import Comment, Vote
+from approvals.models.votes import MAX_TEXT
 from approvals.subjects import InvalidChange
 from tests.approving import ask, make_person
 from tests.many import AT, ask_many

@@ -19,8 +19,8 @@ from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from approvals.actions import MAX_TEXT
 from approvals.models import Review
+from approvals.models.votes import MAX_TEXT
 from approvals.policies import load_outcomes
 from approvals.principals import has_groups, name_person
 from workflows.joining import join_list

@@ -17,9 +17,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
-from approvals.decisions import MAX_REASON
 from approvals.exceptions import ApprovalError
 from approvals.mcp.desk import MOST, Desk
+from approvals.models.votes import MAX_TEXT
 from workflows.exceptions import InvalidCall, InvalidData, PolicyRefused
 
 P = ParamSpec("P")
@@ -72,7 +72,7 @@ def build_server(desk: Desk) -> MCPServer[Any]:
         id: Id,
         outcome: Annotated[str, Field(min_length=1, max_length=64, description="The `name` of one of its outcomes.")],
         version: Annotated[int, Field(description="The `version` that you have read.")],
-        reason: Annotated[str, Field(max_length=MAX_REASON, description="Why; all who see the approval read it.")] = "",
+        reason: Annotated[str, Field(max_length=MAX_TEXT, description="Why; all who see the approval read it.")] = "",
         data: Annotated[
             Any,
             Field(

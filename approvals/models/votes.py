@@ -20,6 +20,9 @@ from workflows.fields import TextListField
 from workflows.models import EngineModel, Instance, ReadQuerySet
 from workflows.uuid7 import make_uuid7
 
+#: Characters of the longest reason, comment or question that a person may write.
+MAX_TEXT = 4_000
+
 COMMENTS = {"comment": _("comment"), "question": _("question"), "answer": _("answer")}
 
 

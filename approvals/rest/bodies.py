@@ -11,8 +11,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from approvals.actions import MAX_TEXT
-from approvals.decisions import MAX_REASON
+from approvals.models.votes import MAX_TEXT
 from workflows.rest.bodies import SEEN, Body, ProblemOut, Shape
 
 MAX_USERNAME = 254
@@ -29,7 +28,7 @@ Said = Annotated[
     Field(min_length=1, max_length=MAX_TEXT, json_schema_extra={"pattern": SEEN}),
     AfterValidator(_want_seen),
 ]
-Reason = Annotated[str, Field(max_length=MAX_REASON, description="Kept with the decision and shown to all who see it.")]
+Reason = Annotated[str, Field(max_length=MAX_TEXT, description="Kept with the decision and shown to all who see it.")]
 
 
 class DecideBody(Body):

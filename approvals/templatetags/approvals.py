@@ -26,6 +26,7 @@ from django.utils.translation import gettext
 from approvals import show_times
 from approvals.cards import Card
 from approvals.conf import conf
+from approvals.models.votes import MAX_TEXT
 from approvals.newest import find_newest, find_visible
 from approvals.show_values import name_kind
 from approvals.status import Progress
@@ -45,6 +46,12 @@ _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "im
 def site_name() -> str:
     """What this is called on pages and in mails: `APPROVALS["NAME"]`."""
     return conf.name
+
+
+@register.simple_tag
+def max_text() -> str:
+    """The length of the longest text that a person may write, as an attribute of a field."""
+    return str(MAX_TEXT)
 
 
 @register.inclusion_tag("approvals/parts/status.html", takes_context=True)

@@ -15,7 +15,6 @@ from django.http import HttpResponse, HttpResponseNotAllowed
 from django.urls import reverse
 from django.utils.translation import gettext, ngettext, pgettext
 
-from approvals.decisions import MAX_REASON
 from approvals.exceptions import UnknownReview
 from approvals.inbox.desk import read_query
 from approvals.inbox.each import DOOR, Came, decide_each, undo_each
@@ -178,7 +177,6 @@ def _show(
         "undoing": list(undoable),
         "until": min(untils).isoformat() if untils else "",
         "seconds": max(0, round((min(untils) - lists.now).total_seconds())) if untils else 0,
-        "max_reason": MAX_REASON,
     }
     return page.answer("approvals/bulk.html", context, status=shown.status)
 

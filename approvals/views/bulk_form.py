@@ -13,9 +13,9 @@ from uuid import UUID
 from django.http import QueryDict
 from django.utils.translation import gettext
 
-from approvals.decisions import MAX_REASON
 from approvals.inbox.each import Pick
 from approvals.inbox.together import MOST
+from approvals.models.votes import MAX_TEXT
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
 
@@ -84,7 +84,7 @@ def find_reason_error(sent: Sent, *, is_needed: bool) -> str:
     if is_needed and not sent.reason:
         return gettext("Write why, or choose a reason.")
     try:
-        check_text(sent.reason, "a reason", limit=MAX_REASON, blank=True)
+        check_text(sent.reason, "a reason", limit=MAX_TEXT, blank=True)
     except InvalidCall as refused:
         return refused.tell()
     return ""
