@@ -10,14 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from approvals.action_rules import explain as explain
     from approvals.actions import answer_info as answer_info
     from approvals.actions import claim as claim
     from approvals.actions import comment as comment
-    from approvals.actions import delegate as delegate
-    from approvals.actions import explain as explain
     from approvals.actions import extend as extend
     from approvals.actions import nudge as nudge
-    from approvals.actions import reassign as reassign
     from approvals.actions import release as release
     from approvals.actions import request_info as request_info
     from approvals.actions import snooze as snooze
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from approvals.actions import withdraw as withdraw
     from approvals.calendars import Calendar as Calendar
     from approvals.calendars import register_calendar as register_calendar
-    from approvals.channel import Answer as Answer
     from approvals.channel import Approval as Approval
     from approvals.decisions import decide as decide
     from approvals.decisions import undo as undo
@@ -40,10 +37,13 @@ if TYPE_CHECKING:
     from approvals.exceptions import TooSoon as TooSoon
     from approvals.exceptions import UnknownOutcome as UnknownOutcome
     from approvals.exceptions import UnknownReview as UnknownReview
+    from approvals.handing_on import delegate as delegate
+    from approvals.handing_on import reassign as reassign
     from approvals.policies import Outcome as Outcome
     from approvals.policies import Veto as Veto
     from approvals.principals import candidates as candidates
     from approvals.requested import apply_requested_change as apply_requested_change
+    from workflows.answers import Answer as Answer
 
 #: By this `workflows.foreign_packages` knows that nobody else's package stands here.
 __holdpoint__ = True
@@ -61,19 +61,20 @@ except ImportError as error:
     ) from error
 
 _HOMES = {
-    "approvals.actions": (
-        "answer_info claim comment delegate explain extend nudge reassign release request_info snooze unsnooze withdraw"
-    ),
+    "approvals.action_rules": "explain",
+    "approvals.actions": "answer_info claim comment extend nudge release request_info snooze unsnooze withdraw",
     "approvals.calendars": "Calendar register_calendar",
-    "approvals.channel": "Answer Approval",
+    "approvals.channel": "Approval",
     "approvals.decisions": "decide undo",
     "approvals.exceptions": (
         "AlreadyDecided ApprovalError DecisionFailed DecisionRefused InvalidApproval NotAllowed ReasonRequired Stale "
         "TooSoon UnknownOutcome UnknownReview"
     ),
+    "approvals.handing_on": "delegate reassign",
     "approvals.policies": "Outcome Veto",
     "approvals.principals": "candidates",
     "approvals.requested": "apply_requested_change",
+    "workflows.answers": "Answer",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

@@ -13,12 +13,8 @@ from django.utils.translation import gettext
 
 from approvals import records
 from approvals.acting import act, read_later, read_words, record
-from approvals.action_rules import CHECKS as CHECKS
-from approvals.action_rules import explain as explain
-from approvals.action_rules import find_question as find_question
+from approvals.action_rules import find_question
 from approvals.exceptions import InvalidApproval, NotAllowed
-from approvals.handing_on import delegate as delegate
-from approvals.handing_on import reassign as reassign
 from approvals.models import Comment, Review
 from approvals.policies import Obstacle
 from approvals.principals import USER

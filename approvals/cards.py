@@ -17,33 +17,34 @@ from uuid import UUID
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from approvals.actions import explain
+from approvals.action_rules import explain
 from approvals.answered import find_agreeing
 from approvals.cases import Case
 from approvals.diffs import FieldDiff, compare, find_drift
-from approvals.edited import Edit as Edit
-from approvals.edited import find_edit, list_form
+from approvals.edited import Edit, find_edit, list_form
 from approvals.edits import find_agreed
-from approvals.endings import Ending as Ending
-from approvals.endings import list_endings, tell_endings
-from approvals.facts import Fact as Fact
-from approvals.facts import list_evidence, list_facts
+from approvals.endings import Ending, list_endings, tell_endings
+from approvals.facts import Fact, list_evidence, list_facts
 from approvals.form_secrets import find_tree, hide_secrets
 from approvals.models import Review, Vote
 from approvals.plain_values import redact_json
 from approvals.policies import describe_four_eyes, find_obstacle, says_no
 from approvals.related import find_link
-from approvals.rivals import Rival as Rival
-from approvals.rivals import list_rivals
+from approvals.rivals import Rival, list_rivals
 from approvals.show_values import MAX_BLOCK, MAX_NAME, Shown, show_text
-from approvals.similar import Similar as Similar
-from approvals.similar import list_similar
-from approvals.status import Progress as Progress
-from approvals.status import Status, find_closed_at, find_status, is_late, measure_progress, name_voters
-from approvals.status import describe_status as describe_status
+from approvals.similar import Similar, list_similar
+from approvals.status import (
+    Progress,
+    Status,
+    describe_status,
+    find_closed_at,
+    find_status,
+    is_late,
+    measure_progress,
+    name_voters,
+)
 from approvals.subjects import Subject, digest, load_subject, snapshot_again
-from approvals.timelines import Entry as Entry
-from approvals.timelines import list_entries, read_history
+from approvals.timelines import Entry, list_entries, read_history
 from workflows.completion import MISSING
 from workflows.pages.form_tree import Field
 

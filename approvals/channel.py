@@ -19,9 +19,7 @@ from approvals.exceptions import InvalidApproval
 from approvals.ladder import read_ladder
 from approvals.policies import All, Count, Outcome, Percent, Quorum, read_outcomes, read_quorum
 from approvals.policies.quorum import name_group
-from workflows.answers import Answer as Answer
-from workflows.answers import Data
-from workflows.answers import Decision as Decision
+from workflows.answers import Answer, Data, Decision
 from workflows.channel import Channel
 from workflows.exceptions import InvalidCall, show
 from workflows.jsontext import check_text

@@ -20,10 +20,7 @@ from approvals.changes import read_change
 from approvals.exceptions import InvalidApproval
 from approvals.ladder import Action, dump_rungs, next_moment, place_due, place_rungs
 from approvals.models import Review
-from approvals.people import find_group as find_group
-from approvals.people import find_groups
-from approvals.people import find_user as find_user
-from approvals.people import find_users as find_users
+from approvals.people import find_groups, find_user, find_users
 from approvals.policies import dump_outcomes
 from approvals.principals import (
     ANYBODY,

@@ -18,7 +18,6 @@ from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import forget_permissions, name_user
 from approvals.streams import leave_streams, push_down, read_streams
 from approvals.viewers import Viewer, see_as
-from approvals.viewers import is_within_absence as is_within_absence
 from workflows.clock import Now
 from workflows.models import ReadQuerySet
 

@@ -7,10 +7,10 @@ in the deciding transaction; any answer but the first of the outcomes changes no
 from __future__ import annotations
 
 from approvals.changes import GONE, UNKNOWN, apply_change
-from approvals.channel import Answer
 from approvals.exceptions import DecisionFailed
 from approvals.models import Review
 from approvals.subjects import InvalidChange, Subject, is_known, load_subject
+from workflows.answers import Answer
 from workflows.models import Instance
 
 

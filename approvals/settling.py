@@ -21,7 +21,7 @@ from psycopg import errors
 from approvals import records
 from approvals.answered import find_agreeing
 from approvals.cases import Case
-from approvals.channel import Answer, Approval
+from approvals.channel import Approval
 from approvals.diff_parts import ABSENT, same_json
 from approvals.diffs import FieldDiff
 from approvals.drifts import Now
@@ -38,6 +38,7 @@ from approvals.ladder import load_rungs, next_moment
 from approvals.models import Review, Vote
 from approvals.plain_values import write_canonical
 from workflows import answering, store
+from workflows.answers import Answer
 from workflows.api import cancel
 from workflows.arguments import read_actor
 from workflows.exceptions import InteractionResolved, InvalidCall, PolicyRefused, UnknownInteraction, show

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals import decisions
-from approvals.actions import explain
+from approvals.action_rules import explain
 from approvals.decisions import Door, Recorded
 from approvals.models import Review
 from approvals.principals import name_person

@@ -40,7 +40,7 @@ from approvals import (
     unsnooze,
     withdraw,
 )
-from approvals.actions import CHECKS
+from approvals.action_rules import CHECKS
 from approvals.cases import Case
 from approvals.models import Absence, Candidate, Comment, Review, Snooze
 from approvals.models.votes import MAX_TEXT

@@ -11,7 +11,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 
 from approvals import Outcome, Veto, claim, comment, decide, explain, nudge, withdraw
-from approvals.actions import CHECKS
+from approvals.action_rules import CHECKS
 from approvals.cards import Card, build_card
 from approvals.exceptions import NotAllowed
 from approvals.models import Comment, Review, Vote

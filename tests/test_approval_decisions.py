@@ -30,7 +30,6 @@ from approvals import (
     withdraw,
 )
 from approvals.cases import Case
-from approvals.channel import Decision
 from approvals.models import Candidate, Comment, Delivery, Notice, Review, Snooze, Vote
 from tests import approving
 from tests.approving import (
@@ -60,6 +59,7 @@ from workflows import (
     step,
     wait_for,
 )
+from workflows.answers import Decision
 from workflows.clock import read_now
 from workflows.completion import complete_at
 from workflows.models import Instance, Interaction, Signal

@@ -22,7 +22,7 @@ from django.utils import timezone
 
 import approvals
 import workflows
-from approvals import actions, decide
+from approvals import actions, decide, delegate
 from approvals.exceptions import ApprovalError
 from approvals.links import make_link
 from approvals.mcp.desk import Desk
@@ -276,7 +276,7 @@ def find_who_comes_during_grace() -> World:
 def find_who_handed_on() -> World:
     ann, ben = make_person("ann"), make_person("ben")
     review = ask(assignees=["ann"])
-    actions.delegate(review, to=ben, actor=ann)
+    delegate(review, to=ben, actor=ann)
     return World(review, ann, "not_candidate")
 
 

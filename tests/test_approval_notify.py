@@ -12,7 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 import workflows
-from approvals import actions, decide, undo
+from approvals import actions, decide, delegate, reassign, undo
 from approvals.models import Absence, Delivery, Notice, Review
 from approvals.records import insert_notice
 from tests.approving import ask, find_review, grant, start
@@ -154,7 +154,7 @@ def test_whom_it_is_handed_on_to_is_told_by_whom() -> None:
     make_reader("ben")
     review = ask(assignees=["ann"])
     list_told()
-    actions.delegate(review, to="ben", actor=ann)
+    delegate(review, to="ben", actor=ann)
     drain()
     [told] = mail.outbox
     assert (told.to, told.subject) == (["ben@example.org"], f"Handed on to you: {TITLE}")
@@ -167,7 +167,7 @@ def test_whoever_reassigns_to_a_group_of_their_own_is_not_told() -> None:
     make_reader("ben", "finance")
     review = ask(assignees=["ann"])
     list_told()
-    actions.reassign(review, groups=["finance"], actor=boss)
+    reassign(review, groups=["finance"], actor=boss)
     drain()
     assert [name for name, _ in list_told()] == ["ben"]
 

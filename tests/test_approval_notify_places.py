@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from standardwebhooks import Webhook, WebhookVerificationError
 
 import workflows
-from approvals import actions, decide
+from approvals import actions, decide, delegate
 from approvals.links import make_link_token
 from approvals.models import Delivery
 from approvals.notify import records
@@ -76,7 +76,7 @@ def test_a_place_hears_of_everything_in_its_order(ops: Place) -> None:
         assignees=["ann"], requester="ben", remind=["1h"], escalate=[("2h", ("add", "bosses"))], due="5h", quorum=1
     )
     actions.nudge(review, actor=User.objects.get(username="ben"))
-    actions.delegate(review, to="boss", actor=ann)
+    delegate(review, to="boss", actor=ann)
     advance("3h")
     decide(review, "approve", actor=User.objects.get(username="boss"), reason="Fine")
     drain()
@@ -284,7 +284,7 @@ def test_a_chat_is_not_told_what_only_one_person_is_handed(chat: Place) -> None:
     make_reader("ben")
     review = ask(assignees=["ann"])
     chat.got.clear()
-    actions.delegate(review, to="ben", actor=ann)
+    delegate(review, to="ben", actor=ann)
     actions.comment(review, "hm", actor=User.objects.get(username="ben"))
     drain()
     assert chat.list_events() == []

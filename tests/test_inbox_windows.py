@@ -12,7 +12,7 @@ from django.http import QueryDict
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from approvals import actions, decide
+from approvals import decide, explain, snooze
 from approvals.inbox import lists as lists_module
 from approvals.inbox.desk import Kept
 from approvals.inbox.filters import Filters, read_filters
@@ -64,7 +64,7 @@ def test_a_filter_looks_through_a_window_and_goes_on(ann: User, monkeypatch: pyt
         if view == "decided":
             decide(made, "approve", actor=ann)
         if view == "snoozed":
-            actions.snooze(made, until=read_now() + timedelta(days=1), actor=ann)
+            snooze(made, until=read_now() + timedelta(days=1), actor=ann)
     pages = walk(ann, view=view, q="needle")
     found = [titles(one) for one in pages]
     assert found == ([["needle"], ["needle"], []] if view == "snoozed" else [[], ["needle"], ["needle"]])
@@ -156,7 +156,7 @@ def may(review: Review, user: User) -> bool:
     viewer = Viewer(user)
     found = Review.objects.for_user(viewer).filter(pk=review.pk).exists()
     assert Review.objects.visible_to(viewer).filter(pk=review.pk).exists() is found
-    assert (actions.explain(again(review), user)["decide"] is None) is found
+    assert (explain(again(review), user)["decide"] is None) is found
     return found
 
 

@@ -23,7 +23,7 @@ from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from approvals.actions import explain
+from approvals.action_rules import explain
 from approvals.admin.deeds import DECIDE, DEEDS, DOOR, EXTEND, OVERRIDE, REASSIGN, RELEASE, WITHDRAW, Deed
 from approvals.admin.listing import give_names
 from approvals.admin.showing import link_review, show_risk, show_standing, show_title

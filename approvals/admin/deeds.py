@@ -13,10 +13,11 @@ from typing import Any
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from approvals.actions import extend, reassign, release, withdraw
+from approvals.actions import extend, release, withdraw
 from approvals.admin.forms import DeedForm, ExtendForm, OutcomeForm, OverrideForm, ReassignForm
 from approvals.decisions import decide
 from approvals.doors import Door
+from approvals.handing_on import reassign
 from approvals.models import Review
 from approvals.policies import load_outcomes
 from approvals.refused import label_outcome

@@ -30,7 +30,7 @@ from approvals.cases import Case
 from approvals.models import Absence, Comment, Notice
 from approvals.notify.records import read_data
 from approvals.principals import USER, list_users
-from approvals.querysets import is_within_absence
+from approvals.viewers import is_within_absence
 from workflows import answering
 from workflows.clock import Now
 

@@ -18,7 +18,6 @@ from django.utils import translation
 from django.utils.translation import gettext
 
 from approvals.changes import GONE, UNKNOWN, apply_change
-from approvals.channel import Answer
 from approvals.exceptions import DecisionFailed
 from approvals.principals import name_person
 from approvals.required.additions import make_addition
@@ -26,6 +25,7 @@ from approvals.required.proposals import load_kept_subject
 from approvals.required.sealing import unseal
 from approvals.show_fields import label_field
 from approvals.subjects import InvalidChange, find_field, is_known, load_subject
+from workflows.answers import Answer
 from workflows.joining import join_list
 from workflows.models import Instance
 from workflows.reasons import Reason, gettext_noop

@@ -11,7 +11,10 @@ from typing import Any, ClassVar, TypeVar
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from approvals import actions, decisions
+from approvals import actions
+from approvals.doors import Door
+from approvals.grace import undo
+from approvals.handing_on import delegate
 from approvals.models import Review
 from approvals.rest.bodies import CommentOut, DelegateBody, NothingBody, SayBody
 from approvals.rest.endpoint import DOOR, REFUSED, ReviewEndpoint
@@ -130,7 +133,7 @@ class DelegateReview(ReviewAction):
     def do(self, review: Review, body: DelegateBody) -> dict[str, Any]:
         """Hand it on."""
         given = {"to": body.to, "reason": body.reason.strip()}
-        return show_review(actions.delegate(review, actor=self.caller.user, door=DOOR, **given))
+        return show_review(delegate(review, actor=self.caller.user, door=DOOR, **given))
 
 
 class CommentReview(ReviewAction):
@@ -196,4 +199,4 @@ class UndoReview(ReviewAction):
 
     def do(self, review: Review, body: NothingBody) -> dict[str, Any]:
         """Take it back."""
-        return show_review(decisions.undo(review, actor=self.caller.user, door=decisions.Door(name=DOOR)))
+        return show_review(undo(review, actor=self.caller.user, door=Door(name=DOOR)))

@@ -13,8 +13,9 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.utils.translation import gettext
 
-from approvals.cards import Card, Edit
+from approvals.cards import Card
 from approvals.cases import Case
+from approvals.edited import Edit
 from approvals.form_secrets import find_tree, hide_secrets
 from approvals.models import Comment, Review
 from approvals.policies import load_outcomes

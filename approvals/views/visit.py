@@ -19,7 +19,7 @@ from django.utils import timezone, translation
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from approvals.actions import find_question
+from approvals.action_rules import find_question
 from approvals.cards import Card, build_card
 from approvals.cases import Case
 from approvals.conf import conf
