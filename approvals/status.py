@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from django.utils.translation import gettext, ngettext, pgettext
+from django.utils.translation import gettext, ngettext
 
 from approvals.answered import find_answerer
 from approvals.cases import MAX_NAMED, Case
 from approvals.edited import find_edit
 from approvals.models import Review
-from approvals.policies import Outcome, Tally, count_fixed
+from approvals.policies import KnownOutcome, Outcome, Tally, count_fixed
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import PERMISSION, name_user
 from approvals.show_times import show_since, show_when
@@ -114,15 +114,8 @@ def tell_outcome(case: Case, name: str) -> str:
     >>> tell_outcome(case, "approve"), tell_outcome(case, "send_back")
     ('approved', '“Send back”')
     """
-    known = {
-        "approve": gettext("approved"),
-        "edit_and_approve": gettext("edited and approved"),
-        "reject": gettext("rejected"),
-        "request_changes": gettext("changes requested"),
-        "withdraw": gettext("withdrawn"),
-        "withdrawn": gettext("withdrawn"),
-    }
-    return known[name] if name in known and not is_written(case, name) else quote_outcome(case, name)
+    known = find_known(case, name)
+    return str(known.votes) if known else quote_outcome(case, name)
 
 
 def tell_decision(case: Case, name: str) -> str:
@@ -131,13 +124,8 @@ def tell_decision(case: Case, name: str) -> str:
     >>> tell_decision(case, "approve"), tell_decision(case, "send_back")
     ('approved', '“Send back”')
     """
-    known = {
-        "approve": pgettext("a decision", "approved"),
-        "edit_and_approve": pgettext("a decision", "edited and approved"),
-        "reject": pgettext("a decision", "rejected"),
-        "request_changes": pgettext("a decision", "changes requested"),
-    }
-    return known[name] if name in known and not is_written(case, name) else tell_outcome(case, name)
+    known = find_known(case, name)
+    return str(known.request) if known and known.request else tell_outcome(case, name)
 
 
 def quote_outcome(case: Case, name: str) -> str:
@@ -149,13 +137,13 @@ def quote_outcome(case: Case, name: str) -> str:
     return gettext("“%(label)s”") % {"label": show_text(_find_outcome(case, name).label, MAX_NAME)}
 
 
-def is_written(case: Case, name: str) -> bool:
-    """Whether an outcome has a label of its author's: no other word of ours would do.
+def find_known(case: Case, name: str) -> KnownOutcome | None:
+    """The words of a well-known outcome; None where its author wrote a label: no word of ours would do.
 
-    >>> is_written(case, "approve")
+    >>> find_known(case, "approve").is_refusal
     False
     """
-    return bool(_find_outcome(case, name).written)
+    return _find_outcome(case, name).known
 
 
 def is_user(user: Any, key: Any) -> bool:
@@ -261,22 +249,16 @@ def _tell_decided(case: Case, user: Any) -> str:
     given = {
         "by": show_text(case.decided.by, MAX_NAME),
         "outcome": quote_outcome(case, review.outcome),
-        "how": tell_outcome(case, review.outcome),
         "when": show_when(at, case.now) if at else "",
     }
     if case.decided.is_divided:
         return gettext("Answered %(outcome)s %(when)s, because those asked did not agree") % given
     if find_answerer(review, case.votes) is None:
         return gettext("Answered %(outcome)s automatically %(when)s") % given
-    if _find_outcome(case, review.outcome).written or review.outcome not in ("approve", "reject"):
-        if is_user(user, review.decided_by_id):
-            return gettext("You answered %(outcome)s %(when)s") % given
-        return gettext("%(by)s answered %(outcome)s %(when)s") % given
+    known = find_known(case, review.outcome)
     if is_user(user, review.decided_by_id):
-        said = gettext("You approved this %(when)s"), gettext("You rejected this %(when)s")
-    else:
-        said = gettext("%(by)s approved this %(when)s"), gettext("%(by)s rejected this %(when)s")
-    return said[review.outcome == "reject"] % given
+        return str((known and known.by_reader) or gettext("You answered %(outcome)s %(when)s")) % given
+    return str((known and known.by_other) or gettext("%(by)s answered %(outcome)s %(when)s")) % given
 
 
 def _tell_closed(case: Case, user: Any) -> str:

@@ -27,7 +27,7 @@ from approvals.refusals import tell_refusal
 from approvals.settling import TIME
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.status import find_closed_at, find_status, is_written, quote_outcome
+from approvals.status import find_closed_at, find_known, find_status, quote_outcome
 from workflows.joining import join_list
 from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import LedgerEvent
@@ -150,16 +150,8 @@ class _Teller:
         return given["what"]
 
     def _tell_outcome(self, name: str) -> str:
-        deeds = {
-            "approve": pgettext("what somebody did", "approved"),
-            "edit_and_approve": pgettext("what somebody did", "edited and approved"),
-            "reject": pgettext("what somebody did", "rejected"),
-            "request_changes": gettext("asked for changes"),
-            "withdraw": gettext("withdrew it"),
-            "withdrawn": gettext("withdrew it"),
-        }
-        if name in deeds and not is_written(self.case, name):
-            return deeds[name]
+        if (known := find_known(self.case, name)) is not None:
+            return str(known.person)
         return gettext("answered %(outcome)s") % {"outcome": quote_outcome(self.case, name)}
 
     def _tell_reversal(self, vote: Vote) -> str:

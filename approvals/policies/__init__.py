@@ -15,7 +15,7 @@ from approvals.policies.judging import (
     find_last_concern,
     judge,
 )
-from approvals.policies.outcomes import Outcome, dump_outcomes, find_outcome, load_outcomes, read_outcomes
+from approvals.policies.outcomes import KnownOutcome, Outcome, dump_outcomes, find_outcome, load_outcomes, read_outcomes
 from approvals.policies.quorum import (
     All,
     Count,
@@ -49,6 +49,7 @@ __all__ = [
     "Decided",
     "Electorate",
     "Facts",
+    "KnownOutcome",
     "Obstacle",
     "Outcome",
     "PerGroup",

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from approvals.exceptions import InvalidApproval, UnknownOutcome
 
@@ -26,22 +27,67 @@ MAX_NAME = 64
 WITHDRAWN = ("withdraw", "withdrawn")
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What everybody means by a name, unless the author says otherwise."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownOutcome:
+    """The meaning of a well-known name, and the words for it; an author's own label replaces them all.
 
-    label: Any
-    tone: Tone
-    requires_reason: bool = False
+    The words are translated when they are shown: "approved" is not the same word in every language for a vote, a
+    request and a person.
+    """
+
+    label: Any = ""
+    tone: Tone = "neutral"
+    #: Whether nothing happens by this answer, whatever its tone.
+    is_refusal: bool = False
+    #: Votes: "2 of 3 approved".
+    votes: Any
+    #: A request that was decided: "approved".
+    request: Any = None
+    #: A person: "Ana Ruiz approved".
+    person: Any
+    #: Sentences on the decision of the reader, and of somebody else.
+    by_reader: Any = ""
+    by_other: Any = ""
 
 
+_WITHDRAWN = KnownOutcome(votes=_("withdrawn"), person=_("withdrew it"))
 _KNOWN = {
-    "approve": _Known(_("Approve"), "positive"),
-    "edit_and_approve": _Known(_("Edit and approve"), "positive"),
-    "request_changes": _Known(_("Request changes"), "warning"),
-    "reject": _Known(_("Reject"), "negative"),
+    "approve": KnownOutcome(
+        label=_("Approve"),
+        tone="positive",
+        votes=_("approved"),
+        request=pgettext_lazy("a decision", "approved"),
+        person=pgettext_lazy("what somebody did", "approved"),
+        by_reader=_("You approved this %(when)s"),
+        by_other=_("%(by)s approved this %(when)s"),
+    ),
+    "edit_and_approve": KnownOutcome(
+        label=_("Edit and approve"),
+        tone="positive",
+        votes=_("edited and approved"),
+        request=pgettext_lazy("a decision", "edited and approved"),
+        person=pgettext_lazy("what somebody did", "edited and approved"),
+    ),
+    "request_changes": KnownOutcome(
+        label=_("Request changes"),
+        tone="warning",
+        is_refusal=True,
+        votes=_("changes requested"),
+        request=pgettext_lazy("a decision", "changes requested"),
+        person=_("asked for changes"),
+    ),
+    "reject": KnownOutcome(
+        label=_("Reject"),
+        tone="negative",
+        is_refusal=True,
+        votes=_("rejected"),
+        request=pgettext_lazy("a decision", "rejected"),
+        person=pgettext_lazy("what somebody did", "rejected"),
+        by_reader=_("You rejected this %(when)s"),
+        by_other=_("%(by)s rejected this %(when)s"),
+    ),
+    **dict.fromkeys(WITHDRAWN, _WITHDRAWN),
 }
-_UNKNOWN = _Known("", "neutral")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -83,12 +129,12 @@ class Outcome:
             raise InvalidApproval("tone", tone, f"the tone of outcome {name!r} is one of {', '.join(TONES)}")
         if requires_reason not in (None, True, False):
             raise InvalidApproval("requires_reason", requires_reason, f"outcome {name!r} takes True or False")
-        known = _KNOWN.get(name, _UNKNOWN)
+        known = _KNOWN.get(name)
         for field, value in {
             "name": name,
             "written": str(label).strip(),
-            "tone": known.tone if tone is None else tone,
-            "requires_reason": known.requires_reason if requires_reason is None else requires_reason,
+            "tone": tone or (known.tone if known else "neutral"),
+            "requires_reason": bool(requires_reason),
             "presets": _read_presets(name, presets),
         }.items():
             object.__setattr__(self, field, value)
@@ -99,7 +145,25 @@ class Outcome:
         if self.written:
             return self.written
         known = _KNOWN.get(self.name)
-        return str(known.label) if known else self.name.replace("_", " ").strip().capitalize()
+        return str(known.label) if known and known.label else self.name.replace("_", " ").strip().capitalize()
+
+    @property
+    def known(self) -> KnownOutcome | None:
+        """The words of a well-known name; None where the author wrote a label, or chose another name.
+
+        >>> str(Outcome("approve").known.votes), Outcome("approve", "Pay").known
+        ('approved', None)
+        """
+        return None if self.written else _KNOWN.get(self.name)
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the name alone says that nothing happens, however the author labels it.
+
+        >>> Outcome("reject", "Turn down").is_refusal, Outcome("approve").is_refusal
+        (True, False)
+        """
+        return self.name in _KNOWN and _KNOWN[self.name].is_refusal
 
 
 def _is_name(given: object) -> bool:

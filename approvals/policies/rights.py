@@ -38,9 +38,6 @@ ORDER = (
     "reason_required",
 )
 
-#: Answers by which nothing happens, whatever the author calls them besides.
-_REFUSALS = frozenset({"reject", "request_changes"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
@@ -249,7 +246,7 @@ def says_no(outcome: Outcome, outcomes: Sequence[Outcome]) -> bool:
     True
     """
     is_last = len(outcomes) > 1 and outcome == outcomes[-1] and outcome.tone != "positive"
-    return outcome.name in _REFUSALS or is_last
+    return outcome.is_refusal or is_last
 
 
 def _point(rules: Rules, rule: str, told: str) -> Obstacle:
