@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.jsontext import MAX_DEPTH, MAX_DIGITS
-from workflows.rest.body import parse_json, parse_object, read_bytes
+from workflows.rest.body import parse_body, parse_object, read_bytes
 from workflows.rest.problems import RequestRefused, answer_error
 
 PLACE = re.compile(r"at (line \d+ column \d+|byte \d+|\$)")
@@ -18,7 +18,7 @@ PLACE = re.compile(r"at (line \d+ column \d+|byte \d+|\$)")
 def refusal(raw: bytes) -> str:
     """What is said about a body; it always has a place."""
     with pytest.raises(RequestRefused) as caught:
-        parse_json(raw)
+        parse_body(raw)
     response = answer_error(caught.value)
     assert response is not None
     assert response.status_code == 400
@@ -231,14 +231,14 @@ def test_the_place_is_where_one_would_look():
 def test_depth_is_limited_to_what_can_be_kept(opening, inner, closing):
     per = opening.count("[") + opening.count("{")
     most = (MAX_DEPTH - inner.count("[")) // per
-    parse_json(f"{opening * most}{inner}{closing * most}".encode())
+    parse_body(f"{opening * most}{inner}{closing * most}".encode())
     told = refusal(f"{opening * (most + 1)}{inner}{closing * (most + 1)}".encode())
     assert f"{MAX_DEPTH} levels" in told
 
 
 def test_brackets_in_texts_are_no_depth():
     text = "[{" * 100 + '\\"' + "]"
-    assert parse_json(json.dumps([text, "\\", text]).encode()) == [text, "\\", text]
+    assert parse_body(json.dumps([text, "\\", text]).encode()) == [text, "\\", text]
 
 
 @pytest.mark.parametrize("bomb", [b"[", b'{"a":', b'[{"":', b'{"a":[{"b":'])
@@ -247,7 +247,7 @@ def test_a_depth_bomb_is_refused_before_anything_recursive(bomb):
 
 
 def test_many_side_by_side_are_not_deep():
-    assert len(parse_json(b"[" + b",".join([b"[{}]"] * 10_000) + b"]")) == 10_000
+    assert len(parse_body(b"[" + b",".join([b"[{}]"] * 10_000) + b"]")) == 10_000
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_a_number_of_too_many_digits_is_named_with_the_limit(digits):
 
 
 def test_the_longest_number_is_read():
-    assert parse_json(b"9" * MAX_DIGITS) == 10**MAX_DIGITS - 1
+    assert parse_body(b"9" * MAX_DIGITS) == 10**MAX_DIGITS - 1
 
 
 # --- what is good stays good --------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def test_the_longest_number_is_read():
     ],
 )
 def test_good_json_is_read(raw, value):
-    assert parse_json(raw) == value
+    assert parse_body(raw) == value
 
 
 json_values = st.recursive(
@@ -319,7 +319,7 @@ json_values = st.recursive(
 
 @given(json_values, st.booleans())
 def test_whatever_json_writes_is_read_back(value, ascii_only):
-    assert parse_json(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
+    assert parse_body(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
 
 
 @given(st.binary(max_size=60))
@@ -389,7 +389,7 @@ def test_a_body_that_is_no_object_is_refused(raw):
         400,
         'The body cannot be read: at $: the body must be a JSON object, such as {"data": …}.',
     )
-    assert parse_json(read_bytes(send(raw))) == json.loads(raw)
+    assert parse_body(read_bytes(send(raw))) == json.loads(raw)
 
 
 def test_the_limit_is_named_in_digits_and_exact(settings):

@@ -13,8 +13,9 @@ from django.test import Client
 import workflows
 from tests.calls import Api, make_key, problem
 from workflows import durable
+from workflows.json_reader import MOST_VALUES
 from workflows.models import Interaction
-from workflows.rest.body import MOST_VALUES, parse_json
+from workflows.rest.body import parse_body
 from workflows.rest.problems import RequestRefused
 from workflows.testing import assert_awaiting, assert_done, drain
 
@@ -113,7 +114,7 @@ def test_many_small_values_are_refused_before_they_are_made() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(RequestRefused) as caught:
-            parse_json(raw)
+            parse_body(raw)
         _now, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -124,9 +125,9 @@ def test_many_small_values_are_refused_before_they_are_made() -> None:
 
 def test_commas_in_texts_are_no_values() -> None:
     text = "," * (2 * MOST_VALUES)
-    assert parse_json(json.dumps([text]).encode()) == [text]
+    assert parse_body(json.dumps([text]).encode()) == [text]
     with pytest.raises(RequestRefused):
-        parse_json(json.dumps([text, *[1] * MOST_VALUES]).encode())
+        parse_body(json.dumps([text, *[1] * MOST_VALUES]).encode())
 
 
 @pytest.mark.django_db

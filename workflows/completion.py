@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from django.db import connections, router
@@ -38,7 +38,7 @@ from workflows.exceptions import (
     show,
 )
 from workflows.idempotency import check_told, make_once, may_hear
-from workflows.jsontext import dump_value, read_back
+from workflows.jsontext import MISSING, dump_value, read_back
 from workflows.lifecycle import Cardinality, Event, InteractionStatus
 from workflows.models import Instance, Interaction
 from workflows.policy import ask_policy
@@ -47,15 +47,6 @@ from workflows.schema import load_schema_text
 from workflows.scope import current_workspace
 from workflows.store import Addressed, Once, Told
 from workflows.units.ends import answer_item
-
-
-class _Missing:
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-#: For doors where the data may have been left out: `None` is data.
-MISSING: Final = _Missing()
 
 By: TypeAlias = Literal["id", "signal_id"]
 

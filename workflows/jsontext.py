@@ -13,13 +13,22 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from django.core.serializers.json import DjangoJSONEncoder
 
 from workflows.exceptions import InvalidCall, NotSerializable, TooLarge, show
 from workflows.reasons import Reason, ngettext_lazy
 from workflows.reasons import gettext_noop as _
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+#: For doors where the data may have been left out: `None` is data.
+MISSING: Final = _Missing()
 
 MAX_DEPTH = 32
 #: Python refuses to read longer integers back from text.

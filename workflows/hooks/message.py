@@ -41,9 +41,9 @@ class HookMessage:
     @cached_property
     def data(self) -> Any:
         """The fields of a form, else the value of a JSON text; 400 for the provider where the body is neither."""
-        from workflows.rest.body import is_form, parse_form, parse_json
+        from workflows.rest.body import is_form, parse_body, parse_form
 
-        return parse_form(self.request, self.body) if is_form(self.request) else parse_json(self.body)
+        return parse_form(self.request, self.body) if is_form(self.request) else parse_body(self.body)
 
     @cached_property
     def id(self) -> str:

@@ -18,9 +18,9 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
-from workflows.completion import MISSING
 from workflows.joining import join_label
-from workflows.jsontext import MAX_DIGITS, UNKEEPABLE
+from workflows.json_reader import UnreadableJson, parse_json
+from workflows.jsontext import MAX_DIGITS, MISSING, UNKEEPABLE
 from workflows.pages.form_tree import (
     Checks,
     Choice,
@@ -34,13 +34,11 @@ from workflows.pages.form_tree import (
     Rows,
     Text,
     Typed,
+    join_lines,
     join_name,
     join_step,
 )
-from workflows.pages.posted import join_lines
 from workflows.reasons import make_sentence, tell_reason
-from workflows.rest.body import parse_json
-from workflows.rest.problems import RequestRefused
 from workflows.schema_words import REQUIRED
 
 #: Rows that are read; a browser sends no more than it was shown.
@@ -231,12 +229,12 @@ def read_json(text: str, *, or_text: bool) -> Any:
     if or_text and text[0] not in '{["':
         try:
             return parse_json(text.encode())
-        except RequestRefused:
+        except UnreadableJson:
             return text
     try:
         return parse_json(text.encode())
-    except RequestRefused as refused:
-        problem = refused.detail.partition(": ")[2] or refused.detail
+    except UnreadableJson as error:
+        problem = str(error).partition(": ")[2] or str(error)
         raise _Refused(_("This is no JSON: %(problem)s") % {"problem": problem}) from None
 
 

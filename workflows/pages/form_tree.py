@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from workflows.completion import MISSING
+from workflows.jsontext import MISSING
 
 #: What was typed: the name of a field to its texts, as a browser sends them.
 Typed: TypeAlias = Mapping[str, list[str]]
@@ -140,6 +140,11 @@ def join_name(name: str, key: str) -> str:
 def join_step(place: str, step: object) -> str:
     """The place of a value below another, as the refusals of a schema write it."""
     return f"{place}.{step}" if place else str(step)
+
+
+def join_lines(text: str) -> str:
+    """A text with each line break as one character, where a browser sends two."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def make_id(name: str) -> str:

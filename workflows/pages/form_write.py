@@ -13,7 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from workflows.completion import MISSING
+from workflows.jsontext import MISSING
 from workflows.pages.form_read import read_json
 from workflows.pages.form_tree import (
     Checks,

@@ -19,6 +19,7 @@ from django.utils.translation import gettext_noop
 
 from workflows.conf import conf
 from workflows.exceptions import WorkflowError
+from workflows.pages.form_tree import join_lines
 
 UNREADABLE = gettext_noop("What your browser sent cannot be read, or not all of it came.")
 #: A form writes one character of JSON as up to three.
@@ -90,11 +91,6 @@ def join_breaks(data: QueryDict) -> QueryDict:
     for name, texts in data.lists():
         joined.setlist(name, [join_lines(text) for text in texts])
     return joined
-
-
-def join_lines(text: str) -> str:
-    """The same of one text."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def give_token(request: HttpRequest) -> str:

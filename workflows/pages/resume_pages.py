@@ -17,8 +17,8 @@ from django.db import router
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from workflows.completion import MISSING
 from workflows.exceptions import PolicyRefused
+from workflows.jsontext import MISSING
 from workflows.models import Interaction
 from workflows.pages.answers import answer_page
 from workflows.pages.form_read import Reading

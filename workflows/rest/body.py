@@ -1,20 +1,15 @@
-"""Reading a request's body as JSON, strictly.
+"""Reading a request's body: its bytes within limits, as JSON or as a form.
 
-Lives here: media type, size, and a reader that refuses what other readers quietly repair. Invariants owned:
-no more than the limit is ever held in memory; a body that is shorter than was announced is none; nesting is
-measured before anything recursive runs; what is returned reads the same for every other strict reader of JSON, and
-PostgreSQL can keep it. Every refusal says at which place: a line and column for grammar, a path such as
-`$.data.lines[0]` for values.
+Lives here: media type, size, and the refusal of a body that cannot be read. Must not live here: the grammar of JSON,
+which is `json_reader`'s. Invariants owned: no more than the limit is ever held in memory; a body that is shorter than
+was announced is none.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
-from itertools import islice
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
@@ -28,8 +23,7 @@ from django.utils.http import parse_header_parameters
 
 from workflows.conf import conf
 from workflows.dropped import count_dropped
-from workflows.exceptions import NotSerializable
-from workflows.jsontext import MAX_DEPTH, MAX_DIGITS, dump_value
+from workflows.json_reader import TooManyValues, UnreadableJson, check_kept, decode_text, parse_json
 from workflows.rest.problems import (
     INVALID_BODY,
     INVALID_REQUEST,
@@ -40,16 +34,9 @@ from workflows.rest.problems import (
 )
 
 MEDIA_TYPE = "application/json"
-#: In one body: a hundred for each of as many signals as one call may carry.
-MOST_VALUES = 1_000_000
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 
-# Possessive, so that no text makes it look at a character twice: an unclosed string ends with the text.
-_STRING = r'"(?:[^"\\]++|\\.)*+"?'
-_BRACKETS = re.compile(rf"{_STRING}|[\[\]{{}}]", re.DOTALL)
-_COMMAS = re.compile(rf"{_STRING}|,", re.DOTALL)
 _BROKEN = "at its end: the connection broke before the whole body was sent"
-_DIGITS = re.compile(rf"{_STRING}|[0-9]++", re.DOTALL)
 
 
 def read_bytes(
@@ -102,7 +89,8 @@ def is_form(request: HttpRequest) -> bool:
 
 def parse_form(request: HttpRequest, raw: bytes) -> dict[str, Any]:
     """The fields of a form; one that came several times is a list."""
-    text = _decode(raw)
+    with _refuse_unreadable():
+        text = decode_text(raw)
     most = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
     try:
         if request.content_type == FORM_TYPES[0]:
@@ -118,7 +106,8 @@ def parse_form(request: HttpRequest, raw: bytes) -> dict[str, Any]:
     fields: dict[str, list[str]] = {}
     for name, value in pairs:
         fields.setdefault(name, []).append(value)
-    kept: dict[str, Any] = _check_kept({name: one[0] if len(one) == 1 else one for name, one in fields.items()})
+    with _refuse_unreadable():
+        kept: dict[str, Any] = check_kept({name: one[0] if len(one) == 1 else one for name, one in fields.items()})
     return kept
 
 
@@ -146,35 +135,30 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     >>> parse_object(b'{"data": 1}')
     {'data': 1}
     """
-    value = parse_json(raw)
+    value = parse_body(raw)
     if not isinstance(value, dict):
         _refuse('at $: the body must be a JSON object, such as {"data": …}')
     return value
 
 
-def parse_json(raw: bytes) -> Any:
-    """The value of a JSON text in UTF-8.
+def parse_body(raw: bytes) -> Any:
+    """The value of a JSON body; `RequestRefused` with 400 or 413 otherwise.
 
-    >>> parse_json(b'{"data": 1}')
-    {'data': 1}
+    >>> parse_body(b"[1]")
+    [1]
     """
-    text = _decode(raw)
-    _check_depth(text)
-    _check_count(text)
-    try:
-        value = _load(text, _read_pairs)
-    except _DuplicateName:
-        _refuse_duplicate(_load(text, _Pairs))
-    return _check_kept(value)
+    with _refuse_unreadable():
+        return parse_json(raw)
 
 
-def _check_kept(value: Any) -> Any:
+@contextmanager
+def _refuse_unreadable() -> Iterator[None]:
     try:
-        # Its own limit never binds here: what counts is the size of the body that was sent.
-        dump_value(value, "the body", limit=1 << 62, measured=True)
-    except NotSerializable as error:
-        _refuse(f"at {error.path}: {error.problem}")
-    return value
+        yield
+    except TooManyValues as error:
+        raise RequestRefused(TOO_LARGE, str(error)) from error
+    except UnreadableJson as error:
+        raise RequestRefused(INVALID_BODY, str(error)) from error
 
 
 def refuse_size(limit: int) -> RequestRefused:
@@ -241,104 +225,6 @@ def _read_length(request: HttpRequest) -> int:
         return max(0, int(request.META.get("CONTENT_LENGTH") or 0))
     except ValueError:
         _refuse("at byte 0: the header Content-Length is not a number")
-
-
-def _decode(raw: bytes) -> str:
-    if not raw:
-        _refuse("at byte 0: the body is empty (and a body needs the header Content-Length)")
-    if raw.startswith(b"\xef\xbb\xbf"):
-        _refuse("at byte 0: the body begins with a byte order mark; leave it away")
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        _refuse(f"at byte {error.start}: this is not UTF-8")
-
-
-def _check_depth(text: str) -> None:
-    # Counting brackets is a cheap upper bound; only a suspicious text is walked.
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
-        return
-    depth = 0
-    for found in _BRACKETS.finditer(text):
-        token = found[0]
-        if token in "[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                _refuse(f"at {_place(text, found.start())}: it is nested deeper than {MAX_DEPTH} levels")
-        elif token in "]}":
-            depth -= 1
-
-
-def _check_count(text: str) -> None:
-    # Values of a few bytes cost some twenty times as much once they are read. Commas in texts are none.
-    if text.count(",") < MOST_VALUES:
-        return
-    commas = (found for found in _COMMAS.finditer(text) if found[0] == ",")
-    if next(islice(commas, MOST_VALUES - 1, None), None) is not None:
-        raise RequestRefused(TOO_LARGE, f"The body holds more than {MOST_VALUES} values, the limit. Send it in parts.")
-
-
-def _load(text: str, read_pairs: Callable[[list[tuple[str, Any]]], Any]) -> Any:
-    try:
-        return json.loads(text, object_pairs_hook=read_pairs)
-    except json.JSONDecodeError as error:
-        problem = error.msg[:1].lower() + error.msg[1:]
-        _refuse(f"at line {error.lineno} column {error.colno}: {problem}")
-    except ValueError:  # Python reads no integer of more digits
-        _refuse_digits(text)
-
-
-class _DuplicateName(Exception):
-    pass
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """An object as it was written, to look for the name that stands there twice."""
-
-
-def _read_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    read = dict(pairs)
-    if len(read) != len(pairs):
-        raise _DuplicateName
-    return read
-
-
-def _refuse_duplicate(root: Any) -> NoReturn:
-    # A place is its parent's place and one step, put together at the end: a path for each value would
-    # repeat a long name as often as there are values below it.
-    waiting: list[tuple[Any, Any]] = [((None, "$"), root)]
-    while waiting:
-        place, value = waiting.pop()
-        if isinstance(value, _Pairs):
-            seen: set[str] = set()
-            for name, item in value:
-                if name in seen:
-                    _refuse(f"at {_join((place, f'.{name}'))}: the name stands there twice")
-                seen.add(name)
-                waiting.append(((place, f".{name}"), item))
-        elif isinstance(value, list):
-            waiting.extend(((place, f"[{index}]"), item) for index, item in enumerate(value))
-    raise AssertionError("the first reader met a name that stands there twice")
-
-
-def _join(place: Any) -> str:
-    steps: list[str] = []
-    while place is not None:
-        place, step = place
-        steps.append(f"{step:.60}")
-    return "".join(reversed(steps))
-
-
-def _refuse_digits(text: str) -> NoReturn:
-    for found in _DIGITS.finditer(text):
-        if len(found[0]) > MAX_DIGITS and not found[0].startswith('"'):
-            _refuse(f"at {_place(text, found.start())}: the number has more than {MAX_DIGITS} digits")
-    _refuse("at $: it has a number of more digits than this site reads")
-
-
-def _place(text: str, position: int) -> str:
-    line = text.count("\n", 0, position) + 1
-    return f"line {line} column {position - text.rfind(chr(10), 0, position)}"
 
 
 def _refuse(problem: str) -> NoReturn:

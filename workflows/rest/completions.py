@@ -17,12 +17,12 @@ from pydantic import ValidationError
 from rest_framework.request import Request
 
 from workflows import store
-from workflows.completion import MISSING, Line
+from workflows.completion import Line
 from workflows.conf import conf
 from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidSignalId, WorkflowError
 from workflows.idempotency import check_told, make_once
-from workflows.jsontext import dump_value
+from workflows.jsontext import MISSING, dump_value
 from workflows.question import check_signal_id
 from workflows.rest.bodies import (
     CompleteManyBody,

@@ -33,7 +33,7 @@ from workflows.conf import conf
 from workflows.exceptions import WorkflowError
 from workflows.idempotency import check_told, may_hear
 from workflows.models import Instance
-from workflows.rest.body import parse_json, read_bytes
+from workflows.rest.body import parse_body, read_bytes
 from workflows.rest.callers import Caller, Need, find_caller
 from workflows.rest.ids import refuse_unknown
 from workflows.rest.machines import open_to_machines
@@ -154,7 +154,7 @@ class Endpoint(APIView):
         """The body as it was sent, and its JSON value; `empty` bodies read as {} where nothing has to be said."""
         most = conf.max_bulk_body if self.bulk else conf.max_body
         raw = read_bytes(request._request, limit=most, empty=empty, more=more)
-        value = parse_json(raw) if raw or not empty else {}
+        value = parse_body(raw) if raw or not empty else {}
         read_idempotency_key(request._request)  # which is judged with the body, before anything is looked for
         return raw, value
 

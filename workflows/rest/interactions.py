@@ -11,9 +11,10 @@ from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
-from workflows.completion import MISSING, complete_at, takes_many
+from workflows.completion import complete_at, takes_many
 from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidSignalId
+from workflows.jsontext import MISSING
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction, LedgerEvent
 from workflows.question import check_signal_id

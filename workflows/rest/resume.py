@@ -20,14 +20,15 @@ from django.db import InterfaceError, OperationalError, connections, router
 from django.http import HttpRequest, HttpResponse
 
 from workflows import store, tokens
-from workflows.completion import LISTS, MISSING, complete_at
+from workflows.completion import LISTS, complete_at
 from workflows.conf import conf
 from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
+from workflows.jsontext import MISSING
 from workflows.models import Interaction
 from workflows.pages.resume import answer_person
 from workflows.rest.bodies import CompleteBody, read_as, refuse_without_data
-from workflows.rest.body import FORM_TYPES, count_malformed, is_form, parse_form, parse_json, read_bytes, refuse_single
+from workflows.rest.body import FORM_TYPES, count_malformed, is_form, parse_body, parse_form, read_bytes, refuse_single
 from workflows.rest.machines import open_to_machines
 from workflows.rest.once import answer_completion, read_once
 from workflows.rest.problems import (
@@ -148,7 +149,7 @@ def _complete(request: HttpRequest, token: str) -> HttpResponse:
 
 def _read(request: HttpRequest, limit: int, more: Callable[[], bool] | None = None) -> tuple[bytes, Any, Once | None]:
     raw = read_bytes(request, limit=limit, forms=True, more=more)
-    return raw, parse_form(request, raw) if is_form(request) else parse_json(raw), read_once(request, raw)
+    return raw, parse_form(request, raw) if is_form(request) else parse_body(raw), read_once(request, raw)
 
 
 def _unwrap(holds: str, sent: Any, *, form: bool) -> CompleteBody | None:

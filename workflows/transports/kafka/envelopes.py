@@ -15,12 +15,10 @@ from importlib.resources import files
 from typing import Any, Literal
 from uuid import UUID
 
-from workflows.completion import MISSING
 from workflows.conf import conf
 from workflows.exceptions import WorkflowError, show
-from workflows.jsontext import dump_value
-from workflows.rest.body import parse_json
-from workflows.rest.problems import RequestRefused
+from workflows.json_reader import UnreadableJson, parse_json
+from workflows.jsontext import MISSING, dump_value
 from workflows.transports.outgoing import Outgoing
 
 REQUEST = "holdpoint.request"
@@ -84,8 +82,8 @@ def read_response(raw: bytes | None) -> Response:
         raise Malformed(f"the record has {len(raw)} bytes, the limit is {most}; send a reference instead")
     try:
         envelope = parse_json(raw)
-    except RequestRefused as refused:
-        raise Malformed(refused.detail) from refused
+    except UnreadableJson as error:
+        raise Malformed(str(error)) from error
     if not isinstance(envelope, dict):
         raise Malformed(f"at $: an answer is a JSON object, not {show(envelope)}")
     if envelope.get("type") != RESPONSE:
