@@ -23,7 +23,7 @@ from approvals.exceptions import (
     UnknownReview,
 )
 from workflows.rest.problems import NOT_FOUND, NOTHING_HERE, RESOLVED, STALE_VERSION, Kind, answer_problem
-from workflows.rest.rows import show_moment
+from workflows.times import to_rfc3339
 
 FORBIDDEN_BY_RULE = Kind(403, "forbidden-by-rule", "A rule forbids it to you")
 NOT_NOW = Kind(409, "not-now", "Not possible as it stands")
@@ -54,17 +54,17 @@ def answer_refusal(error: ApprovalError) -> HttpResponse | None:
     if isinstance(error, NotAllowed):
         rule = error.obstacle.rule
         kind = NOT_NOW if rule in _FOR_NOW else FORBIDDEN_BY_RULE
-        told = {"rule": rule, "by": error.obstacle.by, "until": show_moment(error.obstacle.until)}
+        told = {"rule": rule, "by": error.obstacle.by, "until": to_rfc3339(error.obstacle.until)}
         members = {name: value for name, value in told.items() if value}
         return answer_problem(kind, " ".join([str(error), *_list_hints(rule)]), members=members)
     if isinstance(error, AlreadyDecided):
-        told = {"outcome": error.outcome, "decided_by": error.by, "decided_at": show_moment(error.at)}
+        told = {"outcome": error.outcome, "decided_by": error.by, "decided_at": to_rfc3339(error.at)}
         return answer_problem(RESOLVED, str(error), members={name: value for name, value in told.items() if value})
     if isinstance(error, Stale):
         difference = {str(name): [str(side) for side in sides] for name, sides in error.difference.items()}
         return answer_problem(STALE_VERSION, str(error), members={"difference": difference})
     if isinstance(error, TooSoon):
-        return answer_problem(NOT_NOW, str(error), members={"rule": "too_soon", "until": show_moment(error.until)})
+        return answer_problem(NOT_NOW, str(error), members={"rule": "too_soon", "until": to_rfc3339(error.until)})
     if isinstance(error, DecisionFailed):
         return answer_problem(NOT_CARRIED_OUT, str(error))
     if isinstance(error, ReasonRequired):

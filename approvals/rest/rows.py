@@ -24,7 +24,7 @@ from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.status import find_status
 from workflows.clock import Now
 from workflows.completion import MISSING
-from workflows.rest.rows import show_moment
+from workflows.times import to_rfc3339
 
 #: What `show_row` reads.
 FIELDS = (
@@ -86,12 +86,12 @@ def show_row(review: Review, case: Case) -> dict[str, Any]:
         "requester": _write_key(review.requester_id),
         "claimed_by": _write_key(review.claimed_by_id),
         "decided_by": _write_key(review.decided_by_id),
-        "created_at": show_moment(review.created_at),
-        "due_at": show_moment(review.due_at),
-        "deadline": show_moment(review.held_deadline or review.interaction.deadline),
-        "effective_at": show_moment(review.effective_at),
-        "decided_at": show_moment(review.decided_at),
-        "stranded_at": show_moment(review.stranded_at if review.open else None),
+        "created_at": to_rfc3339(review.created_at),
+        "due_at": to_rfc3339(review.due_at),
+        "deadline": to_rfc3339(review.held_deadline or review.interaction.deadline),
+        "effective_at": to_rfc3339(review.effective_at),
+        "decided_at": to_rfc3339(review.decided_at),
+        "stranded_at": to_rfc3339(review.stranded_at if review.open else None),
         "four_eyes": review.four_eyes,
         "version": review.version,
         "subject": _show_subject(review),
@@ -159,7 +159,7 @@ def show_card(card: Card, review: Review, case: Case, *, for_program: str = "") 
             for one in card.evidence
         ],
         "similar": [
-            {"id": str(one.id), "outcome": one.outcome_label, "at": show_moment(one.at), **_show(one, "title reason")}
+            {"id": str(one.id), "outcome": one.outcome_label, "at": to_rfc3339(one.at), **_show(one, "title reason")}
             for one in card.similar
         ],
         "rivals": [{"id": str(one.id), "title": one.title} for one in card.rivals],
@@ -170,7 +170,7 @@ def show_card(card: Card, review: Review, case: Case, *, for_program: str = "") 
         "answer": None if card.answer is None else _show_answer(card),
         "timeline": [
             {
-                "at": show_moment(one.at),
+                "at": to_rfc3339(one.at),
                 **_show(one, "who what text kind door outcome"),
                 "changes": [_show_diff(change) for change in one.changes],
                 "void": one.is_void,
@@ -182,14 +182,14 @@ def show_card(card: Card, review: Review, case: Case, *, for_program: str = "") 
 
 def _show_edit(edit: Edit) -> dict[str, Any]:
     return {
-        "at": show_moment(edit.at),
+        "at": to_rfc3339(edit.at),
         **_show(edit, "by reason fallen"),
         "changes": [_show_diff(one) for one in edit.changes],
     }
 
 
 def _show_answer(card: Card) -> dict[str, Any]:
-    decisions = [{"at": show_moment(one.at), **_show(one, "by outcome reason door data")} for one in card.decisions]
+    decisions = [{"at": to_rfc3339(one.at), **_show(one, "by outcome reason door data")} for one in card.decisions]
     return {**_show(card.answer, "outcome label tone reason by data"), "decisions": decisions}
 
 
@@ -200,7 +200,7 @@ def show_comment(comment: Comment) -> dict[str, Any]:
         "approval": str(comment.review_id),
         "kind": comment.kind,
         "text": comment.text,
-        "at": show_moment(comment.at),
+        "at": to_rfc3339(comment.at),
     }
 
 

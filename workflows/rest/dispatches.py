@@ -19,7 +19,8 @@ from workflows.rest.ids import read_id, refuse_unknown
 from workflows.rest.interactions import InteractionEndpoint
 from workflows.rest.lists import Segment, answer_list
 from workflows.rest.openapi import ID, document
-from workflows.rest.rows import show_interaction, show_moment
+from workflows.rest.rows import show_interaction
+from workflows.times import to_rfc3339
 
 #: The first try first.
 BY_TRY = (Segment(("id",)),)
@@ -121,7 +122,7 @@ class RedriveInteraction(_OfInteraction):
 def show_dispatch(row: Dispatch) -> Mapping[str, Any]:
     """A try."""
     return {
-        "at": show_moment(row.at),
+        "at": to_rfc3339(row.at),
         "try": row.number,
         "sent": row.sent,
         "status": row.status,

@@ -39,7 +39,7 @@ from workflows.lifecycle import CODES, INTERACTION_CODES, UNIT_CODES, Interactio
 from workflows.models.literals import Number
 from workflows.rest.once import answer_json
 from workflows.rest.problems import INVALID_REQUEST, RequestRefused
-from workflows.rest.rows import show_moment
+from workflows.times import to_rfc3339
 
 DEFAULT_LIMIT = 50
 MOST = 500
@@ -335,7 +335,7 @@ def link_to(request: HttpRequest, place: Sequence[Any]) -> str:
 
 
 def _write(value: Any) -> str:
-    return str(show_moment(value)) if isinstance(value, datetime) else str(value)
+    return str(to_rfc3339(value)) if isinstance(value, datetime) else str(value)
 
 
 def _read(column: Any, value: Any) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent
+from workflows.times import to_rfc3339
 from workflows.units.counts import count_items, find_progress
 
 
@@ -28,8 +29,8 @@ def show_instance(instance: Instance, slug: str) -> dict[str, Any]:
         "progress": show_progress(instance.progress, instance.progress_at),
         "parent": None if instance.parent_id is None else str(instance.parent_id),
         "started_by": instance.started_by,
-        "created_at": show_moment(instance.created_at),
-        "finished_at": show_moment(instance.finished_at),
+        "created_at": to_rfc3339(instance.created_at),
+        "finished_at": to_rfc3339(instance.finished_at),
     }
 
 
@@ -40,7 +41,7 @@ def show_one_instance(instance: Instance, slug: str) -> dict[str, Any]:
 
 def show_progress(said: dict[str, Any] | None, at: datetime | None) -> dict[str, Any] | None:
     """How far it is, and since when that is known; no moment stands beside what is counted just now."""
-    return None if said is None else said | {"at": show_moment(at)}
+    return None if said is None else said | {"at": to_rfc3339(at)}
 
 
 def show_event(event: LedgerEvent) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def show_event(event: LedgerEvent) -> dict[str, Any]:
         "seq": event.seq,
         "kind": str(event.kind),
         "status": str(event.status),
-        "at": show_moment(event.at),
+        "at": to_rfc3339(event.at),
         "actor": event.actor,
         "name": event.name,
         "data": event.data,
@@ -100,9 +101,9 @@ def show_interaction(interaction: Interaction) -> dict[str, Any]:
         "assignee": interaction.assignee,
         "group": interaction.group,
         "correlation_id": interaction.correlation_id,
-        "created_at": show_moment(interaction.created_at),
-        "deadline": show_moment(interaction.deadline),
-        "closed_at": show_moment(interaction.closed_at),
+        "created_at": to_rfc3339(interaction.created_at),
+        "deadline": to_rfc3339(interaction.deadline),
+        "closed_at": to_rfc3339(interaction.closed_at),
         "actor": interaction.actor,
         "request": interaction.request,
         "schema": interaction.schema,
@@ -143,21 +144,9 @@ def show_unit(unit: AwaitUnit) -> dict[str, Any]:
         "concurrency": unit.concurrency,
         "timeout": unit.timeout,
         "counts": asdict(count_items(unit)),
-        "created_at": show_moment(unit.created_at),
-        "deadline": show_moment(unit.deadline),
-        "dispatched_at": show_moment(unit.dispatched_at),
-        "closed_at": show_moment(unit.closed_at),
-        "released_at": show_moment(unit.released_at),
+        "created_at": to_rfc3339(unit.created_at),
+        "deadline": to_rfc3339(unit.deadline),
+        "dispatched_at": to_rfc3339(unit.dispatched_at),
+        "closed_at": to_rfc3339(unit.closed_at),
+        "released_at": to_rfc3339(unit.released_at),
     }
-
-
-def show_moment(moment: datetime | None) -> str | None:
-    """In UTC, as RFC 3339 has it, to the microsecond.
-
-    >>> show_moment(datetime(2026, 11, 18, 9, 30, tzinfo=UTC))
-    '2026-11-18T09:30:00Z'
-    """
-    if moment is None:
-        return None
-    # One without a zone (USE_TZ = False) is in the project's, which is this process's too.
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
