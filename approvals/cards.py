@@ -45,7 +45,7 @@ from approvals.status import (
 )
 from approvals.subjects import Subject, digest, load_subject, snapshot_again
 from approvals.timelines import Entry, list_entries, read_history
-from workflows.completion import MISSING
+from workflows.jsontext import MISSING
 from workflows.pages.form_tree import Field
 
 #: Characters of raw data.

@@ -24,9 +24,9 @@ from approvals.cards import Card, Choice
 from approvals.diff_parts import ABSENT
 from approvals.form_secrets import keep_untouched, leave_out_secrets, open_secrets
 from approvals.show_values import show_text
-from workflows.completion import MISSING
 from workflows.exceptions import InvalidData
 from workflows.joining import join_list
+from workflows.jsontext import MISSING
 from workflows.pages.form_read import Reading
 from workflows.pages.schema_form import SchemaForm, ShownForm
 from workflows.schema import Schema, load_schema

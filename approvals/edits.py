@@ -18,8 +18,8 @@ from approvals.diff_parts import ABSENT, same_json
 from approvals.models import Vote
 from approvals.policies.outcomes import Outcome
 from approvals.policies.rights import says_no
-from workflows.completion import MISSING
 from workflows.exceptions import InvalidData
+from workflows.jsontext import MISSING
 from workflows.pages.schema_form import SchemaForm
 from workflows.schema import Schema
 

@@ -21,8 +21,8 @@ from approvals.form_secrets import is_hidden
 from approvals.show_fields import MAX_ITEMS, count_more, keep_apart, show_loose
 from approvals.show_money import show_money
 from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, Shown, show_moment, show_number, show_text
-from workflows.completion import MISSING
 from workflows.joining import join_clauses, join_label, join_list
+from workflows.jsontext import MISSING
 from workflows.pages.form_tree import Checks, Choice, Field, Group, Number, Option, Text
 from workflows.pages.schema_form import SchemaForm
 

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from workflows.completion import MISSING
 from workflows.exceptions import InvalidData
+from workflows.jsontext import MISSING
 from workflows.pages.form_show import ShownOption
 from workflows.pages.form_tree import Code, Field, Group, join_name, make_id
 from workflows.pages.schema_form import SchemaForm, ShownForm

@@ -19,7 +19,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext as _
 
-from workflows.completion import MISSING, complete_at
+from workflows.completion import complete_at
 from workflows.conf import conf
 from workflows.exceptions import (
     AnswerElsewhere,
@@ -35,7 +35,7 @@ from workflows.exceptions import (
     UnknownInteraction,
 )
 from workflows.idempotency import make_once
-from workflows.jsontext import dump_value
+from workflows.jsontext import MISSING, dump_value
 from workflows.pages.posted import FormRefused, read_posted
 from workflows.pages.question import DOOR
 from workflows.pages.resume_pages import (

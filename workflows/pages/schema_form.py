@@ -21,8 +21,8 @@ from django.conf import settings
 from django.http import QueryDict
 from django.utils.translation import gettext as _
 
-from workflows.completion import MISSING
 from workflows.exceptions import InvalidData
+from workflows.jsontext import MISSING
 from workflows.pages.form_read import Reading, list_rows, read_form
 from workflows.pages.form_show import Problem, Showing, Shown, count_controls, find_first, list_problems
 from workflows.pages.form_tree import Field, Group, Rows, Typed, join_name

@@ -14,11 +14,11 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext, npgettext, pgettext
 
-from workflows.completion import MISSING
 from workflows.joining import join_list
+from workflows.jsontext import MISSING
 from workflows.pages.form_tree import Checks, Choice, Code, Field, Fixed, Group, Lines, Number, Option, Rows, Text
 from workflows.pages.form_write import write_number
-from workflows.pages.schema_flat import Flat, Json, flatten
+from workflows.schema_flatten import Flat, Json, flatten
 from workflows.schema_order import sort_fields
 
 MOST_FIELDS = 250

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workflows.rest.docs_text import Text, read_text
+from workflows.schema_flatten import Json, follow_references, merge_parts, split_null
 
 Schema = Mapping[str, Any]
 
@@ -109,20 +110,8 @@ class Shapes:
         return [name for name, schema in self.schemas.items() if uses[SCHEMAS + name] > 1 and _has_members(schema)]
 
     def resolve(self, node: Mapping[str, Any], *, once: bool = False) -> Mapping[str, Any]:
-        """What a reference stands for, with what is said beside it; {} where it leads nowhere or in a circle."""
-        seen = set[str]()
-        while isinstance(ref := node.get("$ref"), str):
-            if ref in seen or not ref.startswith(COMPONENTS):
-                return {}
-            seen.add(ref)
-            target: Any = self.document
-            for name in ref.removeprefix("#/").split("/"):
-                target = target.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
-            beside = {key: value for key, value in node.items() if key != "$ref"}
-            node = {**target, **beside} if isinstance(target, Mapping) else beside
-            if once:
-                break
-        return node
+        """What a reference stands for, with what is said beside it; {} where it leads in a circle."""
+        return follow_references(node, self.document, once=once)
 
     def name(self, name: str) -> str:
         """What readers call an object: its title, if it has one."""
@@ -134,9 +123,10 @@ class Shapes:
         name = str(ref).removeprefix(SCHEMAS)
         if name in self.anchors and not whole:
             return Shape(self.name(name), anchor=self.anchors[name], text=read_text(schema.get("description")))
-        schema = self._flatten(schema)
+        flat = merge_parts(schema, self.document)
+        schema = flat.keywords
         options, nullable = _split_options(schema)
-        after = " or null" if nullable else ""
+        after = " or null" if nullable or flat.nullable else ""
         if len(options) == 1:
             inner = self.read(options[0], depth=depth + 1)
             return replace(
@@ -148,7 +138,7 @@ class Shapes:
         kinds = [kind for kind in _list_types(schema) if kind != "null"]
         shape = Shape(
             " or ".join(kinds) or _guess_type(schema),
-            after=after or (" or null" if "null" in _list_types(schema) and kinds else ""),
+            after=after,
             text=read_text(schema.get("description")),
             limits=tuple(_read_limits(schema)),
             choices=_read_choices(schema),
@@ -173,7 +163,7 @@ class Shapes:
         if ref in seen or len(seen) > 2 * DEEPEST:
             return None
         seen = (*seen, ref or f"#{len(seen)}")
-        schema = self._flatten(schema)
+        schema = merge_parts(schema, self.document).keywords
         for given in ("example", "default", "const"):
             if given in schema and not (given == "default" and schema[given] is None):
                 return schema[given]
@@ -190,30 +180,11 @@ class Shapes:
             return {
                 name: self.make_example(member, writing=writing, seen=seen)
                 for name, member in members.items()
-                if not self._flatten(member).get(hidden)
+                if not merge_parts(member, self.document).keywords.get(hidden)
             }
         if kind == "array":
             return [self.make_example(schema.get("items") or {}, writing=writing, seen=seen)]
         return _SAMPLES.get(str(schema.get("format"))) or _SAMPLES.get(kind)
-
-    def _flatten(self, schema: Schema) -> dict[str, Any]:
-        """Without references and without `allOf`, whose members become the schema's own."""
-        flat = dict(self.resolve(schema))
-        for _ in range(DEEPEST):
-            parts = flat.pop("allOf", None)
-            if not parts:
-                break
-            merged: dict[str, Any] = {}
-            for part in [*(self.resolve(part) for part in parts), flat]:
-                members = {**merged.get("properties", {}), **part.get("properties", {})}
-                required = [*merged.get("required", []), *part.get("required", [])]
-                inner = [*merged.get("allOf", []), *part.get("allOf", [])]
-                merged |= part
-                merged |= {"properties": members} if members else {}
-                merged |= {"required": required} if required else {}
-                merged |= {"allOf": inner} if inner else {}
-            flat = merged
-        return flat
 
     def _read_fields(self, schema: Schema, depth: int) -> tuple[Field, ...]:
         required = schema.get("required") or ()
@@ -253,12 +224,11 @@ def _guess_type(schema: Schema) -> str:
     return "string" if values and all(isinstance(value, str) for value in values if value is not None) else "any JSON"
 
 
-def _split_options(schema: Schema) -> tuple[list[Schema], bool]:
+def _split_options(schema: Schema) -> tuple[list[Json], bool]:
     """The schemas of which one holds, and whether null is among them."""
     given = schema.get("oneOf") or schema.get("anyOf") or []
-    options = [one for one in given if isinstance(one, Mapping)]
-    real = [one for one in options if one.get("type") != "null" and one.get("enum") != [None]]
-    return real, len(real) < len(options) or bool(schema.get("nullable"))
+    options, nullable = split_null([one for one in given if isinstance(one, dict)])
+    return options, nullable or bool(schema.get("nullable"))
 
 
 def _has_members(schema: Schema) -> bool:

@@ -1,15 +1,19 @@
-"""One place of a JSON Schema as a plain set of keywords: references followed, branches brought together.
+"""Reading a JSON Schema: references followed, parts merged, branches brought together, null told apart.
 
-What comes out says what to show, never what is right: a branch that cannot be shown is left out, and the schema
-itself judges the answer in the end. Invariants owned: following references always ends; a schema is only read.
+Lives here: what forms and the page of the API both read of a schema. Must not live here: what a keyword means for data
+(`schema_check`), and its words for people. What comes out says what to show, never what is right: a branch that cannot
+be shown is left out, and the schema itself judges the answer in the end. Invariants owned: following references always
+ends; a schema is only read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
+
+from referencing import Registry, Specification
+from referencing.exceptions import Unresolvable
 
 from workflows.schema_order import KEYWORD, sort_fields
 
@@ -46,9 +50,20 @@ def flatten(schema: Any, root: Any, trail: tuple[str, ...] = ()) -> Flat | None:
     >>> flatten({"anyOf": [{"type": "string"}, {"type": "null"}], "title": "Name"}, {}).keywords
     {'type': 'string', 'title': 'Name'}
     """
-    if schema is False:
-        return None
-    walk = _Walk(root, list(trail))
+    return None if schema is False else _read(schema, root, trail, chooses=True)
+
+
+def merge_parts(schema: Any, root: Any) -> Flat:
+    """A subschema with its references and `allOf` as one set of keywords; `anyOf` and `oneOf` stay as they are.
+
+    >>> merge_parts({"allOf": [{"type": "string"}, {"maxLength": 9}]}, {}).keywords
+    {'type': 'string', 'maxLength': 9}
+    """
+    return _read(schema, root, (), chooses=False)
+
+
+def _read(schema: Any, root: Any, trail: tuple[str, ...], *, chooses: bool) -> Flat:
+    walk = _Walk(root, list(trail), chooses)
     try:
         found = walk.read(schema if isinstance(schema, dict) else {})
     except _TooMuch:
@@ -65,22 +80,54 @@ def flatten(schema: Any, root: Any, trail: tuple[str, ...] = ()) -> Flat | None:
     return Flat(found, walk.nullable, tuple(walk.trail), walk.opaque)
 
 
+def split_null(branches: Sequence[Json]) -> tuple[list[Json], bool]:
+    """The branches of a choice without the one that is null, and whether there was one.
+
+    >>> split_null([{"type": "string"}, {"type": "null"}])
+    ([{'type': 'string'}], True)
+    """
+    left = [branch for branch in branches if not _is_null(branch)]
+    return left, len(left) < len(branches)
+
+
+def _is_null(branch: Json) -> bool:
+    return branch.get("type") == "null" or branch.get("const", 0) is None or branch.get("enum") == [None]
+
+
+def follow_references(node: Mapping[str, Any], root: Any, *, once: bool = False) -> Mapping[str, Any]:
+    """The object that a reference stands for, with the members beside it; {} where references form a circle.
+
+    With `once` a reference at its end stays one.
+    """
+    seen = set[str]()
+    while isinstance(reference := node.get("$ref"), str):
+        if reference in seen:
+            return {}
+        seen.add(reference)
+        try:
+            target = look_up(root, reference)
+        except LookupError:
+            target = {}
+        beside = {name: value for name, value in node.items() if name != "$ref"}
+        node = {**target, **beside} if isinstance(target, Mapping) else beside
+        if once:
+            break
+    return node
+
+
 def look_up(root: Any, reference: str) -> Any:
-    """What a reference inside the document leads to; LookupError if that cannot be told by its path."""
-    if not reference.startswith("#"):
+    """The value that a JSON Pointer inside the document leads to; LookupError where there is none, or no pointer."""
+    if reference != "#" and not reference.startswith("#/"):
         raise LookupError(reference)
-    here = root
-    for step in unquote(reference[1:]).split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        here = here[int(name)] if isinstance(here, list) and name.isdecimal() else here[name]
-    if reference not in ("#", "#/") and not reference.startswith("#/"):
-        raise LookupError(reference)
-    return here
+    try:
+        return Specification.OPAQUE.create_resource(root).pointer(reference[1:], Registry().resolver()).contents
+    except (Unresolvable, TypeError, ValueError) as error:
+        raise LookupError(reference) from error
 
 
 class _Walk:
-    def __init__(self, root: Any, trail: list[str]) -> None:
-        self.root, self.trail = root, trail
+    def __init__(self, root: Any, trail: list[str], chooses: bool) -> None:
+        self.root, self.trail, self.chooses = root, trail, chooses
         self.nullable = self.opaque = False
         self.left = MOST_PARTS
 
@@ -88,7 +135,8 @@ class _Walk:
         self.left -= 1
         if self.left < 0:
             raise _TooMuch
-        own = {name: value for name, value in schema.items() if name not in ("$ref", "allOf", "anyOf", "oneOf")}
+        choices = ("anyOf", "oneOf") if self.chooses else ()
+        own = {name: value for name, value in schema.items() if name not in ("$ref", "allOf", *choices)}
         if any(name in schema for name in _OPAQUE):
             self.opaque = True
         found: Json = {}
@@ -97,10 +145,10 @@ class _Walk:
         for part in _list_schemas(schema.get("allOf")):
             found = _merge(found, self.read(part))
         found = _merge(found, own)
-        for keyword in ("anyOf", "oneOf"):
+        for keyword in choices:
             if isinstance(branches := schema.get(keyword), list):
                 found = self.choose(found, branches)
-        return _adopt(found, self)
+        return _adopt(found, self) if self.chooses else found
 
     def follow(self, reference: str) -> Json:
         if self.trail.count(reference) >= MOST_VISITS:
@@ -108,7 +156,7 @@ class _Walk:
         self.trail.append(reference)
         try:
             target = look_up(self.root, reference)
-        except (LookupError, TypeError, ValueError):
+        except LookupError:
             raise _TooMuch from None
         found = self.read(target) if isinstance(target, dict) else {}
         # A definition is called after its class; the property that it is used for has a better name.
@@ -117,8 +165,7 @@ class _Walk:
     def choose(self, found: Json, branches: list[Any]) -> Json:
         """Bring the branches of a choice together: `T | None`, named values, one decimal in two spellings."""
         read = [self.read(branch if isinstance(branch, dict) else {}) for branch in branches if branch is not False]
-        left = [branch for branch in read if branch.get("type") != "null" and branch.get("const", 0) is not None]
-        nullable = len(left) < len(read)
+        left, nullable = split_null(read)
         if len(left) == 1 and (nullable or len(branches) == 1):
             self.nullable = self.nullable or nullable
             return _merge(left[0], found)
