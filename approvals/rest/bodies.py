@@ -12,7 +12,8 @@ from uuid import UUID
 from pydantic import AfterValidator, ConfigDict, Field
 
 from approvals.models.votes import MAX_TEXT
-from workflows.rest.bodies import SEEN, Body, ProblemOut, Shape
+from workflows.rest.bodies import SEEN, Body, Shape
+from workflows.rest.response_bodies import ProblemOut
 
 MAX_USERNAME = 254
 

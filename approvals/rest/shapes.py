@@ -8,7 +8,8 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from workflows.rest.bodies import ListOut, Shape
+from workflows.rest.bodies import Shape
+from workflows.rest.response_bodies import ListOut
 
 
 class OutcomeOut(Shape):

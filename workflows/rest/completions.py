@@ -24,13 +24,7 @@ from workflows.exceptions import InvalidData, InvalidSignalId, WorkflowError
 from workflows.idempotency import check_told, make_once
 from workflows.jsontext import MISSING, dump_value
 from workflows.question import check_signal_id
-from workflows.rest.bodies import (
-    CompleteManyBody,
-    CompleteManyLine,
-    CompletionResults,
-    list_mistakes,
-    refuse_without_data,
-)
+from workflows.rest.bodies import list_mistakes, refuse_without_data
 from workflows.rest.body import count_malformed
 from workflows.rest.callers import COMPLETE
 from workflows.rest.endpoint import Answer, Endpoint
@@ -46,6 +40,8 @@ from workflows.rest.problems import (
     describe_error,
     describe_problem,
 )
+from workflows.rest.request_bodies import CompleteManyBody, CompleteManyLine
+from workflows.rest.response_bodies import CompletionResults
 from workflows.rest.signals import MOST_LINES, MOST_MISTAKES
 from workflows.store import MANY, Once, Told
 from workflows.units.batches import CompletionResult, complete_lines

@@ -12,13 +12,15 @@ from rest_framework.request import Request
 
 from workflows.models import Dispatch, Interaction
 from workflows.redriving import redrive
-from workflows.rest.bodies import InteractionOut, ListOut, ProblemOut, RetryBody, Shape, read_as
+from workflows.rest.bodies import Shape, read_as
 from workflows.rest.callers import READ_INTERACTIONS, REDRIVE
 from workflows.rest.endpoint import Answer
 from workflows.rest.ids import read_id, refuse_unknown
 from workflows.rest.interactions import InteractionEndpoint
 from workflows.rest.lists import Segment, answer_list
 from workflows.rest.openapi import ID, document
+from workflows.rest.request_bodies import RetryBody
+from workflows.rest.response_bodies import InteractionOut, ListOut, ProblemOut
 from workflows.rest.rows import show_interaction
 from workflows.times import to_rfc3339
 

@@ -12,12 +12,14 @@ from rest_framework.request import Request
 import workflows
 from workflows.exceptions import InteractionRefused
 from workflows.models import Interaction
-from workflows.rest.bodies import Body, InteractionOut, ProblemOut, RetryBody, read_as
+from workflows.rest.bodies import Body, read_as
 from workflows.rest.callers import COMPLETE, RETRY
 from workflows.rest.endpoint import Answer
 from workflows.rest.ids import read_id, refuse_unknown
 from workflows.rest.interactions import DOOR, InteractionEndpoint
 from workflows.rest.openapi import ID, document
+from workflows.rest.request_bodies import RetryBody
+from workflows.rest.response_bodies import InteractionOut, ProblemOut
 from workflows.rest.rows import show_interaction
 from workflows.units.failing import MOST_REASON, fail_at
 

@@ -18,18 +18,7 @@ from workflows.exceptions import DuplicateKey
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.models.literals import Number
-from workflows.rest.bodies import (
-    CancelBody,
-    DuplicateProblemOut,
-    EndedProblemOut,
-    EventList,
-    InstanceList,
-    InstanceOut,
-    ProblemOut,
-    RetryBody,
-    StartBody,
-    read_as,
-)
+from workflows.rest.bodies import read_as
 from workflows.rest.callers import CANCEL, READ, RETRY, START, Need
 from workflows.rest.endpoint import Answer, Endpoint
 from workflows.rest.history import answer_history
@@ -52,6 +41,15 @@ from workflows.rest.problems import (
     INSTANCE_FAILED,
     RequestRefused,
     answer_problem,
+)
+from workflows.rest.request_bodies import CancelBody, RetryBody, StartBody
+from workflows.rest.response_bodies import (
+    DuplicateProblemOut,
+    EndedProblemOut,
+    EventList,
+    InstanceList,
+    InstanceOut,
+    ProblemOut,
 )
 from workflows.rest.rows import show_instance, show_one_instance
 from workflows.rest.waiting import wait_for_end

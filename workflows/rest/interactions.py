@@ -18,16 +18,7 @@ from workflows.jsontext import MISSING
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction, LedgerEvent
 from workflows.question import check_signal_id
-from workflows.rest.bodies import (
-    CompleteBody,
-    CompletionOut,
-    InteractionList,
-    InteractionOut,
-    ProblemOut,
-    RowList,
-    read_as,
-    refuse_without_data,
-)
+from workflows.rest.bodies import read_as, refuse_without_data
 from workflows.rest.body import count_malformed, refuse_single
 from workflows.rest.callers import COMPLETE, READ_INTERACTIONS
 from workflows.rest.endpoint import Answer, Endpoint
@@ -36,6 +27,8 @@ from workflows.rest.lists import Segment, answer_list, has_status, is_within, re
 from workflows.rest.once import answer_completion, answer_json, read_once
 from workflows.rest.openapi import FILTER, ID, document
 from workflows.rest.problems import RequestRefused
+from workflows.rest.request_bodies import CompleteBody
+from workflows.rest.response_bodies import CompletionOut, InteractionList, InteractionOut, ProblemOut, RowList
 from workflows.rest.rows import INTERACTION_FIELDS, show_event, show_interaction
 from workflows.units.streams import LINE
 

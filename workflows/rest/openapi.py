@@ -26,10 +26,11 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from pydantic import RootModel
 
 from workflows.idempotency import LONGEST_KEY
-from workflows.rest.bodies import SEEN, ProblemOut
+from workflows.rest.bodies import SEEN, Shape
 from workflows.rest.machines import open_to_machines
 from workflows.rest.parts import list_parts
 from workflows.rest.problems import CONTENT_TYPE, METHOD_NOT_ALLOWED, answer_problem
+from workflows.rest.response_bodies import ProblemOut
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -143,7 +144,7 @@ class ApiSchema(AutoSchema):  # type: ignore[no-untyped-call, unused-ignore]
 class ModelExtension(PydanticExtension):  # type: ignore[no-untyped-call, unused-ignore]
     """Our types, as they are read: what has a default may be left out, in requests and in answers alike."""
 
-    target_class = "workflows.rest.bodies.Shape"
+    target_class = Shape
     match_subclasses = True
     priority = 1
 

@@ -27,7 +27,7 @@ from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
 from workflows.jsontext import MISSING
 from workflows.models import Interaction
 from workflows.pages.resume import answer_person
-from workflows.rest.bodies import CompleteBody, read_as, refuse_without_data
+from workflows.rest.bodies import read_as, refuse_without_data
 from workflows.rest.body import FORM_TYPES, count_malformed, is_form, parse_body, parse_form, read_bytes, refuse_single
 from workflows.rest.machines import open_to_machines
 from workflows.rest.once import answer_completion, read_once
@@ -38,6 +38,7 @@ from workflows.rest.problems import (
     answer_error,
     answer_problem,
 )
+from workflows.rest.request_bodies import CompleteBody
 from workflows.store import Addressed, Once
 
 logger = logging.getLogger("workflows")

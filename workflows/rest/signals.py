@@ -23,19 +23,7 @@ from workflows.events import emit_event
 from workflows.exceptions import InvalidCall, NoTarget, TooLarge, WorkflowError
 from workflows.idempotency import check_told
 from workflows.jsontext import check_text
-from workflows.rest.bodies import (
-    SEEN,
-    BulkBody,
-    BulkLine,
-    BulkResults,
-    DeliveryOut,
-    EmissionOut,
-    EventBody,
-    KeySignalBody,
-    SignalBody,
-    list_mistakes,
-    read_as,
-)
+from workflows.rest.bodies import SEEN, list_mistakes, read_as
 from workflows.rest.callers import SIGNAL
 from workflows.rest.endpoint import Answer, Endpoint
 from workflows.rest.ids import read_id
@@ -51,6 +39,8 @@ from workflows.rest.problems import (
     RequestRefused,
     describe_problem,
 )
+from workflows.rest.request_bodies import BulkBody, BulkLine, EventBody, KeySignalBody, SignalBody
+from workflows.rest.response_bodies import BulkResults, DeliveryOut, EmissionOut
 from workflows.store import MANY, Once, Told
 
 Target = UUID | str

@@ -82,8 +82,8 @@ def read_response(raw: bytes | None) -> Response:
         raise Malformed(f"the record has {len(raw)} bytes, the limit is {most}; send a reference instead")
     try:
         envelope = parse_json(raw)
-    except UnreadableJson as error:
-        raise Malformed(str(error)) from error
+    except UnreadableJson as unreadable:
+        raise Malformed(str(unreadable)) from unreadable
     if not isinstance(envelope, dict):
         raise Malformed(f"at $: an answer is a JSON object, not {show(envelope)}")
     if envelope.get("type") != RESPONSE:
