@@ -144,7 +144,7 @@ class ApiSchema(AutoSchema):  # type: ignore[no-untyped-call, unused-ignore]
 class ModelExtension(PydanticExtension):  # type: ignore[no-untyped-call, unused-ignore]
     """Our types, as they are read: what has a default may be left out, in requests and in answers alike."""
 
-    target_class = Shape
+    target_class = f"{Shape.__module__}.{Shape.__qualname__}"
     match_subclasses = True
     priority = 1
 
