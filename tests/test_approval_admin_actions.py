@@ -20,6 +20,7 @@ from approvals.admin import acting
 from approvals.models import Delivery, Review, Vote
 from approvals.records import insert
 from tests.test_approval_admin import ask, ask_about, login, page_of, read_rows, read_words
+from workflows.admin import base
 from workflows.lifecycle import Event, Status
 from workflows.models import LedgerEvent
 from workflows.testing import assert_done, drain
@@ -576,7 +577,7 @@ def test_too_many_at_once_are_refused(operator: Client, ann: User, monkeypatch: 
 
 
 def test_many_results_are_summed_up(operator: Client, ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acting, "MESSAGES", 2)
+    monkeypatch.setattr(base, "MESSAGES", 2)
     chosen = [ask(f"no {n}") for n in range(3)]
     decide(chosen[0], "approve", actor=ann)
     response = operator.post(LIST, choose("withdraw", *chosen, confirmed="yes", reason=""), follow=True)

@@ -8,7 +8,6 @@ refused like a greyed-out button, and is in the ledger; a refusal of one leaves 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -38,8 +37,6 @@ from workflows.pages.posted import join_breaks
 
 #: Reviews of one request: each is a transaction of its own, and a browser waits for all of them.
 LIMIT = 200
-#: Messages of one request; the rest is summed up.
-MESSAGES = 20
 
 
 class ReviewActions(ReadOnlyAdmin):
@@ -182,25 +179,18 @@ class ReviewActions(ReadOnlyAdmin):
 
     def do_each(self, request: HttpRequest, chosen: Sequence[Review], deed: Deed, given: Mapping[str, Any]) -> None:
         """Make the call for each, and say what came of it; refusals first: they are what is left to be done."""
-        told: list[tuple[Any, int]] = []
+        results: list[tuple[str, int]] = []
         for review in chosen:
             version = read_version(request, review)
             try:
                 came = deed.call(review, request.user, {**given, "version": version})
             except (ApprovalError, WorkflowError) as refused:
                 link = link_review(review, self.admin_site.name)
-                told.append((label_html(link, tell_refusal(refused, review)), messages.ERROR))
+                results.append((label_html(link, tell_refusal(refused, review)), messages.ERROR))
             else:
                 self.log_change(request, review, join_label(deed.button, came))
-                told.append((label_html(link_review(review, self.admin_site.name), came), messages.SUCCESS))
-        told.sort(key=lambda one: one[1] != messages.ERROR)
-        for text, level in islice(told, MESSAGES):
-            self.message_user(request, text, level)
-        if len(told) > MESSAGES:
-            failed = sum(level == messages.ERROR for _text, level in told)
-            total = gettext("%(done)d of %(all)d succeeded, %(failed)d were refused.")
-            counts = {"all": len(told), "done": len(told) - failed, "failed": failed}
-            self.message_user(request, total % counts, messages.WARNING if failed else messages.SUCCESS)
+                results.append((label_html(link_review(review, self.admin_site.name), came), messages.SUCCESS))
+        self.report_results(request, results)
 
     def describe_page(self, request: HttpRequest, title: Any) -> dict[str, Any]:
         """What every page of the admin is handed."""

@@ -8,9 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import URLPattern, re_path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
@@ -20,14 +17,26 @@ from approvals.admin.deciding import DecidingAdmin
 from approvals.admin.showing import locate_page
 from approvals.models import Review
 from approvals.plain_values import redact_json
-from workflows.admin.markup import NOTHING, VALUE, answer_plainly, dump_json, show_block, show_moment, show_text
+from workflows.admin.base import JsonColumns
+from workflows.admin.markup import show_moment, show_text
 
-#: What is stored, as it is.
-VALUES = ("request", "schema", "change", "snapshot", "evidence", "outcomes", "quorum", "rungs")
+#: What is stored, as it is, with its heading.
+VALUES = {
+    "request": _("request"),
+    "schema": _("schema"),
+    "change": _("change"),
+    "snapshot": _("as it was shown"),
+    "evidence": _("evidence"),
+    "outcomes": _("outcomes"),
+    "quorum": _("quorum"),
+    "rungs": _("ladder"),
+}
 
 
-class StoredAdmin(DecidingAdmin):
+class StoredAdmin(JsonColumns, DecidingAdmin):
     """The columns of the row."""
+
+    json_columns = VALUES
 
     fieldsets = (
         (
@@ -87,75 +96,14 @@ class StoredAdmin(DecidingAdmin):
     def due_exactly(self, review: Review) -> SafeString:
         return show_moment(review.due_at)
 
-    @admin.display(description=_("request"))
-    def request_json(self, review: Review) -> SafeString:
-        return self.show_own(review, "request")
-
-    @admin.display(description=_("schema"))
-    def schema_json(self, review: Review) -> SafeString:
-        return self.show_own(review, "schema")
-
-    @admin.display(description=_("change"))
-    def change_json(self, review: Review) -> SafeString:
-        return self.show_own(review, "change")
-
-    @admin.display(description=_("as it was shown"))
-    def snapshot_json(self, review: Review) -> SafeString:
-        return self.show_own(review, "snapshot")
-
-    @admin.display(description=_("evidence"))
-    def evidence_json(self, review: Review) -> SafeString:
-        return self.show_own(review, "evidence")
-
-    @admin.display(description=_("outcomes"))
-    def outcomes_json(self, review: Review) -> SafeString:
-        return self.show_own(review, "outcomes")
-
-    @admin.display(description=_("quorum"))
-    def quorum_json(self, review: Review) -> SafeString:
-        return self.show_own(review, "quorum")
-
-    @admin.display(description=_("ladder"))
-    def rungs_json(self, review: Review) -> SafeString:
-        return self.show_own(review, "rungs")
-
-    def show_own(self, review: Review, what: str) -> SafeString:
-        """A value, or its beginning with a way to all of it; a secret in it stays one."""
-        value = read_value(review, what)
-        if value is None:
-            return NOTHING
-        site = self.admin_site.name
-        whole = reverse("admin:holdpoint_approvals_review_value", args=[review.pk, what], current_app=site)
-        return show_block(dump_json(value), whole, VALUE)
+    def read_json(self, row: Review, column: str) -> Any:
+        """A value of the review, or of its question; a secret in it stays one."""
+        if column == "schema":
+            return row.interaction.schema
+        return redact_json(getattr(row.interaction if column == "request" else row, column))
 
     def link(self, name: str, pk: Any) -> SafeString:
         """The way to another page of the admin, where this site has it."""
         url = locate_page(name, pk, self.admin_site.name)
         shown = format_html("<code>{}</code>", pk)
         return shown if url is None else format_html('<a href="{}">{}</a>', url, shown)
-
-    def get_urls(self) -> list[URLPattern]:
-        """Values in full."""
-        return [
-            re_path(
-                rf"^(?P<object_id>[0-9a-f-]{{36}})/value/(?P<what>{'|'.join(VALUES)})/$",
-                self.admin_site.admin_view(self.value_view),
-                name="holdpoint_approvals_review_value",
-            ),
-            *super().get_urls(),
-        ]
-
-    def value_view(self, request: HttpRequest, object_id: str, what: str) -> HttpResponse:
-        """A whole value as plain text, which no browser may take for anything else."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        found = self.get_object(request, object_id)
-        if found is None:
-            raise Http404
-        return answer_plainly(dump_json(read_value(found, what)))
-
-
-def read_value(review: Review, what: str) -> Any:
-    """A value of the review, or of its question."""
-    of = review.interaction if what in ("request", "schema") else review
-    return redact_json(getattr(of, what)) if what != "schema" else getattr(of, what)

@@ -7,7 +7,6 @@ not shown to them nor by a request of their own making.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -32,8 +31,6 @@ from workflows.models import Instance
 
 #: Instances of one request: each is a transaction of its own, and a browser waits for all of them.
 LIMIT = 500
-#: Messages of one request; the rest is summed up.
-MESSAGES = 20
 
 
 class ReasonForm(forms.Form):
@@ -170,25 +167,17 @@ class OperatorActions(TenantAdmin, ReadOnlyAdmin):
         note: str,
     ) -> None:
         """Make a call for each instance; a refusal of one, in the engine's words, leaves the others be."""
-        told: list[tuple[Any, int]] = []
+        results: list[tuple[str, int]] = []
         for instance in chosen:
             try:
                 call(instance)
             except WorkflowError as refusal:
-                told.append((str(refusal), messages.ERROR))
+                results.append((str(refusal), messages.ERROR))
             else:
                 self.log_change(request, instance, note)
                 link = link_instance(instance, self.admin_site.name)
-                told.append((format_html(str(success), instance=link), messages.SUCCESS))
-        # Refusals first: they are what the operator has to act on.
-        told.sort(key=lambda one: one[1] != messages.ERROR)
-        for text, level in islice(told, MESSAGES):
-            self.message_user(request, text, level)
-        if len(told) > MESSAGES:
-            failed = sum(level == messages.ERROR for _text, level in told)
-            total = gettext("%(done)d of %(all)d succeeded, %(failed)d were refused.")
-            counts = {"all": len(told), "done": len(told) - failed, "failed": failed}
-            self.message_user(request, total % counts, messages.WARNING if failed else messages.SUCCESS)
+                results.append((format_html(str(success), instance=link), messages.SUCCESS))
+        self.report_results(request, results)
 
 
 def check_ids(ids: Sequence[str]) -> None:

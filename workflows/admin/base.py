@@ -1,24 +1,37 @@
 """What the pages of engine tables have in common: they read, and stay fast.
 
-Invariant owned: nobody, superusers neither, adds, changes or deletes a row through such a page.
+Invariants owned: nobody, superusers neither, adds, changes or deletes a row through a `ReadOnlyAdmin`; a whole value
+leaves as plain text, which no browser takes for anything else.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
-from django.core.exceptions import FieldDoesNotExist, ValidationError
-from django.http import HttpRequest, HttpResponseRedirect
+from django.core.exceptions import FieldDoesNotExist, PermissionDenied, ValidationError
+from django.db.models import Model
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, re_path, reverse
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 
 from workflows.admin.listing import CappedPaginator
+from workflows.admin.markup import NOTHING, VALUE, answer_plainly, dump_json, show_block
 
 if TYPE_CHECKING:
+    from django.utils.functional import _StrPromise
+
     ModelAdmin = admin.ModelAdmin[Any]
 else:
     ModelAdmin = admin.ModelAdmin
+
+#: Messages of one request; the rest is summed up.
+MESSAGES = 20
 
 
 class StyledAdmin(ModelAdmin):
@@ -67,6 +80,17 @@ class StyledAdmin(ModelAdmin):
             raise IncorrectLookupParameters
         return super().get_changelist_instance(request)
 
+    def report_results(self, request: HttpRequest, results: Sequence[tuple[str, int]]) -> None:
+        """Show the message and the level of each call; refusals first, because the operator has to act on them."""
+        ordered = sorted(results, key=lambda result: result[1] != messages.ERROR)
+        for text, level in islice(ordered, MESSAGES):
+            self.message_user(request, text, level)
+        if len(ordered) > MESSAGES:
+            failed = sum(level == messages.ERROR for _text, level in ordered)
+            total = gettext("%(done)d of %(all)d succeeded, %(failed)d were refused.")
+            counts = {"all": len(ordered), "done": len(ordered) - failed, "failed": failed}
+            self.message_user(request, total % counts, messages.WARNING if failed else messages.SUCCESS)
+
 
 class ReadOnlyAdmin(StyledAdmin):
     """Rows are read through the view permission; a list counts no further than people page."""
@@ -86,3 +110,59 @@ class ReadOnlyAdmin(StyledAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Never: retention removes what has ended."""
         return False
+
+
+class JsonColumns(StyledAdmin):
+    """Columns that hold JSON: field `<name>_json` shows the beginning of a value, and an address has all of it."""
+
+    #: Column -> its heading.
+    json_columns: ClassVar[Mapping[str, str | _StrPromise]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for column, heading in vars(cls).get("json_columns", {}).items():
+            setattr(cls, f"{column}_json", _make_field(column, heading))
+
+    def read_json(self, row: Any, column: str) -> Any:
+        """The value of a column."""
+        return getattr(row, column)
+
+    def show_json(self, row: Model, column: str) -> SafeString:
+        """A value, or its beginning with a way to all of it."""
+        value = self.read_json(row, column)
+        if value is None:
+            return NOTHING
+        whole = reverse(f"admin:{self._value_name}", args=[row.pk, column], current_app=self.admin_site.name)
+        return show_block(dump_json(value), whole, VALUE)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Values in full."""
+        return [
+            re_path(
+                rf"^(?P<object_id>[0-9a-f-]{{36}})/value/(?P<what>{'|'.join(self.json_columns)})/$",
+                self.admin_site.admin_view(self.value_view),
+                name=self._value_name,
+            ),
+            *super().get_urls(),
+        ]
+
+    def value_view(self, request: HttpRequest, object_id: str, what: str) -> HttpResponse:
+        """A whole value as plain text."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        row = self.get_object(request, object_id)
+        if row is None:
+            raise Http404
+        return answer_plainly(dump_json(self.read_json(row, what)))
+
+    @property
+    def _value_name(self) -> str:
+        return f"{self.opts.app_label}_{self.opts.model_name}_value"
+
+
+def _make_field(column: str, heading: str | _StrPromise) -> Callable[[JsonColumns, Model], SafeString]:
+    @admin.display(description=heading)
+    def show(self: JsonColumns, row: Model) -> SafeString:
+        return self.show_json(row, column)
+
+    return show

@@ -11,10 +11,9 @@ from uuid import UUID
 from django.contrib import admin
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.options import IncorrectLookupParameters
-from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import URLPattern, re_path, reverse
+from django.http import HttpRequest
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -23,15 +22,11 @@ from django.utils.translation import pgettext_lazy
 
 from workflows.admin import dispatches
 from workflows.admin.actors import find_actors, show_actor
+from workflows.admin.base import JsonColumns
 from workflows.admin.dispatches import DispatchAdmin
 from workflows.admin.listing import SAMPLE, WorkspaceFilter, chosen
 from workflows.admin.markup import (
     ANSWERS,
-    NOTHING,
-    VALUE,
-    answer_plainly,
-    dump_json,
-    show_block,
     show_id,
     show_moment,
     show_relative,
@@ -45,8 +40,7 @@ from workflows.models import Interaction
 from workflows.scope import DEFAULT_WORKSPACE
 from workflows.units.streams import LINE
 
-VALUES = ("request", "schema", "output")
-DETAILS = ("correlation_id", "schema_type", *dispatches.COLUMNS, *VALUES)
+DETAILS = ("correlation_id", "schema_type", *dispatches.COLUMNS, "request", "schema", "output")
 
 
 class AnswerFilter(SimpleListFilter):
@@ -104,8 +98,10 @@ class UnitFilter(SimpleListFilter):
 
 
 @admin.register(Interaction)
-class InteractionAdmin(DispatchAdmin):
+class InteractionAdmin(JsonColumns, DispatchAdmin):
     """Reads; answers come through the doors of the engine."""
+
+    json_columns = {"request": _("request"), "schema": _("schema"), "output": _("answer")}
 
     list_display = ("what", "badge", "over", "until", "holder", "of_instance", "asked")
     list_display_links = ("what",)
@@ -237,44 +233,3 @@ class InteractionAdmin(DispatchAdmin):
     @admin.display(description=_("by"))
     def by(self, row: Interaction) -> SafeString:
         return show_actor(row.actor, getattr(row, "shown_actors", {}))
-
-    @admin.display(description=_("request"))
-    def request_json(self, row: Interaction) -> SafeString:
-        return self.show_own(row, "request")
-
-    @admin.display(description=_("schema"))
-    def schema_json(self, row: Interaction) -> SafeString:
-        return self.show_own(row, "schema")
-
-    @admin.display(description=_("answer"))
-    def output_json(self, row: Interaction) -> SafeString:
-        return self.show_own(row, "output")
-
-    def show_own(self, row: Interaction, what: str) -> SafeString:
-        """A value, or its beginning with a way to all of it."""
-        value = getattr(row, what)
-        if value is None:
-            return NOTHING
-        site = self.admin_site.name
-        whole = reverse("admin:holdpoint_interaction_value", args=[row.pk, what], current_app=site)
-        return show_block(dump_json(value), whole, VALUE)
-
-    def get_urls(self) -> list[URLPattern]:
-        """Values in full."""
-        return [
-            re_path(
-                rf"^(?P<object_id>[0-9a-f-]{{36}})/value/(?P<what>{'|'.join(VALUES)})/$",
-                self.admin_site.admin_view(self.value_view),
-                name="holdpoint_interaction_value",
-            ),
-            *super().get_urls(),
-        ]
-
-    def value_view(self, request: HttpRequest, object_id: str, what: str) -> HttpResponse:
-        """A whole value as plain text."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        found = self.get_object(request, object_id)
-        if found is None:
-            raise Http404
-        return answer_plainly(dump_json(getattr(found, what)))
