@@ -19,7 +19,7 @@ from django.utils.translation import ngettext
 from approvals.answered import find_answerer, is_divided
 from approvals.conf import conf
 from approvals.diff_parts import ABSENT
-from approvals.drifts import Now, read_subject_now
+from approvals.drifts import SubjectState, read_subject_now
 from approvals.edits import Table, find_shown, find_table, read_asked
 from approvals.models import Candidate, Comment, Review, Vote
 from approvals.policies import (
@@ -470,7 +470,7 @@ class Case:
 
     # --- the subject ----------------------------------------------------------------------------------------
 
-    def read_subject(self, *, lock: bool = False) -> Now:
+    def read_subject(self, *, lock: bool = False) -> SubjectState:
         """What it is about as it is now; with `lock` it stays so until the decision is written."""
         return read_subject_now(self.review, lock=lock)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.conf import settings
 
-from workflows.conf import Problem
+from workflows.conf import SettingProblem
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidDuration
 from workflows.setting_values import SettingValues
@@ -94,20 +94,20 @@ class Conf(SettingValues):
 conf = Conf()
 
 
-def find_problems() -> Iterator[Problem]:
+def find_problems() -> Iterator[SettingProblem]:
     """Unknown names and unreadable values."""
     value = getattr(settings, "APPROVALS", {})
     if not isinstance(value, Mapping):
-        yield Problem("", f"APPROVALS is {value!r:.60} and not a dictionary.", "Write APPROVALS = {…}.")
+        yield SettingProblem("", f"APPROVALS is {value!r:.60} and not a dictionary.", "Write APPROVALS = {…}.")
         return
     for name, given in value.items():
         if name not in DEFAULTS:
             close = difflib.get_close_matches(str(name).upper(), DEFAULTS, n=1)
             known = f"Did you mean {close[0]}?" if close else f"There are {', '.join(sorted(DEFAULTS))}."
-            yield Problem(name, f"APPROVALS has no setting {name!r}; it changes nothing.", known)
+            yield SettingProblem(name, f"APPROVALS has no setting {name!r}; it changes nothing.", known)
         elif fix := _READERS[name](given):
             shown = "" if name == "WEBHOOKS" else f" = {given!r:.80}"  # it holds secrets, and checks are logged
-            yield Problem(name, f'APPROVALS["{name}"]{shown} cannot be read.', fix)
+            yield SettingProblem(name, f'APPROVALS["{name}"]{shown} cannot be read.', fix)
 
 
 def _want_seconds(value: Any) -> str | None:

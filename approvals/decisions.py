@@ -24,7 +24,7 @@ from approvals import records
 from approvals.cases import Case
 from approvals.doors import PYTHON as PYTHON
 from approvals.doors import Door as Door
-from approvals.drifts import Now
+from approvals.drifts import SubjectState
 from approvals.edits import is_same
 from approvals.exceptions import AlreadyDecided, DecisionRefused, NotAllowed, ReasonRequired
 from approvals.form_secrets import find_tree, hide_secrets, keep_untouched
@@ -200,7 +200,7 @@ def _read_again(actor: Any) -> Any:
     return found
 
 
-def _check(case: Case, attempt: _Attempt, now: Now | None) -> str:
+def _check(case: Case, attempt: _Attempt, now: SubjectState | None) -> str:
     """The outcome that may be recorded; raises what forbids it."""
     door = attempt.door
     checked = Attempt(
@@ -241,7 +241,7 @@ def _never_own(rules: Rules) -> Rules:
     return replace(rules, four_eyes=True)
 
 
-def _is_current(case: Case, attempt: _Attempt, now: Now) -> bool:
+def _is_current(case: Case, attempt: _Attempt, now: SubjectState) -> bool:
     """Whether what was shown is what there is. Whoever saw the newest state may decide about it at once.
 
     About what is gone one can only say no: nothing happens by that, and it would wait for ever otherwise.
@@ -253,7 +253,7 @@ def _is_current(case: Case, attempt: _Attempt, now: Now) -> bool:
     return now.digest == (case.review.digest if attempt.door.seen is None else attempt.door.seen)
 
 
-def _find_difference(case: Case, attempt: _Attempt, now: Now | None) -> Mapping[str, tuple[Any, Any]]:
+def _find_difference(case: Case, attempt: _Attempt, now: SubjectState | None) -> Mapping[str, tuple[Any, Any]]:
     """What is not as it was shown: of the subject, and of what others have filled in since that version."""
     found = {} if now is None else now.difference
     if attempt.version in (None, case.review.version) or case.schema is None or not case.review.open:

@@ -17,7 +17,7 @@ from workflows import answering
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class SubjectState:
     """The subject as it is now."""
 
     digest: str
@@ -29,7 +29,7 @@ class Now:
     shown: Mapping[str, Any] | None = None
 
 
-def read_subject_now(review: Review, *, lock: bool = False) -> Now:
+def read_subject_now(review: Review, *, lock: bool = False) -> SubjectState:
     """Read it where it is written.
 
     `lock` holds it still until the transaction ends. A row of another database cannot be held: it has no transaction
@@ -39,7 +39,7 @@ def read_subject_now(review: Review, *, lock: bool = False) -> Now:
     {'Amount': ('€40.00', '€400.00')}
     """
     if not review.subject_model:
-        return Now(review.digest)
+        return SubjectState(review.digest)
     subject = Subject(review.subject_model, review.subject_pk, review.subject_label, review.subject_using)
     before = review.snapshot or {}
     row = load_subject(subject, lock=lock and find_home(subject) == answering.reach().alias)
@@ -48,11 +48,11 @@ def read_subject_now(review: Review, *, lock: bool = False) -> Now:
     shown = snapshot_again(row, before)
     seal = digest(shown, review.change or {})
     if seal == review.digest:
-        return Now(seal)
+        return SubjectState(seal)
     return _tell_drift(seal, find_drift(before, row), shown=shown)
 
 
 def _tell_drift(
     seal: str, drift: tuple[FieldDiff, ...], *, is_gone: bool = False, shown: Mapping[str, Any] | None = None
-) -> Now:
-    return Now(seal, {one.label: (one.before.text, one.after.text) for one in drift}, drift, is_gone, shown)
+) -> SubjectState:
+    return SubjectState(seal, {one.label: (one.before.text, one.after.text) for one in drift}, drift, is_gone, shown)

@@ -24,7 +24,7 @@ from approvals.cases import Case
 from approvals.channel import Approval
 from approvals.diff_parts import ABSENT, same_json
 from approvals.diffs import FieldDiff
-from approvals.drifts import Now
+from approvals.drifts import SubjectState
 from approvals.edits import carries, dump_before, find_agreed, is_same
 from approvals.exceptions import (
     AlreadyDecided,
@@ -362,7 +362,7 @@ def _list_put_back(case: Case, vote: Vote) -> list[Vote]:
     return [one for one in found if used.isdisjoint({one.user_id, one.on_behalf_of_id} - {None})]
 
 
-def show_anew(case: Case, now: Now) -> None:
+def show_anew(case: Case, now: SubjectState) -> None:
     """From now on the subject is shown as it is now; what was said about how it was does not count, and whoever said
     it is told."""
     review, fallen = case.review, list(case.votes)

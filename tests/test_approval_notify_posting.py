@@ -22,7 +22,7 @@ from tests.noticing import (
 )
 from workflows.transports import posting
 from workflows.transports.guard import DISGUISES, Guard, find_addresses, is_outside
-from workflows.transports.posting import LIMITS, Limits
+from workflows.transports.posting import LIMITS, PostLimits
 
 pytestmark = pytest.mark.django_db
 
@@ -128,7 +128,7 @@ def test_a_redirect_is_not_followed() -> None:
 
 
 def shorten(monkeypatch: Any, **limits: float) -> None:
-    monkeypatch.setattr(posting.post, "__defaults__", (Limits(**limits),))
+    monkeypatch.setattr(posting.post, "__defaults__", (PostLimits(**limits),))
 
 
 def test_of_a_long_answer_only_the_beginning_is_read() -> None:

@@ -13,7 +13,7 @@ from django.db import connection
 
 import workflows
 from workflows import Await, Done, Next, Workflow, registry, step
-from workflows.deploys import Problem, Stuck, explain, find_stuck
+from workflows.deploys import Stuck, StuckReason, explain, find_stuck
 from workflows.fingerprint import (
     UNKNOWN,
     compute_fingerprint,
@@ -107,7 +107,7 @@ def test_an_instance_of_a_removed_version_is_named_and_goes_on_when_the_version_
     removed = forget("deploy.parcel", 2)
     (one,) = look()
     assert (one.problem, one.version, one.step, one.count, one.examples) == (
-        Problem.VERSION,
+        StuckReason.VERSION,
         2,
         "finish",
         1,
@@ -136,7 +136,7 @@ def test_a_renamed_step_is_named_with_how_many_wait_to_run_it():
     forget("deploy.parcel")
     define_parcel("send", "close_it")
     (one,) = look()
-    assert (one.problem, one.step, one.count) == (Problem.STEP, "close", 5)
+    assert (one.problem, one.step, one.count) == (StuckReason.STEP, "close", 5)
     assert one.oldest == Instance.objects.get(pk=waiting[0].pk).created_at
     assert set(one.examples) == {waiting[0].pk, waiting[-1].pk}
     assert str(one) == (
@@ -178,7 +178,7 @@ def test_a_workflow_that_is_gone_is_named_with_what_it_may_be_called_now():
     forget("deploy.parcel")
     define_parcel("send", "close", name="deploy.parcels")
     (one,) = look()
-    assert one.problem is Problem.WORKFLOW
+    assert one.problem is StuckReason.WORKFLOW
     assert "`name = 'deploy.parcel'`" not in str(one)
     assert "renamed to 'deploy.parcels'? Set `name = 'deploy.parcel'`" in one.advice
     parked.refresh_from_db()
@@ -208,8 +208,8 @@ def test_sleepers_parents_and_due_ones_count_and_ended_ones_do_not():
     workflows.start("deploy.parent")
     forget("deploy.parent")
     assert {(one.problem, one.step, one.count) for one in look("deploy.parent")} == {
-        (Problem.WORKFLOW, "end", 1),
-        (Problem.WORKFLOW, "split", 1),
+        (StuckReason.WORKFLOW, "end", 1),
+        (StuckReason.WORKFLOW, "split", 1),
     }
 
 
@@ -239,7 +239,7 @@ def test_a_changed_definition_is_told_and_stops_nobody():
     set_fingerprint(instances[0], 17)
     set_fingerprint(instances[1], 18)
     (one,) = look()
-    assert (one.problem, one.count, one.blocks) == (Problem.CHANGED, 2, False)
+    assert (one.problem, one.count, one.blocks) == (StuckReason.CHANGED, 2, False)
     assert explain(Instance.objects.get(pk=instances[0].pk)) is None
     workflows.signal(instances[0], "delivered")
     drain()

@@ -42,7 +42,7 @@ from workflows.models import Instance
 from workflows.origins import find_source
 from workflows.planning import TRIES, plan_instance
 from workflows.scope import current_workspace
-from workflows.store import Address, Line, NewInstance, Source
+from workflows.store import Address, NewInstance, SentSignal, Source
 
 
 def start(
@@ -146,12 +146,12 @@ def signal_many(
     [None, 'no_target']
     """
     db, limit = _db(), conf.max_body
-    lines: list[tuple[int, Address, Line]] = []
+    lines: list[tuple[int, Address, SentSignal]] = []
     for position, row in enumerate(read_many(signals, "signals")):
         target, name, payload, dedup_key = read_line(row, position)
         to = read_address(target, workspace)
         text = read_signal(name, payload, dedup_key, limit)
-        lines.append((position, to, Line(str(to.value), name, text, dedup_key)))
+        lines.append((position, to, SentSignal(str(to.value), name, text, dedup_key)))
     answers = [Delivery(None, refused="no_target")] * len(lines)
     for scope, mine in group_by_workspace(db, lines).items():
         deliver_lines(db, mine, scope, read_actor(actor), answers)

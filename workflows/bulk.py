@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import registry, store
-from workflows.store import Address, Delivered, Line
+from workflows.store import Address, Delivered, SentSignal
 
 #: Rows per statement of the bulk calls: beyond a few hundred nothing is gained, and locks are held longer.
 BATCH = 500
@@ -28,12 +28,12 @@ class Delivery:
 
 
 def group_by_workspace(
-    db: BaseDatabaseWrapper, lines: list[tuple[int, Address, Line]]
-) -> dict[str | int, list[tuple[int, Address, Line]]]:
+    db: BaseDatabaseWrapper, lines: list[tuple[int, Address, SentSignal]]
+) -> dict[str | int, list[tuple[int, Address, SentSignal]]]:
     """The lines of each workspace, in order; one that is named both by slug and by id comes once."""
     scopes = {to.workspace for _, to, _ in lines}
     ids = store.resolve_workspaces(db, scopes) if len(scopes) > 1 else {}
-    grouped: dict[str | int, list[tuple[int, Address, Line]]] = {}
+    grouped: dict[str | int, list[tuple[int, Address, SentSignal]]] = {}
     for line in lines:
         scope = line[1].workspace
         grouped.setdefault(ids.get(scope, scope), []).append(line)
@@ -43,7 +43,7 @@ def group_by_workspace(
 
 def deliver_lines(
     db: BaseDatabaseWrapper,
-    lines: list[tuple[int, Address, Line]],
+    lines: list[tuple[int, Address, SentSignal]],
     scope: str | int,
     source: str,
     answers: list[Delivery],
@@ -69,7 +69,7 @@ def tell_delivery(delivered: Delivered) -> Delivery:
     return Delivery(f"{delivered.instance}:{delivered.n}", delivered.duplicate, delivered.woke)
 
 
-def _find_held(db: BaseDatabaseWrapper, keyed: dict[int, Line], scope: str | int) -> dict[int, Line]:
+def _find_held(db: BaseDatabaseWrapper, keyed: dict[int, SentSignal], scope: str | int) -> dict[int, SentSignal]:
     """The lines addressed by key, with the live holder's id in place of the key."""
     if not keyed:
         return {}
@@ -79,7 +79,7 @@ def _find_held(db: BaseDatabaseWrapper, keyed: dict[int, Line], scope: str | int
 
 def _send(
     db: BaseDatabaseWrapper,
-    sendable: list[tuple[int, Line]],
+    sendable: list[tuple[int, SentSignal]],
     scope: str | int,
     source: str,
     answers: list[Delivery],
@@ -96,6 +96,8 @@ def _send(
                 answers[position] = tell_delivery(delivered)
 
 
-def _deliver_batch(db: BaseDatabaseWrapper, lines: list[Line], scope: str | int, source: str) -> list[Delivered | None]:
+def _deliver_batch(
+    db: BaseDatabaseWrapper, lines: list[SentSignal], scope: str | int, source: str
+) -> list[Delivered | None]:
     deaf = registry.list_deaf()
     return store.retrying(db, lambda: store.deliver_many(db, lines, workspace=scope, source=source, deaf=deaf))

@@ -26,7 +26,7 @@ from workflows.backend.vanished import read_patience
 from workflows.checks_kafka import check_kafka, check_kafka_deploy
 from workflows.checks_links import check_links, check_routes, check_token_keys, check_webhook_secrets
 from workflows.checks_steps import check_targets
-from workflows.conf import Problem, conf, find_problems
+from workflows.conf import SettingProblem, conf, find_problems
 from workflows.exceptions import InvalidDuration
 from workflows.hooks.checks import check_hook_retention, check_hook_routes, check_hook_secrets
 from workflows.models import Instance
@@ -221,7 +221,7 @@ def check_settings() -> Iterator[CheckMessage]:
             yield _tell_unreadable(problem)
 
 
-def _tell_unreadable(problem: Problem) -> CheckMessage:
+def _tell_unreadable(problem: SettingProblem) -> CheckMessage:
     what, hint = problem.what, problem.fix
     keys = conf.given.get("TOKEN_KEYS") if problem.name == "TOKEN_KEYS" else None
     for name, secret in keys.items() if isinstance(keys, Mapping) else ():

@@ -130,7 +130,7 @@ def find_to_fail(
 
 def read_line(
     target: object, data: Any, key: str | None, version: int | None, scope: str | int, *, given: str | None = None
-) -> tuple[str | int, Line]:
+) -> tuple[str | int, AddressedAnswer]:
     """In which workspace a question is meant, and the answer to it. An interaction's own row knows the first."""
     by: By
     value: UUID | str
@@ -147,7 +147,7 @@ def read_line(
     if key is not None:
         body = dump_value(data, "the data", conf.max_bulk_body)
         once = make_once("complete", str(value), key, body=body.encode())
-    return scope, Line(by, value, data, once, version)
+    return scope, AddressedAnswer(by, value, data, once, version)
 
 
 def complete_at(
@@ -168,7 +168,7 @@ def complete_at(
     `too_large` is what is raised unless the question takes a list of answers.
     """
     db = connections[router.db_for_write(Instance)]
-    line = Line(by, value, data, once, version, too_large)
+    line = AddressedAnswer(by, value, data, once, version, too_large)
     line.measure(conf.max_body)
     for _ in range(3):
         row = store.find_interaction(db, by, value, workspace=workspace, once=once, workflows=workflows)
@@ -199,7 +199,7 @@ def complete_at(
 
 
 @dataclass(slots=True)
-class Line:
+class AddressedAnswer:
     """One answer on its way: to which question, and under what conditions."""
 
     by: By
@@ -234,7 +234,7 @@ class Ready:
 
 def judge(
     db: BaseDatabaseWrapper,
-    line: Line,
+    line: AddressedAnswer,
     row: tuple[Told | None, Addressed | None],
     *,
     workspace: str | int,

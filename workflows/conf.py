@@ -221,7 +221,7 @@ def parse_rate(given: object) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SettingProblem:
     """Something about the setting that cannot be right, and what to write instead."""
 
     name: str
@@ -229,20 +229,20 @@ class Problem:
     fix: str
 
 
-def find_problems() -> Iterator[Problem]:
+def find_problems() -> Iterator[SettingProblem]:
     """Unknown names and unreadable values."""
     value = getattr(settings, "WORKFLOWS", {})
     if not isinstance(value, Mapping):
-        yield Problem("", f"WORKFLOWS is {value!r:.60} and not a dictionary.", "Write WORKFLOWS = {…}.")
+        yield SettingProblem("", f"WORKFLOWS is {value!r:.60} and not a dictionary.", "Write WORKFLOWS = {…}.")
         return
     for name, given in value.items():
         if name not in DEFAULTS:
             close = difflib.get_close_matches(str(name).upper(), DEFAULTS, n=1)
             known = f"Did you mean {close[0]}?" if close else f"There are {', '.join(sorted(DEFAULTS))}."
-            yield Problem(name, f"WORKFLOWS has no setting {name!r}; it changes nothing.", known)
+            yield SettingProblem(name, f"WORKFLOWS has no setting {name!r}; it changes nothing.", known)
         elif (given is not None or name not in _MAY_BE_NONE) and (fix := _READERS[name](given)):
             shown = "" if name in SECRET else f" = {given!r:.80}"
-            yield Problem(name, f'WORKFLOWS["{name}"]{shown} cannot be read.', fix)
+            yield SettingProblem(name, f'WORKFLOWS["{name}"]{shown} cannot be read.', fix)
 
 
 def _want_duration(value: Any) -> str | None:

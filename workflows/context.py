@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from workflows.store import Claim, Rewind
     from workflows.trouble import Trouble
     from workflows.typed import BodyKind, Projector, SchemaValue
-    from workflows.units.lines import Units
+    from workflows.units.lines import UnitAccess
 
 
 class Signal:
@@ -207,11 +207,11 @@ class Context:
         return self._left.rewind
 
     @property
-    def units(self) -> Units:
+    def units(self) -> UnitAccess:
         """The way to units of items. For the styles."""
-        from workflows.units.lines import Units
+        from workflows.units.lines import UnitAccess
 
-        return Units(self._claim, self._left)
+        return UnitAccess(self._claim, self._left)
 
     def ask(self, question: Question) -> Asked:
         """Open a question before parking on it, or find it again. For the styles."""

@@ -26,7 +26,7 @@ MOST_GROUPS = 10_000
 MOST_EXAMPLES = 3
 
 
-class Problem(StrEnum):
+class StuckReason(StrEnum):
     """Why instances stand still, or may behave differently than when they were started."""
 
     WORKFLOW = "unknown workflow"
@@ -39,7 +39,7 @@ class Problem(StrEnum):
 class Stuck:
     """Live instances in one step of one version, and what is the matter with them."""
 
-    problem: Problem
+    problem: StuckReason
     workflow: str
     version: int
     step: str
@@ -51,7 +51,7 @@ class Stuck:
     @property
     def blocks(self) -> bool:
         """Whether they cannot go on; a changed definition is worth knowing and mostly harmless."""
-        return self.problem is not Problem.CHANGED
+        return self.problem is not StuckReason.CHANGED
 
     def __str__(self) -> str:
         where = f"{self.workflow!r} version {self.version} in step {self.step!r}"
@@ -60,16 +60,16 @@ class Stuck:
 
 
 _REASONS = {
-    Problem.WORKFLOW: "no workflow of this name is registered",
-    Problem.VERSION: "this version is not registered",
-    Problem.STEP: "the workflow has no such step",
-    Problem.CHANGED: "the definition has changed since they were started",
+    StuckReason.WORKFLOW: "no workflow of this name is registered",
+    StuckReason.VERSION: "this version is not registered",
+    StuckReason.STEP: "the workflow has no such step",
+    StuckReason.CHANGED: "the definition has changed since they were started",
 }
 
 
 def find_stuck(using: str) -> list[Stuck]:
     """What does not fit this process's code: those that cannot go on first, then the merely changed ones."""
-    groups: dict[tuple[Problem, str, int, str], Stuck] = {}
+    groups: dict[tuple[StuckReason, str, int, str], Stuck] = {}
     for row in _count_live(using):
         if (problem := _find_problem(row)) is None:
             continue
@@ -92,7 +92,7 @@ def explain(instance: Instance) -> str | None:
         return None
     at = {name: getattr(instance, name) for name in ("workflow", "version", "step", "fingerprint")}
     problem = _find_problem(at)
-    if problem is None or problem is Problem.CHANGED:
+    if problem is None or problem is StuckReason.CHANGED:
         return None
     return f"{_REASONS[problem]}. {_advise(problem, instance.workflow, instance.version, instance.step)}"
 
@@ -106,28 +106,28 @@ def _count_live(using: str) -> Iterable[dict[str, Any]]:
     return counted
 
 
-def _find_problem(row: dict[str, Any]) -> Problem | None:
+def _find_problem(row: dict[str, Any]) -> StuckReason | None:
     definition = registry.find(row["workflow"], row["version"])
     if definition is None:
-        return Problem.VERSION if _list_versions(row["workflow"]) else Problem.WORKFLOW
+        return StuckReason.VERSION if _list_versions(row["workflow"]) else StuckReason.WORKFLOW
     if row["step"] not in definition.steps:
-        return Problem.STEP
-    return Problem.CHANGED if has_changed(row["fingerprint"], definition.fingerprint) else None
+        return StuckReason.STEP
+    return StuckReason.CHANGED if has_changed(row["fingerprint"], definition.fingerprint) else None
 
 
-def _advise(problem: Problem, workflow: str, version: int, step: str) -> str:
+def _advise(problem: StuckReason, workflow: str, version: int, step: str) -> str:
     cancel = "or give them up: manage.py workflows cancel ID."
-    if problem is Problem.WORKFLOW:
+    if problem is StuckReason.WORKFLOW:
         names = sorted({one.name for one in registry.list_definitions()})
         close = difflib.get_close_matches(workflow, names, n=1)
         renamed = f" (was it renamed to {close[0]!r}? Set `name = {workflow!r}`)" if close else ""
         return f"Register it again, in or from the workflows.py of an installed app{renamed}, {cancel}"
-    if problem is Problem.VERSION:
+    if problem is StuckReason.VERSION:
         versions = ", ".join(map(str, _list_versions(workflow)))
         return f"Registered: version {versions}. Keep version {version} beside it until none is left, {cancel}"
     definition = registry.find(workflow, version)
     steps = list(definition.steps) if definition else []
-    if problem is Problem.STEP:
+    if problem is StuckReason.STEP:
         close = difflib.get_close_matches(step, steps, n=1)
         new = close[0] if close else "its_new_name"
         return (

@@ -32,7 +32,7 @@ from workflows.schema_order import keep_order
 from workflows.store import Claim, FoundItem, FoundQuestion, NewItem, NewQuestion, NewUnit, Saved
 from workflows.trouble import Trouble, engine_at_work
 from workflows.units.preparing import describe_item, dump_config, prepare_items
-from workflows.units.streams import Asking, Stream
+from workflows.units.streams import Asking, ItemStream
 from workflows.uuid7 import make_uuid7
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Journal:
         with self._at_work(), self._yielding():
             return self._open(question, timeout, self._find(question), call=call, position=position)
 
-    def ask_each(self, stream: Stream, call: Call | None = None, position: int | None = None) -> UUID:
+    def ask_each(self, stream: ItemStream, call: Call | None = None, position: int | None = None) -> UUID:
         """Open a unit of items and ask the first of them. What an earlier visit that failed was answered is kept."""
         with self._at_work(), self._yielding():
             before = store.find_unit(self._host.db, self._claim, stream.step) if self._claim.asked else None
@@ -173,7 +173,7 @@ class Journal:
             return unit.id
 
     def _write_each(
-        self, db: BaseDatabaseWrapper, unit: NewUnit, items: Sequence[NewItem], stream: Stream, before: UUID | None
+        self, db: BaseDatabaseWrapper, unit: NewUnit, items: Sequence[NewItem], stream: ItemStream, before: UUID | None
     ) -> bool:
         with store.atomic(db):
             if not store.open_items(db, self._claim, unit, items, before):

@@ -45,7 +45,7 @@ from workflows.rest.problems import (
     answer_problem,
 )
 from workflows.store.counting import BUCKET_LABELS, HOOK_OUTCOMES, ITEM_ENDS, REASONS
-from workflows.store.state import Pending, State, Units, prepare_reading, read_pending, read_state, read_units
+from workflows.store.state import OpenUnits, Pending, State, prepare_reading, read_pending, read_state, read_units
 from workflows.store.tally import read_backlog, read_tallies, tally_batch
 
 logger = logging.getLogger("workflows")
@@ -76,7 +76,7 @@ class Reading:
 
     tallies: Tallies
     pending: Pending
-    units: Units
+    units: OpenUnits
     state: State
     backlog: float
     #: Those of other apps, with their values.

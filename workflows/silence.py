@@ -40,7 +40,7 @@ class Lookout:
 
     def __init__(self, patience: Callable[[], float] = lambda: PATIENCE) -> None:
         self._patience = patience
-        self._lines: list[_Line] = []
+        self._lines: list[_WatchedConnection] = []
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="holdpoint-lookout", daemon=True)
@@ -61,7 +61,10 @@ class Lookout:
         with self._lock:
             if not any(line.db() is db for line in self._lines):
                 # Replaced and not appended: the other thread may be walking through it.
-                self._lines = [*(line for line in self._lines if line.db() is not None), _Line(db, progress)]
+                self._lines = [
+                    *(line for line in self._lines if line.db() is not None),
+                    _WatchedConnection(db, progress),
+                ]
 
     def _run(self) -> None:
         while not self._ended.wait(LOOK_EVERY):
@@ -72,7 +75,7 @@ class Lookout:
                     logger.exception("the lookout failed; it goes on")
 
 
-class _Line:
+class _WatchedConnection:
     def __init__(self, db: BaseDatabaseWrapper, progress: Callable[[], object] | None) -> None:
         self.db = weakref.ref(db)
         self._count = 0

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 from approvals.notify.failures import SendFailed
 from approvals.show_values import show_text
 from workflows.transports.guard import Guard, Unreachable, find_addresses
-from workflows.transports.posting import Posted, read_place
+from workflows.transports.posting import PostReply, read_place
 from workflows.transports.posting import post as send
 
 _REMEDY = 'APPROVALS["WEBHOOKS_PRIVATE"] = True would allow it'
 
 
-def post(url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool = False) -> Posted:
+def post(url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool = False) -> PostReply:
     """Send it; `SendFailed` unless the answer says that it was taken.
 
     >>> post("https://hooks.example/1", b"{}", {"Content-Type": "application/json"}).status

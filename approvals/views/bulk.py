@@ -26,7 +26,7 @@ from approvals.inbox.together import MOST, read_together
 from approvals.inbox.totals import sum_up
 from approvals.sight import note_unseen
 from approvals.viewers import Viewer
-from approvals.views.bulk_form import Sent, find_reason_error, read_ids, read_sent
+from approvals.views.bulk_form import BulkPost, find_reason_error, read_ids, read_sent
 from approvals.views.reader import Opened, for_people
 from approvals.views.visit import Banner
 from workflows.clock import read_now
@@ -103,7 +103,9 @@ def _take(page: Opened, filters: Filters) -> HttpResponse:
     return _decide(page, lists, filters, materials, sent)
 
 
-def _decide(page: Opened, lists: Lists, filters: Filters, materials: dict[UUID, Material], sent: Sent) -> HttpResponse:
+def _decide(
+    page: Opened, lists: Lists, filters: Filters, materials: dict[UUID, Material], sent: BulkPost
+) -> HttpResponse:
     picks = [one for one in sent.picks if one.id in materials]
     title = gettext("Nothing was decided")
     if not picks:
@@ -126,7 +128,7 @@ def _refuse(
     lists: Lists,
     filters: Filters,
     materials: dict[UUID, Material],
-    sent: Sent,
+    sent: BulkPost,
     status: int,
     title: str,
     told: str,
@@ -135,7 +137,7 @@ def _refuse(
     return _show(page, lists, filters, materials, shown)
 
 
-def _answer(page: Opened, filters: Filters, sent: Sent, came: dict[UUID, Came], banner: Banner) -> HttpResponse:
+def _answer(page: Opened, filters: Filters, sent: BulkPost, came: dict[UUID, Came], banner: Banner) -> HttpResponse:
     """The page as things are now: what was not begun is still ticked, and nothing else."""
     lists = Lists(Viewer(page.user), read_now())
     left = [id for id, one in came.items() if one.kind == "waits"]

@@ -24,7 +24,7 @@ _MAX_WORD = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class BulkPost:
     """What was on the page when it was sent."""
 
     ticked: tuple[UUID, ...]
@@ -40,14 +40,14 @@ class Sent:
     is_too_much: bool
 
 
-def read_sent(data: QueryDict) -> Sent:
+def read_sent(data: QueryDict) -> BulkPost:
     """What a page sent; what is no id is not there."""
     ticked = read_ids(data.getlist("pick"))
     versions = [name.removeprefix("version-") for name in data if name.startswith("version-")]
     shown = tuple(dict.fromkeys((*read_ids(versions), *ticked)))
     outcome, _, ready = data.get("outcome", "").partition(":")
     typed = data.get("reason", "")
-    return Sent(
+    return BulkPost(
         ticked=ticked,
         shown=shown[:MOST],
         picks=tuple(_read_pick(data, id) for id in ticked),
@@ -79,7 +79,7 @@ def read_ids(given: Iterable[str]) -> tuple[UUID, ...]:
     return tuple(found)
 
 
-def find_reason_error(sent: Sent, *, is_needed: bool) -> str:
+def find_reason_error(sent: BulkPost, *, is_needed: bool) -> str:
     """What is wrong with the reason, before anything is tried."""
     if is_needed and not sent.reason:
         return gettext("Write why, or choose a reason.")

@@ -22,7 +22,7 @@ from workflows.models import Dispatch, Instance, Interaction
 from workflows.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.testing import drain
 from workflows.transports import dispatcher
-from workflows.transports.posting import Limits
+from workflows.transports.posting import PostLimits
 from workflows.transports.webhook import Webhook
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -274,7 +274,7 @@ def test_what_comes_while_a_partner_hangs_is_sent_to_the_others(
     partner: Place,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Webhook, "limits", Limits(silence=5 * PATIENCE, whole=5 * PATIENCE))
+    monkeypatch.setattr(Webhook, "limits", PostLimits(silence=5 * PATIENCE, whole=5 * PATIENCE))
     release = threading.Event()
 
     def hang(handler: Any) -> None:

@@ -22,7 +22,7 @@ from workflows import InvalidCall
 from workflows.models import Dispatch, Interaction
 from workflows.store.prune import prune
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
-from workflows.transports.posting import Limits
+from workflows.transports.posting import PostLimits
 from workflows.transports.webhook import MOST_RESPONSE, Webhook, _show
 
 pytestmark = pytest.mark.django_db
@@ -216,7 +216,7 @@ def test_a_partner_that_is_slow_is_given_up_and_tried_again(
 ) -> None:
     partner.answer = lambda handler: handler.place.over.wait(60) and None
     with monkeypatch.context() as patched:
-        patched.setattr(Webhook, "limits", Limits(silence=0.2))
+        patched.setattr(Webhook, "limits", PostLimits(silence=0.2))
         ask(partner)
     assert "did not answer in time" in (newest().dispatch_error or "")
     partner.over.set()
@@ -230,7 +230,7 @@ def test_a_partner_that_answers_byte_by_byte_is_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It would go on until the end of the test."""
-    monkeypatch.setattr(Webhook, "limits", Limits(whole=0.5))
+    monkeypatch.setattr(Webhook, "limits", PostLimits(whole=0.5))
 
     def drip(handler: Any) -> None:
         with contextlib.suppress(OSError):
@@ -250,7 +250,7 @@ def test_an_answer_that_never_ends_is_cut_off_and_counts_by_its_status(
     headers: bytes,
 ) -> None:
     """Of a connection that is to be closed the socket belongs to the answer alone."""
-    monkeypatch.setattr(Webhook, "limits", Limits(whole=0.5))
+    monkeypatch.setattr(Webhook, "limits", PostLimits(whole=0.5))
     ended = threading.Event()
 
     def drip(handler: Any) -> None:

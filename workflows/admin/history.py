@@ -68,7 +68,7 @@ LAST_PAGE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class HistoryPage:
     """Some rows, where they stand, and the addresses of the rows around them."""
 
     rows: list[Any]
@@ -205,13 +205,13 @@ def show_subject(event: Any) -> SafeString:
     return show_text(event.name) if event.name else NOTHING
 
 
-def read_page(rows: QuerySet[Any], request: HttpRequest, parameter: str) -> Page:
+def read_page(rows: QuerySet[Any], request: HttpRequest, parameter: str) -> HistoryPage:
     """The rows that the address asks for under its own parameter, so that each table turns alone."""
     asked = request.GET.get(parameter, "")
     number = min(max(int(asked), 1), LAST_PAGE) if asked.isascii() and asked.isdigit() else 1
     begin = (number - 1) * ROWS
     found = list(rows[begin : begin + ROWS + 1])
-    return Page(
+    return HistoryPage(
         rows=found[:ROWS],
         first=begin + 1,
         last=begin + len(found[:ROWS]),

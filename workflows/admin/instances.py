@@ -19,9 +19,9 @@ from workflows.admin.actions import OperatorActions
 from workflows.admin.history import locate_value, read_history
 from workflows.admin.listing import (
     CreatedFilter,
-    InstanceList,
-    StatusFilter,
-    WorkflowFilter,
+    InstanceChangeList,
+    InstanceStatusFilter,
+    InstanceWorkflowFilter,
     WorkspaceFilter,
     search_instances,
 )
@@ -61,7 +61,7 @@ class InstanceAdmin(OperatorActions):
 
     # No column is a plain field: those could be sorted by, and a million rows have one good order.
     list_display = ("short_id", "badge", "what", "where", "due", "created")
-    list_filter = (StatusFilter, WorkflowFilter, WorkspaceFilter, CreatedFilter)
+    list_filter = (InstanceStatusFilter, InstanceWorkflowFilter, WorkspaceFilter, CreatedFilter)
     list_select_related = ("workspace",)
     ordering = ("-id",)
     search_fields = ("key",)
@@ -94,9 +94,9 @@ class InstanceAdmin(OperatorActions):
 
     # --- the list -----------------------------------------------------------------------------------
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[InstanceList]:
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[InstanceChangeList]:
         """The list without the values."""
-        return InstanceList
+        return InstanceChangeList
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

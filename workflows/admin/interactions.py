@@ -65,7 +65,7 @@ class AnswerFilter(SimpleListFilter):
             raise IncorrectLookupParameters(error) from error
 
 
-class ChannelFilter(SimpleListFilter):
+class QuestionChannelFilter(SimpleListFilter):
     """By channel: those of the newest rows; any other can be had by its address."""
 
     title = _("channel")
@@ -105,7 +105,7 @@ class InteractionAdmin(JsonColumns, DispatchAdmin):
 
     list_display = ("what", "badge", "over", "until", "holder", "of_instance", "asked")
     list_display_links = ("what",)
-    list_filter = (AnswerFilter, ChannelFilter, UnitFilter, WorkspaceFilter)
+    list_filter = (AnswerFilter, QuestionChannelFilter, UnitFilter, WorkspaceFilter)
     ordering = ("-id",)
     search_fields = ("signal_id",)
     search_help_text = _("The beginning of a signal id")

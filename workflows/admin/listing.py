@@ -62,7 +62,7 @@ class CappedPaginator(_Paginator):
         return self.counted > self.cap
 
 
-class InstanceList(ChangeList):
+class InstanceChangeList(ChangeList):
     """Rows without their values, which may be a megabyte each."""
 
     def get_queryset(self, *args: Any, **kwargs: Any) -> QuerySet[Any]:
@@ -77,7 +77,7 @@ class InstanceList(ChangeList):
             vars(one)["shown_waits"] = waits
 
 
-class StatusFilter(SimpleListFilter):
+class InstanceStatusFilter(SimpleListFilter):
     """By status, or by whether it has ended."""
 
     title = _("status")
@@ -98,7 +98,7 @@ class StatusFilter(SimpleListFilter):
             raise IncorrectLookupParameters(error) from error
 
 
-class WorkflowFilter(SimpleListFilter):
+class InstanceWorkflowFilter(SimpleListFilter):
     """By workflow: the registered ones, and those of the newest rows (another site may have started them)."""
 
     title = _("workflow")

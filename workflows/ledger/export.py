@@ -15,7 +15,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows.fields import EventField, StatusField
 from workflows.ledger.sealing import write_moment
 from workflows.store import audit
-from workflows.store.audit import Link
+from workflows.store.audit import SealLink
 
 
 def export_lines(db: BaseDatabaseWrapper, workspace: int | None = None, *, payloads: bool = True) -> Iterator[str]:
@@ -65,7 +65,7 @@ def export_lines(db: BaseDatabaseWrapper, workspace: int | None = None, *, paylo
         yield json.dumps(row, ensure_ascii=False)
 
 
-def _show_link(link: Link) -> dict[str, Any]:
+def _show_link(link: SealLink) -> dict[str, Any]:
     return {
         "number": link.number,
         "sealed_at": write_moment(link.sealed_at),

@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.ledger.sealing import Anchor, write_moment
 from workflows.store import audit
-from workflows.store.audit import Link
+from workflows.store.audit import SealLink
 
 #: Rows and seals that one statement of a verification looks at.
 RUN_ROWS = 50_000
@@ -79,9 +79,9 @@ def verify_workspace(
     """Everything that is wrong with a workspace's sealed history, from its beginning on."""
     total = audit.count_seals(db, workspace) if on_progress else 0
     eras = audit.read_eras(db)
-    last: Link | None = None
+    last: SealLink | None = None
     anchored: str | None = None
-    run: list[Link] = []
+    run: list[SealLink] = []
     done, removed = 0, False
     for link in _flush_at_end(audit.read_links(db, workspace)):
         if run and (link is None or not _joins(run, link)):
@@ -112,19 +112,19 @@ def verify_workspace(
         yield Finding(Damage.LOST, slug, None, detail)
 
 
-def _flush_at_end(links: Iterator[Link]) -> Iterator[Link | None]:
+def _flush_at_end(links: Iterator[SealLink]) -> Iterator[SealLink | None]:
     yield from links
     yield None
 
 
-def _joins(run: list[Link], link: Link) -> bool:
+def _joins(run: list[SealLink], link: SealLink) -> bool:
     """Whether one statement can look at this seal's rows together with those before it."""
     last = run[-1]
     follows = (link.number, link.era, link.from_xid) == (last.number + 1, last.era, last.to_xid)
     return follows and len(run) < RUN_SEALS and sum(one.rows for one in run) + link.rows <= RUN_ROWS
 
 
-def _check_link(slug: str, last: Link | None, link: Link) -> Iterator[Finding]:
+def _check_link(slug: str, last: SealLink | None, link: SealLink) -> Iterator[Finding]:
     expected = last.number + 1 if last else 1
     if link.number != expected:
         gone = f"seal {expected} is" if link.number == expected + 1 else f"seals {expected} to {link.number - 1} are"
@@ -138,7 +138,7 @@ def _check_link(slug: str, last: Link | None, link: Link) -> Iterator[Finding]:
 
 
 def _prove_run(
-    db: BaseDatabaseWrapper, slug: str, workspace: int, run: list[Link], eras: dict[int, datetime]
+    db: BaseDatabaseWrapper, slug: str, workspace: int, run: list[SealLink], eras: dict[int, datetime]
 ) -> Iterator[Finding]:
     until = min((since for era, since in eras.items() if era > run[0].era), default=None)
     links = {link.number: link for link in run}
@@ -157,7 +157,7 @@ def _prove_run(
             yield Finding(Damage.EDITED, slug, number, detail)
 
 
-def _tell_anchor(slug: str, anchor: Anchor, last: Link | None, anchored: str | None) -> Finding:
+def _tell_anchor(slug: str, anchor: Anchor, last: SealLink | None, anchored: str | None) -> Finding:
     if anchored is None:
         ends = f"the chain ends at seal {last.number}" if last else "there is no seal"
         detail = f"anchored on {anchor.sealed_at}, but {ends}: the ledger was cut together with its seals"

@@ -24,7 +24,7 @@ _OURS = re.compile(f"({UNIT}|{EVENT})([0-9a-f-]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OwnedRows:
     """Rows of one kind, the newest first, and their column that may have half a megabyte."""
 
     title: str
@@ -46,20 +46,20 @@ class Part:
         return some[:rows][::-1], len(some) > rows
 
 
-def list_parts(instance: Instance) -> Iterator[Part]:
+def list_parts(instance: Instance) -> Iterator[OwnedRows]:
     """In the order in which they are shown."""
     related: Any = instance
     # Found by their units, which have an index on the instance.
     asked = Interaction.objects.using(instance._state.db).filter(unit__in=instance.units.values("pk"))
     secret = ("token_hash",)
-    yield Part(
+    yield OwnedRows(
         "Questions", asked.select_related("unit").defer(*secret).order_by("-id"), None, ("request", "schema", "output")
     )
-    yield Part("Event waits", related.event_waits.order_by("-id"), None, ("schema",))
-    yield Part("Inbox", related.signals.order_by("-n"), "payload")
-    yield Part("Saved calls", related.checkpoints.order_by("-position"), "value")
-    yield Part("Children", related.children.order_by("-id").defer("input", "stored_state", "result", "error"))
-    yield Part("History", related.events.order_by("-seq"), "data")
+    yield OwnedRows("Event waits", related.event_waits.order_by("-id"), None, ("schema",))
+    yield OwnedRows("Inbox", related.signals.order_by("-n"), "payload")
+    yield OwnedRows("Saved calls", related.checkpoints.order_by("-position"), "value")
+    yield OwnedRows("Children", related.children.order_by("-id").defer("input", "stored_state", "result", "error"))
+    yield OwnedRows("History", related.events.order_by("-seq"), "data")
 
 
 def word_names(instance: Instance, texts: Iterable[object]) -> Callable[[object], str]:

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Expression, IntegerField
 
 
-class Number(Expression):
+class LiteralNumber(Expression):
     """A number in the statement itself: a parameter would hide from a kept plan that a partial index is meant."""
 
     def __init__(self, number: int) -> None:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from rest_framework.request import Request
 
 from workflows import store
-from workflows.completion import Line
+from workflows.completion import AddressedAnswer
 from workflows.conf import conf
 from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidSignalId, WorkflowError
@@ -95,7 +95,7 @@ class CompleteMany(Endpoint):
     def complete(self, values: list[Any]) -> list[dict[str, Any]]:
         """The result of each."""
         results: dict[int, dict[str, Any]] = {}
-        good: dict[int, Line] = {}
+        good: dict[int, AddressedAnswer] = {}
         for position, value in enumerate(values):
             try:
                 good[position] = read_line(value)
@@ -132,7 +132,7 @@ class CompleteMany(Endpoint):
         return set(store.find_reachable(self.db, instances, self.caller.workspace, self.caller.workflows))
 
 
-def read_line(value: Any) -> Line:
+def read_line(value: Any) -> AddressedAnswer:
     """One line, ready to be judged; or what is wrong with it, whatever it is about."""
     has_data = not isinstance(value, dict) or "data" in value
     if not has_data:
@@ -149,8 +149,8 @@ def read_line(value: Any) -> Line:
         raise RequestRefused(INVALID_REQUEST, "Name the id or the signal_id of a question, and not both.")
     data = line.data if has_data else MISSING
     if line.id is not None:
-        return Line("id", read_id(line.id), data, read_own_key(line), line.version)
-    return Line("signal_id", check_signal_id(line.signal_id), data, read_own_key(line), line.version)
+        return AddressedAnswer("id", read_id(line.id), data, read_own_key(line), line.version)
+    return AddressedAnswer("signal_id", check_signal_id(line.signal_id), data, read_own_key(line), line.version)
 
 
 def read_own_key(line: CompleteManyLine) -> Once | None:
@@ -161,7 +161,7 @@ def read_own_key(line: CompleteManyLine) -> Once | None:
     return make_once("POST", f"{PATH}\0{line.id}\0{line.signal_id}", line.idempotency_key, body=said.encode())
 
 
-def show_result(line: Line, result: CompletionResult) -> dict[str, Any]:
+def show_result(line: AddressedAnswer, result: CompletionResult) -> dict[str, Any]:
     """What a line is told."""
     done, error = result.completion, result.error
     if error is not None or done is None:

@@ -16,7 +16,7 @@ from workflows.models import Instance
 from workflows.rest.lists import MOST_BYTES, link_to, parse_cursor, read_limit, refuse_cursor
 from workflows.rest.once import answer_json
 from workflows.rest.rows import show_event
-from workflows.units.history import Cut, Row, Source, list_sources, move_cut, walk_history
+from workflows.units.history import Cut, Row, UnitSource, list_sources, move_cut, walk_history
 from workflows.units.lifecycle import name_events
 
 #: In the second place of a cursor, where those of plain lists have the number of a segment.
@@ -54,7 +54,7 @@ def answer_history(request: HttpRequest, using: str, instance: Instance) -> Http
     return answer_json(json.dumps(page))
 
 
-def write_place(back: bool, cut: Cut, sources: list[Source]) -> list[Any]:
+def write_place(back: bool, cut: Cut, sources: list[UnitSource]) -> list[Any]:
     """A place as a cursor holds it: the last unit of which a row lies before it, and those up to there that lie on both
     sides or may grow; all others up to there are before it, and all later ones behind it."""
     begun = [number for number, source in enumerate(sources) if cut.units.get(source.id)]
@@ -69,7 +69,7 @@ def write_place(back: bool, cut: Cut, sources: list[Source]) -> list[Any]:
     return [back, KIND, cut.instance, str(upto[-1].id), *partly]
 
 
-def read_place(request: HttpRequest, sources: list[Source]) -> tuple[bool, Cut]:
+def read_place(request: HttpRequest, sources: list[UnitSource]) -> tuple[bool, Cut]:
     """Where a page begins, and in which direction it goes."""
     text = request.GET.get("cursor", "")
     if not text:

@@ -17,7 +17,7 @@ from workflows.conf import conf
 from workflows.exceptions import DuplicateKey
 from workflows.lifecycle import Status
 from workflows.models import Instance
-from workflows.models.literals import Number
+from workflows.models.literals import LiteralNumber
 from workflows.rest.bodies import read_as
 from workflows.rest.callers import CANCEL, READ, RETRY, START, Need
 from workflows.rest.endpoint import Answer, Endpoint
@@ -312,7 +312,7 @@ class RetryInstance(_Operation):
 
 def has_key(key: str) -> Q:
     """The condition that a row has or had this key; in two parts, because the live and the ended have an index each."""
-    ended = Number(code_of(Status.DONE))
+    ended = LiteralNumber(code_of(Status.DONE))
     return Q(LessThan(F("status"), ended), key=key) | Q(GreaterThanOrEqual(F("status"), ended), key=key)
 
 

@@ -36,7 +36,7 @@ from django.utils.timezone import get_default_timezone, make_naive
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
 from workflows.lifecycle import CODES, INTERACTION_CODES, UNIT_CODES, InteractionStatus, Status, UnitStatus
-from workflows.models.literals import Number
+from workflows.models.literals import LiteralNumber
 from workflows.rest.once import answer_json
 from workflows.rest.problems import INVALID_REQUEST, RequestRefused
 from workflows.times import to_rfc3339
@@ -273,7 +273,7 @@ def refuse_parameter(name: str, reason: str) -> RequestRefused:
 
 def has_status(status: Status | InteractionStatus | UnitStatus) -> Any:
     """The condition that a row has this status."""
-    return Exact(F("status"), Number(code_of(status)))
+    return Exact(F("status"), LiteralNumber(code_of(status)))
 
 
 def code_of(status: Status | InteractionStatus | UnitStatus) -> int:
@@ -285,7 +285,7 @@ def code_of(status: Status | InteractionStatus | UnitStatus) -> int:
 
 def is_within(workspace: int) -> Any:
     """The condition that a row belongs to this workspace."""
-    return Exact(F("workspace_id"), Number(workspace))
+    return Exact(F("workspace_id"), LiteralNumber(workspace))
 
 
 class _Row(Func):

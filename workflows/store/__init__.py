@@ -59,7 +59,7 @@ from workflows.store.complete import find_interaction as find_interaction
 from workflows.store.complete import find_interactions as find_interactions
 from workflows.store.complete import record_refusal as record_refusal
 from workflows.store.deliver import Delivered as Delivered
-from workflows.store.deliver import Line as Line
+from workflows.store.deliver import SentSignal as SentSignal
 from workflows.store.deliver import deliver as deliver
 from workflows.store.deliver import deliver_many as deliver_many
 from workflows.store.deliver import find_holders as find_holders
@@ -130,8 +130,8 @@ from workflows.store.lines import read_parent as read_parent
 from workflows.store.lines import read_requests as read_requests
 from workflows.store.lines import read_results as read_results
 from workflows.store.lines import read_stage_results as read_stage_results
-from workflows.store.parked import Origin as Origin
 from workflows.store.parked import Parked as Parked
+from workflows.store.parked import ParkedOrigin as ParkedOrigin
 from workflows.store.parked import find_seen as find_seen
 from workflows.store.parked import mark_taken as mark_taken
 from workflows.store.parked import park_again as park_again

@@ -144,7 +144,7 @@ _ROWS = compact(f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class SealLink:
     """A seal as it was written down."""
 
     number: int
@@ -167,13 +167,13 @@ def count_seals(db: BaseDatabaseWrapper, workspace: int) -> int:
     return int(fetch(db, "SELECT count(*) FROM holdpoint_seal WHERE workspace_id = %(ws)s", {"ws": workspace})[0][0])
 
 
-def read_links(db: BaseDatabaseWrapper, workspace: int) -> Iterator[Link]:
+def read_links(db: BaseDatabaseWrapper, workspace: int) -> Iterator[SealLink]:
     """The chain of a workspace from its beginning, in pages."""
     after = 0
     while page := fetch(db, _LINKS, {"ws": workspace, "after": after, "limit": PAGE}):
         for row in page:
             cells: list[Any] = [bytes(cell) if isinstance(cell, memoryview) else cell for cell in row]
-            yield Link(*cells)
+            yield SealLink(*cells)
         after = page[-1][0]
 
 
@@ -183,7 +183,7 @@ def read_eras(db: BaseDatabaseWrapper) -> dict[int, datetime]:
 
 
 def prove(
-    db: BaseDatabaseWrapper, workspace: int, links: list[Link], until: datetime | None
+    db: BaseDatabaseWrapper, workspace: int, links: list[SealLink], until: datetime | None
 ) -> list[tuple[int, int, bool]]:
     """Per seal of a run: its number, how many rows are there (or were pruned), and whether they give its hash."""
     first, last = links[0], links[-1]

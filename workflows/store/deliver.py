@@ -183,7 +183,7 @@ def deliver(
 
 
 @dataclass(slots=True)
-class Line:
+class SentSignal:
     """One signal of a batch, for an instance whose id is known. Not frozen: making a frozen one costs twice as much."""
 
     id: str
@@ -193,7 +193,12 @@ class Line:
 
 
 def deliver_many(
-    db: BaseDatabaseWrapper, lines: Sequence[Line], *, workspace: str | int, source: str, deaf: tuple[str, ...] = ()
+    db: BaseDatabaseWrapper,
+    lines: Sequence[SentSignal],
+    *,
+    workspace: str | int,
+    source: str,
+    deaf: tuple[str, ...] = (),
 ) -> list[Delivered | None]:
     """Deliver a batch in one statement; the answers are in the order of the lines."""
     by = address_kind(workspace)

@@ -109,7 +109,7 @@ def park_answer(db: BaseDatabaseWrapper, parked: Parked) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ParkedOrigin:
     """Where a record comes from, and what it answers."""
 
     place: tuple[str, int, int, int]
@@ -120,7 +120,7 @@ class Origin:
     workspace: str | None
 
 
-def find_seen(db: BaseDatabaseWrapper, records: Sequence[Origin]) -> tuple[set[int], dict[int, str]]:
+def find_seen(db: BaseDatabaseWrapper, records: Sequence[ParkedOrigin]) -> tuple[set[int], dict[int, str]]:
     """Which of these (by their place in the list) were parked or taken before; and whose question names another topic
     for its answer, with that."""
     if not records:

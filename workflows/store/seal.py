@@ -121,7 +121,7 @@ _SEAL = compact(f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class SealPosition:
     """Up to where everything is sealed, and up to where it could be."""
 
     era: int
@@ -145,17 +145,17 @@ def seal_batch(db: BaseDatabaseWrapper, limit: int = BATCH) -> tuple[int, bool]:
         return seals + _insert(db, at, behind if more else at.horizon), more
 
 
-def _find_position(db: BaseDatabaseWrapper) -> tuple[int, Position]:
+def _find_position(db: BaseDatabaseWrapper) -> tuple[int, SealPosition]:
     [(era, since, lower, sealed_at, horizon, counter)] = fetch(db, _POSITION, {})
     epoch = datetime.fromtimestamp(0, UTC)
     if era is None:
-        return 0, Position(0, epoch, 0, epoch, horizon)
-    at = Position(era, since, lower, sealed_at, horizon)
+        return 0, SealPosition(0, epoch, 0, epoch, horizon)
+    at = SealPosition(era, since, lower, sealed_at, horizon)
     # Not the horizon, which only lags: a counter below what it once was means that it began anew.
     return _begin_era(db, at) if counter < lower else (0, at)
 
 
-def _begin_era(db: BaseDatabaseWrapper, at: Position) -> tuple[int, Position]:
+def _begin_era(db: BaseDatabaseWrapper, at: SealPosition) -> tuple[int, SealPosition]:
     """Seal what the old cluster left, then count from zero again."""
     [(latest, behind)] = fetch(db, _TAIL, {"lower": at.lower, "since": at.since})
     since = max(at.sealed_at, latest or at.sealed_at) + timedelta(microseconds=1)
@@ -163,6 +163,6 @@ def _begin_era(db: BaseDatabaseWrapper, at: Position) -> tuple[int, Position]:
     return seals, replace(at, era=at.era + 1, since=since, lower=0, sealed_at=since)
 
 
-def _insert(db: BaseDatabaseWrapper, at: Position, cut: int, until: datetime | str = "infinity") -> int:
+def _insert(db: BaseDatabaseWrapper, at: SealPosition, cut: int, until: datetime | str = "infinity") -> int:
     params = {"era": at.era, "since": at.since, "until": until, "lower": at.lower, "cut": cut}
     return len(fetch(db, _SEAL, {**params, "sealed_at": at.sealed_at}))

@@ -92,7 +92,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Units:
+class OpenUnits:
     """How many units of items are open, and how far their items are; of very many those that began first."""
 
     open: int
@@ -124,7 +124,7 @@ def read_pending(db: BaseDatabaseWrapper, workspace: int | None) -> Pending:
     return Pending(ages, capped=total == MOST_PENDING)
 
 
-def read_units(db: BaseDatabaseWrapper, workspace: int | None) -> Units:
+def read_units(db: BaseDatabaseWrapper, workspace: int | None) -> OpenUnits:
     """Open units of items, of one workspace or of all (None)."""
     scope = "all" if workspace is None else "one"
-    return Units(*fetch(db, _UNITS[scope], {} if workspace is None else {"ws": workspace})[0])
+    return OpenUnits(*fetch(db, _UNITS[scope], {} if workspace is None else {"ws": workspace})[0])

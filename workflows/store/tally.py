@@ -93,7 +93,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class TallyPosition:
     """Up to where everything is counted, and up to where it could be."""
 
     lower: int
@@ -155,13 +155,13 @@ def add_counts(db: BaseDatabaseWrapper, counts: Mapping[tuple[int | None, str, s
     fetch(db, _ADD, params, rows=False)
 
 
-def _find_position(db: BaseDatabaseWrapper) -> Position:
+def _find_position(db: BaseDatabaseWrapper) -> TallyPosition:
     """Asked after the lock was had, so that it is what the last holder committed."""
     [(lower, since, at, horizon, counter)] = fetch(db, _POSITION, {})
-    return Position(int(lower or 0), _read_moment(since), _read_moment(at), horizon, counter)
+    return TallyPosition(int(lower or 0), _read_moment(since), _read_moment(at), horizon, counter)
 
 
-def _count_batch(db: BaseDatabaseWrapper, at: Position, limit: int) -> tuple[int, bool]:
+def _count_batch(db: BaseDatabaseWrapper, at: TallyPosition, limit: int) -> tuple[int, bool]:
     # Not the horizon, which only lags: a counter below what it once was means that it began anew.
     if at.counter < at.lower:
         return _begin_anew(db, at)
@@ -175,7 +175,7 @@ def _count_batch(db: BaseDatabaseWrapper, at: Position, limit: int) -> tuple[int
     return counted, more
 
 
-def _begin_anew(db: BaseDatabaseWrapper, at: Position) -> tuple[int, bool]:
+def _begin_anew(db: BaseDatabaseWrapper, at: TallyPosition) -> tuple[int, bool]:
     """Count what the old cluster left, then begin with the first transaction of this one."""
     [(latest, behind)] = fetch(db, _TAIL, {"lower": at.lower, "since": at.since})
     since = max(at.at, _read_moment(latest)) + timedelta(microseconds=1)
@@ -184,7 +184,7 @@ def _begin_anew(db: BaseDatabaseWrapper, at: Position) -> tuple[int, bool]:
     return counted, True
 
 
-def _count(db: BaseDatabaseWrapper, at: Position, cut: int, until: datetime | str) -> tuple[int, datetime]:
+def _count(db: BaseDatabaseWrapper, at: TallyPosition, cut: int, until: datetime | str) -> tuple[int, datetime]:
     params = {"lower": at.lower, "cut": cut, "since": at.since, "until": until}
     [(rows, latest)] = fetch(db, COUNT, params | LISTS)
     return rows, _read_moment(latest)

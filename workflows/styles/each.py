@@ -22,7 +22,15 @@ from workflows.styles.call_replay import ReplayContext, read_saved, refuse_async
 from workflows.typed import A, Duration, SchemaValue, T, Validating
 from workflows.units.lines import make_error
 from workflows.units.results import ItemResult, cast_answer
-from workflows.units.streams import CONCURRENCY, Asking, Line, Stream, read_concurrency, read_policy, read_stream
+from workflows.units.streams import (
+    CONCURRENCY,
+    Asking,
+    ItemLine,
+    ItemStream,
+    read_concurrency,
+    read_policy,
+    read_stream,
+)
 
 if TYPE_CHECKING:
     from workflows.styles.calls import FunctionContext
@@ -170,7 +178,7 @@ class EachCalls(ReplayContext):
 
         line = None if then is None else _read_then(asking, then)
 
-        def make_stream() -> Stream:
+        def make_stream() -> ItemStream:
             return read_stream(asking, items, policy=policy, concurrency=concurrency, timeout=timeout, line=line)
 
         saved = self._open_items(asking.step, make_stream)
@@ -196,7 +204,7 @@ class EachCalls(ReplayContext):
             for one in ends
         ]
 
-    def _open_items(self, step: str, make_stream: Callable[[], Stream]) -> Saved:
+    def _open_items(self, step: str, make_stream: Callable[[], ItemStream]) -> Saved:
         saved = self._find(Call.EACH, step)
         if saved is None:
             with self._making(Call.EACH, step):
@@ -235,14 +243,14 @@ def _check_then(then: Any, what: str) -> None:
         pass  # some builtins do not tell their arguments
 
 
-def _read_then(asking: Asking, then: Callable[..., Any]) -> Line:
+def _read_then(asking: Asking, then: Callable[..., Any]) -> ItemLine:
     """How a line finds `then`: by its name, unless only the workflow's own function can make it, or type its answer."""
     try:
         path = name_projector(then)
     except InvalidCall:
         path = None
     schema = asking.make_question().schema if asking.is_one else None
-    return Line("run", path if schema is None or schema.type_path is not None or schema.source is None else None)
+    return ItemLine("run", path if schema is None or schema.type_path is not None or schema.source is None else None)
 
 
 def _make_error(step: str, ends: list[FoundItem]) -> Exception:

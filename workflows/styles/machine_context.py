@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workflows.store import FoundItem, LineItem
     from workflows.styles.machine_line import LineView
     from workflows.styles.machine_plan import Plan
-    from workflows.styles.machine_streams import Stream
+    from workflows.styles.machine_streams import PlanStream
 
 _NO_ITEM: Any = object()
 
@@ -127,7 +127,7 @@ class MachineContext:
             )
         return self.list_results(stream)
 
-    def list_results(self, stream: Stream) -> list[Any]:
+    def list_results(self, stream: PlanStream) -> list[Any]:
         """The results of a stream that is through; of each item its end too, where not all had to be well."""
         if not hasattr(self, "_items"):
             self._items: dict[str, list[Any]] = {}
@@ -135,7 +135,7 @@ class MachineContext:
             self._items[stream.opener] = self._read_results(stream)
         return self._items[stream.opener]
 
-    def _read_results(self, stream: Stream) -> list[Any]:
+    def _read_results(self, stream: PlanStream) -> list[Any]:
         kept = self._units.get(stream.opener, [])
         if not isinstance(kept, str):
             return [wrap_value(one, f"items[{index}]") for index, one in enumerate(kept)]

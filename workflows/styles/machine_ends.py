@@ -21,9 +21,9 @@ from workflows.lifecycle import ItemPolicy, UnitStatus
 from workflows.outcomes import Next, Outcome, Stop, Suspend
 from workflows.question import UNIT
 from workflows.styles.machine_line import LineView
-from workflows.styles.machine_plan import Node, Plan
+from workflows.styles.machine_plan import Plan, PlanNode
 from workflows.styles.machine_run import (
-    Run,
+    StageRun,
     ask,
     ask_author,
     begin_run,
@@ -35,11 +35,11 @@ from workflows.styles.machine_run import (
     write_kept,
 )
 from workflows.styles.machine_stages import END, Collect, Expand, WaitFor, is_function, takes_items
-from workflows.styles.machine_streams import Stream
+from workflows.styles.machine_streams import PlanStream
 from workflows.styles.stage_values import make_plain
 from workflows.units.lines import make_error
-from workflows.units.streams import Asking, Line, plan_lines
-from workflows.units.streams import Stream as Asked
+from workflows.units.streams import Asking, ItemLine, plan_lines
+from workflows.units.streams import ItemStream as Asked
 
 if TYPE_CHECKING:
     from workflows.context import StepContext
@@ -73,13 +73,13 @@ def run_line(plan: Plan, ctx: StepContext) -> Outcome:
     return end(run) if ctx.step == END else run_stage(run, plan.nodes[ctx.step])
 
 
-def _find_closed(plan: Plan, step: str) -> Stream | None:
+def _find_closed(plan: Plan, step: str) -> PlanStream | None:
     """The stream that ends at a step."""
     closer = None if step == END else step
     return next((one for one in plan.streams.values() if one.closer == closer), None)
 
 
-def _open_stream(run: Run, node: Node, stream: Stream) -> Outcome:
+def _open_stream(run: StageRun, node: PlanNode, stream: PlanStream) -> Outcome:
     """Make the items and park until each is through; a stream without items is through at once."""
     stage = node.stage
     unit = run.ctx.units.find_under_way(_name_unit(stream))
@@ -103,13 +103,13 @@ def _open_stream(run: Run, node: Node, stream: Stream) -> Outcome:
     return _park(run, stream, _open(run, stream, items))
 
 
-def _end(run: Run, stream: Stream) -> Outcome:
+def _end(run: StageRun, stream: PlanStream) -> Outcome:
     """The machine ends with its stream: the results are its result."""
     name = stream.members[-1] if stream.members else stream.asks or stream.opener
     return finish(run.plan, make_plain(run.mine.list_results(stream)), name)
 
 
-def _settle(run: Run, stream: Stream) -> Outcome | None:
+def _settle(run: StageRun, stream: PlanStream) -> Outcome | None:
     """Look how the stream stands: None where its results may be used.
 
     After a failure `retry()` runs this step again; then what failed is begun anew, and nothing else.
@@ -132,10 +132,10 @@ def _settle(run: Run, stream: Stream) -> Outcome | None:
     return Stop(describe_error(make_error(_name_unit(stream), run.ctx.units.read_ends(unit))))
 
 
-def _open(run: Run, stream: Stream, items: list[Any]) -> UUID:
+def _open(run: StageRun, stream: PlanStream, items: list[Any]) -> UUID:
     step = _name_unit(stream)
     requests = [dump_value(item, f"item {index} of {step!r}") for index, item in enumerate(items)]
-    line = None if stream.first is None else Line(stream.first)
+    line = None if stream.first is None else ItemLine(stream.first)
     policy = ItemPolicy(stream.on_item)
     if stream.asks is None:
         assert line is not None
@@ -148,7 +148,7 @@ def _open(run: Run, stream: Stream, items: list[Any]) -> UUID:
     return run.ctx.units.open(Asked(step, requests, questions, policy, stream.concurrency, timeout, line))
 
 
-def _make_asking(run: Run, stream: Stream) -> Asking:
+def _make_asking(run: StageRun, stream: PlanStream) -> Asking:
     assert stream.asks is not None
     stage = run.plan.nodes[stream.asks].stage
     assert isinstance(stage, WaitFor)
@@ -158,23 +158,23 @@ def _make_asking(run: Run, stream: Stream) -> Asking:
     return Asking(stream.asks, channel, stage.schema)
 
 
-def _name_unit(stream: Stream) -> str:
+def _name_unit(stream: PlanStream) -> str:
     """What the outside sees as the step of the unit: the wait that asks."""
     return stream.asks or stream.opener
 
 
-def _pass_on(run: Run, stream: Stream, items: str | list[Any]) -> Outcome:
+def _pass_on(run: StageRun, stream: PlanStream, items: str | list[Any]) -> Outcome:
     """Nothing is to be done per item: the next stage finds the items in the state, or in the answer's own row."""
     kept = run.kept | {"units": run.kept.get("units", {}) | {stream.opener: items}}
     return Next(stream.closer or END, write_kept(kept))
 
 
-def _park(run: Run, stream: Stream, unit: UUID) -> Outcome:
+def _park(run: StageRun, stream: PlanStream, unit: UUID) -> Outcome:
     kept = run.kept | {"units": run.kept.get("units", {}) | {stream.opener: str(unit)}}
     return Suspend((f"{UNIT}{unit}",), then=stream.closer or END, state=write_kept(kept))
 
 
-def _find_list(run: Run, stage: WaitFor) -> Any:
+def _find_list(run: StageRun, stage: WaitFor) -> Any:
     """What `wait_for(each=True)` opens a stream of: its input, else the latest result, else the machine's input."""
     if stage.input is not None:
         return ask_author(stage.input, run.mine)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from workflows.context import StepContext
     from workflows.store import Claim, LineItem
     from workflows.styles.machine_plan import Plan
-    from workflows.styles.machine_streams import Stream
+    from workflows.styles.machine_streams import PlanStream
 
 
 class LineView:
@@ -32,7 +32,7 @@ class LineView:
         return self._ctx.units.read_line()
 
     @cached_property
-    def stream(self) -> Stream:
+    def stream(self) -> PlanStream:
         """The stream whose item it is."""
         step = self.row.step
         return next(one for one in self._plan.streams.values() if step in (one.opener, one.asks))

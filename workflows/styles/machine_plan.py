@@ -13,8 +13,8 @@ from typing import Any
 from workflows.exceptions import InvalidDefinition, WorkflowError, show
 from workflows.jsontext import check_text
 from workflows.schema import Schema
-from workflows.styles.machine_stages import END, FAIL, Action, Branch, Flow, Sleep, Stage, WaitFor
-from workflows.styles.machine_streams import Stream, StreamProblem, check_crossings, find_streams, refuse_in_flow
+from workflows.styles.machine_stages import END, FAIL, ActionStage, Branch, Flow, Sleep, Stage, WaitFor
+from workflows.styles.machine_streams import PlanStream, StreamProblem, check_crossings, find_streams, refuse_in_flow
 
 #: What ctx and Machine call by these names, and what a reader would take for it.
 RESERVED = frozenset(
@@ -25,7 +25,7 @@ RESERVED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class PlanNode:
     """One stage in its place."""
 
     name: str
@@ -33,7 +33,7 @@ class Node:
     #: The stage after it; None where its line ends, or the item's.
     next: str | None
     #: The stream whose lines run it.
-    stream: Stream | None = None
+    stream: PlanStream | None = None
     #: Whether it stands in a flow, which an instance and a line may take alike.
     is_side: bool = False
 
@@ -44,13 +44,13 @@ class Plan:
 
     source: str
     initial: str
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, PlanNode]
     #: Each flow, and its first stage.
     flows: Mapping[str, str]
     accepts: Schema | None = None
     responds: Schema | None = None
     #: By the stage that opens each.
-    streams: Mapping[str, Stream] = field(default_factory=dict)
+    streams: Mapping[str, PlanStream] = field(default_factory=dict)
 
     def lead(self, target: str) -> str | None:
         """The stage that a target means; None for the end."""
@@ -95,8 +95,8 @@ def plan_machine(cls: type, source: str) -> Plan | None:
     line = {name: one for name, one in declared.items() if isinstance(one, Stage) and name not in owner}
     if not line:
         return None
-    nodes: dict[str, Node] = {}
-    streams: list[Stream] = []
+    nodes: dict[str, PlanNode] = {}
+    streams: list[PlanStream] = []
     for stages in (line, *members.values()):
         read = {name: _read(source, name, stage) for name, stage in stages.items()}
         try:
@@ -111,7 +111,7 @@ def plan_machine(cls: type, source: str) -> Plan | None:
         follows = [*list(stages)[1:], None]
         for (name, stage), after in zip(read.items(), follows, strict=True):
             side = stages is not line
-            nodes[name] = Node(name, stage, None if name in ends else after, None if side else of.get(name), side)
+            nodes[name] = PlanNode(name, stage, None if name in ends else after, None if side else of.get(name), side)
     plan = Plan(
         source,
         next(iter(line)),
@@ -182,7 +182,7 @@ def _read(source: str, name: str, stage: Stage) -> Stage:
         raise _wrong(source, name, stage, str(error)) from error
 
 
-def _check_targets(plan: Plan, node: Node) -> None:
+def _check_targets(plan: Plan, node: PlanNode) -> None:
     stage = node.stage
     for target in stage.list_targets():
         known = list(plan.flows) if isinstance(stage, WaitFor) else plan.targets
@@ -197,7 +197,7 @@ def _check_targets(plan: Plan, node: Node) -> None:
             else:
                 problem += f"; it has {', '.join(known) or 'none'} (or leave it out to fail)"
         else:
-            word = "then=" if isinstance(stage, Action) else "to="
+            word = "then=" if isinstance(stage, ActionStage) else "to="
             problem = f"{word}{show(target)} leads nowhere; it may be {', '.join(known)}"
         raise _wrong(plan.source, node.name, stage, problem)
 

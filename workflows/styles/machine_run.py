@@ -21,8 +21,8 @@ from workflows.jsontext import dump_value, read_back
 from workflows.outcomes import UNSET, Await, Done, Next, Outcome, Stop
 from workflows.question import UNIT, Question, ask_channel
 from workflows.styles.machine_context import MachineContext, make_callback
-from workflows.styles.machine_plan import Node, Plan
-from workflows.styles.machine_stages import END, FAIL, Action, Branch, Launch, Sleep, WaitFor, is_function
+from workflows.styles.machine_plan import Plan, PlanNode
+from workflows.styles.machine_stages import END, FAIL, ActionStage, Branch, Launch, Sleep, WaitFor, is_function
 from workflows.styles.stage_values import make_plain
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class StageRun:
     """One run of one stage."""
 
     plan: Plan
@@ -48,17 +48,17 @@ class Run:
         return next((one for one in self.ctx.awaited if one.name not in ends), None)
 
 
-def begin_run(plan: Plan, ctx: StepContext, line: LineView | None = None) -> Run:
+def begin_run(plan: Plan, ctx: StepContext, line: LineView | None = None) -> StageRun:
     """Read what was kept."""
     kept = _read_kept(ctx)
     mine = MachineContext(ctx, plan, kept["steps"], units=kept.get("units", {}), line=line, last=kept["last"])
-    return Run(plan, ctx, kept, mine, line)
+    return StageRun(plan, ctx, kept, mine, line)
 
 
-def run_stage(run: Run, node: Node) -> Outcome:
+def run_stage(run: StageRun, node: PlanNode) -> Outcome:
     """Run a stage that is no end of a stream."""
     match node.stage:
-        case Action(fn=fn, then=then):
+        case ActionStage(fn=fn, then=then):
             return leave(run, node, call(fn, run.mine), node.next if then is None else run.plan.lead(then))
         case Branch():
             return _choose(run, node, call(node.stage.fn, run.mine))
@@ -72,7 +72,7 @@ def run_stage(run: Run, node: Node) -> Outcome:
     raise InvalidOutcome(f"stage {node.name!r} is of a kind that cannot run: {show(node.stage)}")
 
 
-def _choose(run: Run, node: Node, target: Any) -> Outcome:
+def _choose(run: StageRun, node: PlanNode, target: Any) -> Outcome:
     known = run.plan.targets if run.line is None else [*run.line.stream.members, *run.plan.flows, END]
     allowed = node.stage.list_targets() or known
     if target == FAIL:
@@ -83,7 +83,7 @@ def _choose(run: Run, node: Node, target: Any) -> Outcome:
     return end(run) if after is None else Next(after)
 
 
-def wait(run: Run, node: Node, stage: WaitFor) -> Outcome:
+def wait(run: StageRun, node: PlanNode, stage: WaitFor) -> Outcome:
     """The same step asks and takes the answer, so that an answer that is there is taken whenever it came."""
     answer = run.find_answer()
     if answer is not None:
@@ -91,7 +91,7 @@ def wait(run: Run, node: Node, stage: WaitFor) -> Outcome:
     return ask(run, node, stage)
 
 
-def ask(run: Run, node: Node, stage: WaitFor) -> Outcome:
+def ask(run: StageRun, node: PlanNode, stage: WaitFor) -> Outcome:
     """Ask, or do what is to be done when no answer came in time."""
     if not run.ctx.timed_out or run.kept.get("failed") == node.name:
         state = write_kept(run.kept) if "failed" in run.kept else UNSET
@@ -103,7 +103,7 @@ def ask(run: Run, node: Node, stage: WaitFor) -> Outcome:
     return Next(run.plan.flows[stage.on_timeout])
 
 
-def _make_wait(run: Run, node: Node, stage: WaitFor) -> EventSpec | Question:
+def _make_wait(run: StageRun, node: PlanNode, stage: WaitFor) -> EventSpec | Question:
     name, mine = node.name, run.mine
     if stage.event is not None:
         match = ask_author(stage.match, mine)
@@ -151,16 +151,16 @@ def call(fn: Any, mine: MachineContext, *more: Any) -> Any:
     return value
 
 
-def leave(run: Run, node: Node, value: Any, after: str | None) -> Outcome:
+def leave(run: StageRun, node: PlanNode, value: Any, after: str | None) -> Outcome:
     """Go on with the stage's result kept."""
     text = dump_value(make_plain(value), f"the result of stage {node.name!r}")
     kept = run.kept | {"steps": run.kept["steps"] | {node.name: read_back(text)}, "last": node.name}
     if after is None:
-        return end(Run(run.plan, run.ctx, kept, run.mine, run.line))
+        return end(StageRun(run.plan, run.ctx, kept, run.mine, run.line))
     return Next(after, write_kept(kept))
 
 
-def end(run: Run) -> Outcome:
+def end(run: StageRun) -> Outcome:
     """The latest result is the instance's, if it fits; or the item's."""
     kept = run.kept
     if run.line is not None:

@@ -52,7 +52,7 @@ class Stage:
 
 
 @dataclass(frozen=True, eq=False)
-class Action(Stage):
+class ActionStage(Stage):
     fn: Callable[..., Any]
     then: str | None = None
 

@@ -16,7 +16,7 @@ from workflows.styles.machine_stages import CONCURRENCY, END, FAIL, Collect, Exp
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class PlanStream:
     """One stream of a machine."""
 
     #: The stage that opens it. A wait that asks the items may be that stage itself.
@@ -41,9 +41,9 @@ class StreamProblem(InvalidDefinition):
         super().__init__(problem)
 
 
-def find_streams(stages: Mapping[str, Stage]) -> list[Stream]:
+def find_streams(stages: Mapping[str, Stage]) -> list[PlanStream]:
     """The streams of one line of stages that have been read."""
-    found: list[Stream] = []
+    found: list[PlanStream] = []
     opener: str | None = None
     members: list[str] = []
     for name, stage in stages.items():
@@ -84,7 +84,9 @@ def refuse_in_flow(stages: Mapping[str, Stage]) -> None:
         _refuse_options(name, stage)
 
 
-def check_crossings(streams: Iterable[Stream], nodes: Mapping[str, Stage], flows: Mapping[str, Iterable[str]]) -> None:
+def check_crossings(
+    streams: Iterable[PlanStream], nodes: Mapping[str, Stage], flows: Mapping[str, Iterable[str]]
+) -> None:
     """Refuse names that lead into a stream or out of it. `flows` has the stages of each flow."""
     of = {member: stream for stream in streams for member in stream.members}
     flow_of = {name: flow for flow, names in flows.items() for name in names}
@@ -119,7 +121,7 @@ def check_crossings(streams: Iterable[Stream], nodes: Mapping[str, Stage], flows
                 )
 
 
-def _make(stages: Mapping[str, Stage], opener: str, members: list[str], closer: str | None) -> Stream:
+def _make(stages: Mapping[str, Stage], opener: str, members: list[str], closer: str | None) -> PlanStream:
     opening = stages[opener]
     first = members[0] if members else None
     head = stages[first] if first is not None else None
@@ -133,7 +135,7 @@ def _make(stages: Mapping[str, Stage], opener: str, members: list[str], closer: 
     elif first is not None and isinstance(head, WaitFor) and head.asks_items and head.input is None:
         asks, members = first, members[1:]
     heeded = [one for one in (asking, opening) if one is not None]
-    return Stream(
+    return PlanStream(
         opener=opener,
         asks=asks,
         first=members[0] if members else None,

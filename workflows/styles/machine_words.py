@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from workflows.styles.machine_stages import FAIL, Action, Branch, Collect, Expand, Flow, Launch, Sleep, WaitFor
+from workflows.styles.machine_stages import FAIL, ActionStage, Branch, Collect, Expand, Flow, Launch, Sleep, WaitFor
 
 if TYPE_CHECKING:
     from workflows.channel import Channel
@@ -24,7 +24,7 @@ def action(fn: Callable[[MachineContext], Any], *, then: str | None = None, atom
     `then` names the stage to go on with instead of the next one, or is END. `atomic=True` commits the
     function's own database writes together with the result.
     """
-    return Action(fn, then, atomic=atomic)
+    return ActionStage(fn, then, atomic=atomic)
 
 
 def branch(fn: Callable[[MachineContext], str], *, to: Iterable[str] | None = None) -> Any:

@@ -25,7 +25,7 @@ from django.utils.module_loading import import_string
 
 from workflows.exceptions import InvalidDefinition, show
 from workflows.styles.machine_parse import Fields, Named, parse_text, read_text
-from workflows.styles.machine_stages import Action, Branch, Collect, Expand, Flow, Launch, Sleep, Stage, WaitFor
+from workflows.styles.machine_stages import ActionStage, Branch, Collect, Expand, Flow, Launch, Sleep, Stage, WaitFor
 
 #: `wait for` in Spanish, French, German, Japanese, Chinese and Korean.
 TRANSLATIONS = ("espera", "attend", "wartet auf", "待つ", "等待", "기다리다")
@@ -65,10 +65,10 @@ _WORDS = {word: word for word in _BESIDE} | dict.fromkeys(("wait for", *TRANSLAT
 def load_machine(base: type, path_or_text: Any, functions: Any) -> Any:
     """The class that a file, or its text, describes."""
     text, source = read_text(path_or_text)
-    return _Reader(source, functions).make_class(base, parse_text(text, source))
+    return _YamlReader(source, functions).make_class(base, parse_text(text, source))
 
 
-class _Reader:
+class _YamlReader:
     """Reads one file; every complaint names it and the line."""
 
     def __init__(self, source: str, functions: Any) -> None:
@@ -131,7 +131,7 @@ class _Reader:
         match word:
             case "action":
                 given = {name: body[name] for name in ("then", "atomic") if name in body}
-                return Action(self._find(value, at), **given, line=at)
+                return ActionStage(self._find(value, at), **given, line=at)
             case "branch":
                 return Branch(self._find(value, at), body.get("to"), line=at)
             case "wait_for":

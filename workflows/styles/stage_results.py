@@ -19,7 +19,7 @@ from workflows.styles.stage_values import NotThere, View, read_typed, wrap_value
 
 if TYPE_CHECKING:
     from workflows.styles.machine_context import MachineContext
-    from workflows.styles.machine_streams import Stream
+    from workflows.styles.machine_streams import PlanStream
 
 
 class Steps:
@@ -126,7 +126,7 @@ def _read_result(ctx: MachineContext, name: str, stage: Stage, stored: Any) -> A
     return _view(stored, schema, name, ctx if asked else None)
 
 
-def _find_stream(ctx: MachineContext, name: str) -> Stream | None:
+def _find_stream(ctx: MachineContext, name: str) -> PlanStream | None:
     """The stream that a stage belongs to, if it has been opened."""
     for stream in ctx._plan.streams.values():
         if name in (stream.opener, stream.asks, *stream.members) and stream.opener in ctx._units:
@@ -134,7 +134,7 @@ def _find_stream(ctx: MachineContext, name: str) -> Stream | None:
     return None
 
 
-def _list_stage(ctx: MachineContext, name: str, stage: Stage, stream: Stream) -> list[Any]:
+def _list_stage(ctx: MachineContext, name: str, stage: Stage, stream: PlanStream) -> list[Any]:
     """What a stage of a stream has made of each item, in the order of the items; None where it has not run."""
     kept = ctx._units[stream.opener]
     last = stream.members[-1] if stream.members else stream.asks or stream.opener

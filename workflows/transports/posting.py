@@ -32,7 +32,7 @@ _USER_AGENT = "Holdpoint"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PostLimits:
     """Seconds for a connection, for each silence of the other side and for all of it; and bytes of an answer."""
 
     connect: float = 5.0
@@ -41,11 +41,11 @@ class Limits:
     answer: int = 64 * 1024
 
 
-LIMITS = Limits()
+LIMITS = PostLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PostTarget:
     """Where an address leads."""
 
     scheme: str
@@ -66,7 +66,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class PostReply:
     """What came back."""
 
     status: int
@@ -77,7 +77,7 @@ class Posted:
     is_cut: bool = False
 
 
-def read_place(url: str) -> Place:
+def read_place(url: str) -> PostTarget:
     """Read an address; `Unreachable` where it is none that can be posted to.
 
     >>> read_place("https://hooks.example/1").port
@@ -96,12 +96,12 @@ def read_place(url: str) -> Place:
         raise Unreachable("the address has to be written in plain ASCII", forbidden=True)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     secure = parts.scheme == "https"
-    return Place(parts.scheme, parts.hostname, (443 if secure else 80) if port is None else port, path)
+    return PostTarget(parts.scheme, parts.hostname, (443 if secure else 80) if port is None else port, path)
 
 
 def post(
-    place: Place, addresses: Sequence[str], body: bytes, headers: Mapping[str, str], limits: Limits = LIMITS
-) -> Posted:
+    place: PostTarget, addresses: Sequence[str], body: bytes, headers: Mapping[str, str], limits: PostLimits = LIMITS
+) -> PostReply:
     """Send it to one of these addresses, and return whatever is answered; `Unreachable` where nothing is.
 
     >>> place = read_place("https://hooks.example/1")
@@ -124,7 +124,7 @@ def post(
 class _Call:
     """One request and its answer."""
 
-    def __init__(self, place: Place, limits: Limits) -> None:
+    def __init__(self, place: PostTarget, limits: PostLimits) -> None:
         self._place, self._limits = place, limits
         self._connection: HTTPConnection | None = None
         #: Kept here: a connection that is to be closed gives its socket to the answer, and knows of it no more.
@@ -133,7 +133,7 @@ class _Call:
         self._began = time.monotonic()
         self.is_cut = False
 
-    def run(self, addresses: Sequence[str], body: bytes, headers: Mapping[str, str]) -> Posted:
+    def run(self, addresses: Sequence[str], body: bytes, headers: Mapping[str, str]) -> PostReply:
         host = show_host(self._place.host)
         try:
             connection = self._connect(addresses)
@@ -197,7 +197,7 @@ class _Call:
             raise TimeoutError
         return self._connection
 
-    def _read(self, answer: Any) -> Posted:
+    def _read(self, answer: Any) -> PostReply:
         """The answer says by its status whether it was taken; its body, or a part of it, is for the log."""
         is_cut, parts, left = False, [], self._limits.answer
         try:
@@ -208,7 +208,7 @@ class _Call:
             is_cut = True
         body = b"".join(parts)
         ms = round((time.monotonic() - self._began) * 1000)
-        return Posted(answer.status, answer.headers, body, ms, is_cut or self.is_cut)
+        return PostReply(answer.status, answer.headers, body, ms, is_cut or self.is_cut)
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from workflows.jsontext import check_text
 from workflows.schema import read_schema
 from workflows.transports.guard import Guard, Unreachable, find_addresses, show_host
 from workflows.transports.outgoing import Outgoing, Sent
-from workflows.transports.posting import Limits, Place, Posted, post, read_place
+from workflows.transports.posting import PostLimits, PostReply, PostTarget, post, read_place
 from workflows.transports.signing import sign
 from workflows.typed import A
 from workflows.unseen import reveal
@@ -30,7 +30,7 @@ MOST_RESPONSE = 1000
 #: Characters of an address.
 MOST_URL = 2000
 #: Seconds and bytes of one call.
-LIMITS = Limits(connect=5.0, silence=10.0, whole=30.0, answer=16 * 1024)
+LIMITS = PostLimits(connect=5.0, silence=10.0, whole=30.0, answer=16 * 1024)
 #: The same message would be answered the same: it is not what the other side takes, or nobody is there any more.
 FINAL = frozenset({400, 405, 406, 410, 411, 413, 414, 415, 422, 431, 501, 505})
 #: Ports of services that take no HTTP lie below; where a site allows a host, any will do.
@@ -48,7 +48,7 @@ class Webhook(Channel[A]):
     sends = True
     resumes = True
     keeps_log = True
-    limits: ClassVar[Limits] = LIMITS
+    limits: ClassVar[PostLimits] = LIMITS
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Webhook(Channel[A]):
         return _judge(place, posted, Sent(posted.status, posted.ms, _show(posted.body, secrets)))
 
 
-def find_place(place: Place, guard: Guard) -> list[str]:
+def find_place(place: PostTarget, guard: Guard) -> list[str]:
     """The addresses of a place that a webhook may call; `Unreachable` where it may not."""
     addresses = find_addresses(place.host, place.port, guard)
     if guard.knows_name(place.host) or all(guard.covers(one) for one in addresses):
@@ -109,7 +109,7 @@ def find_place(place: Place, guard: Guard) -> list[str]:
     return addresses
 
 
-def _judge(place: Place, posted: Posted, sent: Sent) -> Sent:
+def _judge(place: PostTarget, posted: PostReply, sent: Sent) -> Sent:
     if 200 <= posted.status < 300:
         return sent
     told = f"{show_host(place.host)} answered {posted.status}"
@@ -120,7 +120,7 @@ def _judge(place: Place, posted: Posted, sent: Sent) -> Sent:
     raise DispatchFailed(told, final=posted.status in FINAL, retry_after=_read_retry_after(posted), sent=sent)
 
 
-def _read_retry_after(posted: Posted) -> float | None:
+def _read_retry_after(posted: PostReply) -> float | None:
     """Seconds or a date, as HTTP has it."""
     text = posted.headers.get("Retry-After")
     if not text:

@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.arguments import read_actor
-from workflows.completion import Completion, Line, Ready, complete_at, judge, read_line, write_completion
+from workflows.completion import AddressedAnswer, Completion, Ready, complete_at, judge, read_line, write_completion
 from workflows.conf import conf
 from workflows.exceptions import InvalidCall, UnknownWorkspace, WorkflowError, show
 from workflows.models import Instance
@@ -53,7 +53,7 @@ def complete_many(
     """
     scope: str | int = current_workspace(workspace)
     results: dict[int, CompletionResult] = {}
-    lines: dict[str | int, dict[int, Line]] = {}
+    lines: dict[str | int, dict[int, AddressedAnswer]] = {}
     for n, answer in enumerate(answers):
         if isinstance(answer, str | bytes) or not isinstance(answer, tuple | Sequence) or not 2 <= len(answer) <= 4:
             shape = "(target, data) or (target, data, idempotency_key, version)"
@@ -73,7 +73,7 @@ def complete_many(
 
 
 def complete_lines(
-    lines: Sequence[Line],
+    lines: Sequence[AddressedAnswer],
     *,
     workspace: str | int,
     door: str | None,
@@ -84,18 +84,18 @@ def complete_lines(
     db = connections[router.db_for_write(Instance)]
     results: list[CompletionResult] = []
     for begin in range(0, len(lines), BATCH):
-        batch = _Batch(db, lines[begin : begin + BATCH], workspace, door, actor, workflows)
+        batch = _AnswerBatch(db, lines[begin : begin + BATCH], workspace, door, actor, workflows)
         results += batch.complete()
     return results
 
 
-class _Batch:
+class _AnswerBatch:
     """Lines that are found by two statements, and written by one."""
 
     def __init__(
         self,
         db: BaseDatabaseWrapper,
-        lines: Sequence[Line],
+        lines: Sequence[AddressedAnswer],
         workspace: str | int,
         door: str | None,
         actor: str,
@@ -183,7 +183,7 @@ class _Batch:
                 store.keep_item_answers(self._db, workspace, kept)
             return ended
 
-    def _complete_alone(self, line: Line) -> CompletionResult:
+    def _complete_alone(self, line: AddressedAnswer) -> CompletionResult:
         try:
             return CompletionResult(
                 complete_at(

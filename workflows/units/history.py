@@ -23,7 +23,7 @@ from django.db.models.lookups import GreaterThan, LessThanOrEqual
 from workflows.lifecycle import UnitStatus
 from workflows.models import AwaitUnit, LedgerEvent
 from workflows.models.history import SHORT_HISTORY
-from workflows.models.literals import Number
+from workflows.models.literals import LiteralNumber
 
 #: Rows of one statement. Those of a short history come together, because they are found by their source alone.
 CHUNK = 100
@@ -40,7 +40,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class UnitSource:
     """A unit that has rows of its own."""
 
     id: UUID
@@ -52,18 +52,18 @@ class Source:
 
 
 #: Written into the statement: a parameter would hide from a kept plan that the index of long histories is meant.
-_END = Number(SHORT_HISTORY)
+_END = LiteralNumber(SHORT_HISTORY)
 SHORT, LONG = LessThanOrEqual(F("seq"), _END), GreaterThan(F("seq"), _END)
 
 #: One row and whose it is: the unit's id, or None for the instance's own.
 Row = tuple[UUID | None, LedgerEvent]
 
 
-def list_sources(using: str, instance: UUID) -> list[Source]:
+def list_sources(using: str, instance: UUID) -> list[UnitSource]:
     """The units of an instance that have rows of their own, the oldest first."""
     rows = AwaitUnit.objects.using(using).filter(instance_id=instance, seq__gt=0).order_by("id")
     return [
-        Source(id, seq, created_at, None if status == UnitStatus.OPEN else released_at or closed_at)
+        UnitSource(id, seq, created_at, None if status == UnitStatus.OPEN else released_at or closed_at)
         for id, seq, created_at, status, closed_at, released_at in rows.values_list(
             "id", "seq", "created_at", "status", "closed_at", "released_at"
         )
@@ -71,11 +71,11 @@ def list_sources(using: str, instance: UUID) -> list[Source]:
 
 
 def walk_history(
-    using: str, instance: UUID, seq: int, sources: Sequence[Source], cut: Cut, *, back: bool = False
+    using: str, instance: UUID, seq: int, sources: Sequence[UnitSource], cut: Cut, *, back: bool = False
 ) -> Iterator[Row]:
     """The rows after a place, or before it with the latest first; `seq` is how many the instance has of its own."""
     sign = -1 if back else 1
-    waiting: list[tuple[int, int, Source]] = []  # not looked into yet: by when its first row can come
+    waiting: list[tuple[int, int, UnitSource]] = []  # not looked into yet: by when its first row can come
     for rank, source in enumerate(sources, 1):
         place = cut.units.get(source.id, 0)
         if place == 0 if back else place >= source.seq:
@@ -113,8 +113,8 @@ def move_cut(cut: Cut, rows: Sequence[Row], *, back: bool = False) -> Cut:
 
 
 def _look_into(
-    using: str, waiting: list[tuple[int, int, Source]], cut: Cut, back: bool
-) -> Iterator[tuple[int, Source, Iterator[LedgerEvent]]]:
+    using: str, waiting: list[tuple[int, int, UnitSource]], cut: Cut, back: bool
+) -> Iterator[tuple[int, UnitSource, Iterator[LedgerEvent]]]:
     """The next unit, and those behind it with which it is read in one statement."""
     _, rank, source = heapq.heappop(waiting)
     if source.seq > SHORT_HISTORY:

@@ -20,7 +20,7 @@ from workflows.units.results import ItemResult, ItemStatus
 
 if TYPE_CHECKING:
     from workflows.journal import Journal
-    from workflows.units.streams import Asking, Stream
+    from workflows.units.streams import Asking, ItemStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ItemEnd:
     error: str | None
 
 
-class Units:
+class UnitAccess:
     """One claim's way to units."""
 
     __slots__ = ("_claim", "_left")
@@ -59,7 +59,7 @@ class Units:
         )
         return found.id if unread and name not in (self._claim.names or ()) else None
 
-    def open(self, stream: Stream) -> UUID:
+    def open(self, stream: ItemStream) -> UUID:
         """Open a unit; what an earlier visit that failed has brought is kept."""
         return self._left.ask_each(stream)
 

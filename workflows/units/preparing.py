@@ -14,13 +14,13 @@ from workflows.question import Question
 from workflows.schema_order import keep_order
 from workflows.store import Claim, NewItem, NewUnit
 from workflows.transports.traceparent import find_traceparent
-from workflows.units.streams import LINE, Stream
+from workflows.units.streams import LINE, ItemStream
 from workflows.uuid7 import make_uuid7, make_uuid7s
 
 
 def prepare_items(
     claim: Claim,
-    stream: Stream,
+    stream: ItemStream,
     visit: int,
     answered: Mapping[int, tuple[str, str | None, str]],
     call: Call | None,

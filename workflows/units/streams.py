@@ -1,7 +1,7 @@
 """A list of items that is to be asked, as authors write it: reading it, and nothing else.
 
-Invariant owned: a `Stream` that was made can be opened, but for a signal id that is taken. Its items have been through
-JSON, and are no more than the project allows.
+Invariant owned: an `ItemStream` that was made can be opened, but for a signal id that is taken. Its items have been
+through JSON, and are no more than the project allows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ItemLine:
     """What continues each item of a stream, in an instance of its own."""
 
     #: The step that it begins with.
@@ -65,7 +65,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class ItemStream:
     """Items to be asked, each with its question."""
 
     step: str
@@ -78,7 +78,7 @@ class Stream:
     #: Seconds for each, from the moment it is asked.
     timeout: float | None
     #: What continues an item that is answered; None where the answer is its result.
-    line: Line | None = None
+    line: ItemLine | None = None
     #: Of a stream in which nothing is asked before the lines: how many of them may be under way.
     line_room: int = 0
 
@@ -109,20 +109,20 @@ def read_stream(
     policy: ItemPolicy,
     concurrency: int,
     timeout: float | None,
-    line: Line | None = None,
-) -> Stream:
+    line: ItemLine | None = None,
+) -> ItemStream:
     """The stream of a list, a query or a generator, read to its end, which has to come before the limit."""
     requests = dump_items(items, asking.step)
     if asking.is_one:
         questions = [asking.make_question()]
     else:
         questions = [asking.make_question(read_back(text)) for text in requests]
-    return Stream(asking.step, requests, questions, policy, concurrency, timeout, line)
+    return ItemStream(asking.step, requests, questions, policy, concurrency, timeout, line)
 
 
-def plan_lines(step: str, requests: Sequence[str], line: Line, policy: ItemPolicy, room: int) -> Stream:
+def plan_lines(step: str, requests: Sequence[str], line: ItemLine, policy: ItemPolicy, room: int) -> ItemStream:
     """A stream whose items go to their lines at once: nobody is asked about them, and nobody sees them."""
-    return Stream(step, requests, [Question(step, channel=LINE)], policy, 0, None, line, room)
+    return ItemStream(step, requests, [Question(step, channel=LINE)], policy, 0, None, line, room)
 
 
 def dump_items(items: object, step: str) -> list[str]:

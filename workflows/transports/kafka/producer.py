@@ -55,7 +55,7 @@ def send_records(records: Sequence[Record]) -> list[Exception | None]:
     settings = conf.kafka
     assert settings is not None  # no record is made without
     held = _hold_producer(settings)
-    batch = _Batch(held.producer, len(records))
+    batch = _RecordBatch(held.producer, len(records))
     for place, record in enumerate(records):
         batch.write(place, record)
     results = batch.wait()
@@ -64,7 +64,7 @@ def send_records(records: Sequence[Record]) -> list[Exception | None]:
     return results
 
 
-class _Batch:
+class _RecordBatch:
     """Records on their way, and what the broker says of each."""
 
     def __init__(self, producer: Producer, count: int) -> None:

@@ -22,7 +22,7 @@ from django.db import InterfaceError, InternalError, OperationalError, connectio
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
-from workflows.completion import Line
+from workflows.completion import AddressedAnswer
 from workflows.conf import conf
 from workflows.conf_kafka import KafkaSettings
 from workflows.dropped import count_dropped
@@ -92,10 +92,10 @@ class Received:
         return None if isinstance(self.response, Malformed) else self.response.interaction
 
     @property
-    def origin(self) -> store.Origin:
+    def origin(self) -> store.ParkedOrigin:
         """What tells whether it came before, and whether its topic may answer."""
         workspace = None if isinstance(self.response, Malformed) else self.response.workspace
-        return store.Origin(self.place, self.topic, self.actor, self.interaction, workspace)
+        return store.ParkedOrigin(self.place, self.topic, self.actor, self.interaction, workspace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +236,9 @@ def _complete_alone(db: BaseDatabaseWrapper, record: Received) -> Refused | None
     return None if result.error is None else _describe(record, result.error)
 
 
-def _read_line(record: Received) -> Line:
+def _read_line(record: Received) -> AddressedAnswer:
     assert isinstance(record.response, Response)
-    return Line("id", record.response.interaction, record.response.data, actor=record.actor)
+    return AddressedAnswer("id", record.response.interaction, record.response.data, actor=record.actor)
 
 
 def _describe(record: Received, error: WorkflowError) -> Refused:
