@@ -1,6 +1,7 @@
 """Fixtures of every test."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.utils import timezone, translation
@@ -29,6 +30,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = f"{item.path.name}::{getattr(item, 'originalname', item.name)}"
         if name in NOT_TOLD:
             item.add_marker(pytest.mark.no_fold(reason=NOT_TOLD[name]))
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    """Besides making the database: remember what it holds, for the tests that commit."""
+    from tests.emptying import remember_migrated
+
+    with django_db_blocker.unblock():
+        remember_migrated()
 
 
 @pytest.fixture(autouse=True)

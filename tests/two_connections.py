@@ -26,7 +26,7 @@ from workflows.store import Claim, Commit
 PATIENCE = 60.0
 
 
-#: A flush of every table, with all permissions made anew, takes longer than most races: so only ours.
+#: Only the engine is there: what it does beside other apps is tested elsewhere.
 COMMITTED = pytest.mark.django_db(transaction=True, available_apps=["workflows"])
 
 
@@ -38,9 +38,8 @@ def _provided_again(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
 
 
 @pytest.fixture
-def committed(_provided_again: None, transactional_db: None) -> None:
-    """Give back what such a flush removes and nobody makes anew: the default workspace."""
-    provide_defaults()
+def committed(transactional_db: None) -> None:
+    """What a test commits is seen by every connection, and gone after it."""
 
 
 def empty() -> None:
