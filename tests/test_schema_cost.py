@@ -21,7 +21,7 @@ from rest_framework import serializers
 from workflows import durable, emit, start_many
 from workflows.exceptions import InvalidData, InvalidSchema, TooComplex
 from workflows.schema import Schema, load_schema, read_schema
-from workflows.schema_check import MOST_WORK, Work
+from workflows.schema_budget import MOST_WORK, Work
 from workflows.schema_json import make_tree
 from workflows.schema_patterns import MOST_TRIES, SHORTEST, UNBOUNDED, find_longest, read_pattern
 from workflows.testing import drain

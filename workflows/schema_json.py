@@ -179,7 +179,7 @@ def check_json(tree: Tree, data: Any, *, all_forms: bool = False) -> None:
 
     `all_forms`: for a class that tries all forms of each choice, however often it has tried them before.
     """
-    from workflows.schema_check import MOST_TRIES
+    from workflows.schema_budget import MOST_TRIES
 
     errors: Errors = {}
     try:
