@@ -27,7 +27,7 @@ from approvals.show_values import show_text
 from workflows.exceptions import InvalidData
 from workflows.joining import join_list
 from workflows.jsontext import MISSING
-from workflows.pages.form_read import Reading
+from workflows.pages.form_read import FormReading
 from workflows.pages.schema_form import SchemaForm, ShownForm
 from workflows.schema import Schema, load_schema
 
@@ -117,7 +117,7 @@ class Filled:
     typed_menus: Mapping[str, str] = field(default_factory=dict)
     #: What could not be read, by field; decide nothing while there is any.
     errors: dict[str, list[str]] = field(default_factory=dict)
-    reading: Reading | None = None
+    reading: FormReading | None = None
 
     def place_errors(self, found: Mapping[str, list[str]]) -> None:
         """What the schema refused, at the fields."""
@@ -267,7 +267,7 @@ class DecisionForm:
         return gettext("Needed for %(outcomes)s. Whoever may see this request reads it.") % {"outcomes": quoted}
 
 
-def _is_whole(reading: Reading, schema: Schema | None) -> bool:
+def _is_whole(reading: FormReading, schema: Schema | None) -> bool:
     """Whether what was typed is all that is asked for."""
     if reading.errors or reading.value is MISSING:
         return False

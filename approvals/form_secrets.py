@@ -15,7 +15,7 @@ from django.utils.translation import gettext
 
 from approvals.diff_parts import ABSENT, same_json
 from approvals.plain_values import REDACTED, is_secret_name, redact_json
-from workflows.pages.form_tree import Field, Fixed, Group, Lines, Rows, Text
+from workflows.pages.form_tree import Field, Fixed, FormGroup, Lines, Rows, Text
 from workflows.pages.schema_form import SchemaForm
 
 
@@ -53,8 +53,8 @@ def open_secrets(tree: Field, data: Any, *, within: bool = False) -> Field:
     within = within or is_hidden(tree, tree.key)
     if within:
         note = gettext("It is filled in. Left empty it stays as it is.")
-        tree = replace(tree, required=False, notes=() if isinstance(tree, Group | Rows) else (*tree.notes, note))
-    if isinstance(tree, Group) and isinstance(data, Mapping):
+        tree = replace(tree, required=False, notes=() if isinstance(tree, FormGroup | Rows) else (*tree.notes, note))
+    if isinstance(tree, FormGroup) and isinstance(data, Mapping):
         inner = (open_secrets(one, data.get(one.key, ABSENT), within=within) for one in tree.fields)
         return replace(tree, fields=tuple(inner))
     if isinstance(tree, Rows) and isinstance(data, list):
@@ -91,7 +91,7 @@ def _put(field: Field, value: Any, sign: Any) -> Any:
     if is_hidden(field, field.key):
         return sign
     if isinstance(value, Mapping):
-        known = {one.key: one for one in field.fields} if isinstance(field, Group) else {}
+        known = {one.key: one for one in field.fields} if isinstance(field, FormGroup) else {}
         put = {key: _put(known.get(key) or Field(key=str(key), label=""), item, sign) for key, item in value.items()}
         return {key: item for key, item in put.items() if item is not ABSENT}
     if isinstance(value, list):

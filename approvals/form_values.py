@@ -23,7 +23,7 @@ from approvals.show_money import show_money
 from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, Shown, show_moment, show_number, show_text
 from workflows.joining import join_clauses, join_label, join_list
 from workflows.jsontext import MISSING
-from workflows.pages.form_tree import Checks, Choice, Field, Group, Number, Option, Text
+from workflows.pages.form_tree import Checks, Field, FormChoice, FormGroup, FormNumber, FormOption, Text
 from workflows.pages.schema_form import SchemaForm
 
 #: Fields of one form that are told apart, and how deep groups are looked into.
@@ -39,7 +39,7 @@ def add_defaults(field: Field, data: Any) -> Any:
     >>> add_defaults(SchemaForm({"type": "object", "properties": {"months": {"default": 12}}}).tree, {})
     {'months': 12}
     """
-    if not isinstance(field, Group) or not isinstance(data, Mapping):
+    if not isinstance(field, FormGroup) or not isinstance(data, Mapping):
         return data
     made = {**data}
     for one in field.fields:
@@ -93,7 +93,7 @@ def _tell(
     field: Field, place: tuple[str, ...], labels: tuple[str, ...], sides: tuple[Any, ...], units: tuple[str, ...]
 ) -> Iterator[tuple[Field, bool, FieldDiff]]:
     """Each field with whether its two sides differ."""
-    if isinstance(field, Group) and len(place) < MAX_DEPTH and all(_is_inside(side) for side in sides):
+    if isinstance(field, FormGroup) and len(place) < MAX_DEPTH and all(_is_inside(side) for side in sides):
         held = [side if isinstance(side, Mapping) else {} for side in sides]
         pairs = [find_units(side) for side in held]
         currencies = {key for found in pairs for key in found.values()}
@@ -135,7 +135,7 @@ def _tell(
 def _find_kind(field: Field, units: tuple[str, ...]) -> str:
     if any(units):
         return "money"
-    return "choice" if isinstance(field, Choice) else "number" if isinstance(field, Number) else "text"
+    return "choice" if isinstance(field, FormChoice) else "number" if isinstance(field, FormNumber) else "text"
 
 
 def _show(field: Field, value: Any, unit: str) -> Shown:
@@ -143,11 +143,11 @@ def _show(field: Field, value: Any, unit: str) -> Shown:
         return EMPTY
     if unit:
         return Shown(show_money(Decimal(str(value)), unit))
-    if isinstance(field, Choice):
+    if isinstance(field, FormChoice):
         return Shown(_name_option(field.options, value)) if value != "" else EMPTY
     if isinstance(field, Checks) and isinstance(value, list):
         return _show_list([_name_option(field.options, one) for one in value[:MAX_ITEMS]], len(value))
-    if isinstance(field, Number) and field.as_text and isinstance(value, str):
+    if isinstance(field, FormNumber) and field.as_text and isinstance(value, str):
         try:
             return Shown(show_number(Decimal(value)))
         except ArithmeticError:
@@ -161,7 +161,7 @@ def _show(field: Field, value: Any, unit: str) -> Shown:
     if isinstance(value, int | float) and not isinstance(value, bool):
         exact = int(value) if float(value).is_integer() and abs(value) < 1e15 else value
         # A number that may have a fraction is an amount of something: its thousands stand apart.
-        is_whole = isinstance(field, Number) and field.whole
+        is_whole = isinstance(field, FormNumber) and field.whole
         return Shown(show_number(exact if is_whole or not isinstance(exact, int) else Decimal(exact)))
     if isinstance(value, dict | list):
         told = (join_label(one.label, one.value.text) if one.label else one.value.text for one in list_facts(value))
@@ -174,7 +174,7 @@ def _show_list(told: list[str], count: int) -> Shown:
     return Shown(show_text(join_list([*told, *more]), MAX_BLOCK))
 
 
-def _name_option(options: tuple[Option, ...], value: Any) -> str:
+def _name_option(options: tuple[FormOption, ...], value: Any) -> str:
     label = next((one.label for one in options if same_json(one.value, value)), None)
     return show_loose(value).text if label is None else show_text(label, MAX_NAME)
 

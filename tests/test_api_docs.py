@@ -13,10 +13,10 @@ from django.test import RequestFactory, override_settings
 from workflows.rest import docs
 from workflows.rest.docs_outline import Outline
 from workflows.rest.docs_shapes import Shapes
-from workflows.rest.docs_text import Block, Run, read_text
+from workflows.rest.docs_text import Block, TextRun, read_text
 from workflows.rest.openapi import describe_api
 
-LIMITS = docs.Limits("https://holdpoint.example", 512 * 1024, 16 << 20, (60_000, 60))
+LIMITS = docs.SiteLimits("https://holdpoint.example", 512 * 1024, 16 << 20, (60_000, 60))
 #: Elements without an end.
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -479,7 +479,9 @@ def test_descriptions_are_read_as_text(source, blocks):
 
 def test_code_and_what_is_strong_are_told_apart():
     assert read_text("Send `a*b`, **now**.") == (
-        Block("p", ((Run("Send "), Run("a*b", "code"), Run(", "), Run("now", "strong"), Run(".")),)),
+        Block(
+            "p", ((TextRun("Send "), TextRun("a*b", "code"), TextRun(", "), TextRun("now", "strong"), TextRun(".")),)
+        ),
     )
 
 

@@ -23,7 +23,7 @@ from django.db.models import Q
 from approvals.models import Review
 from tests.test_statements import listen
 from workflows.models import Workspace
-from workflows.rest.lists import Place, Segment, find_page
+from workflows.rest.lists import ListPlace, Segment, find_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
@@ -112,11 +112,11 @@ def list_for(name: str) -> Any:
     return Review.objects.for_user(User.objects.get(username=name))
 
 
-def _find_place(back: bool, segment: int) -> Place:
+def _find_place(back: bool, segment: int) -> ListPlace:
     """In the middle of those that are due, or of those that are not."""
     rows = Review.objects.filter(workspace__slug="default", due_at__isnull=bool(segment)).by_due()
     row = rows[PENDING // 4 if rows.count() > PENDING // 4 else rows.count() // 2]
-    return Place(back, segment, (row.pk,) if segment else (row.due_at, row.pk))
+    return ListPlace(back, segment, (row.pk,) if segment else (row.due_at, row.pk))
 
 
 def _page(back: bool, segment: int) -> Callable[[str], Callable[[], object]]:

@@ -438,7 +438,7 @@ def test_every_kind_of_problem_that_the_api_knows_is_an_error_of_its_status() ->
     from workflows.client.errors import _BY_STATUS, _BY_TYPE
     from workflows.rest import problems
 
-    kinds = {kind.slug: kind for kind in vars(problems).values() if isinstance(kind, problems.Kind)}
+    kinds = {kind.slug: kind for kind in vars(problems).values() if isinstance(kind, problems.ProblemKind)}
     assert _BY_TYPE.keys() <= kinds.keys()
     assert {kind.status for kind in kinds.values()} - _BY_STATUS.keys() <= {405, 415, 500}
 

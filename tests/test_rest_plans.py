@@ -18,7 +18,7 @@ from workflows.lifecycle import InteractionStatus, Status, UnitStatus
 from workflows.models import AwaitUnit, Instance, Interaction, Workspace
 from workflows.rest.instances import has_key
 from workflows.rest.interactions import BY_DEADLINE, BY_INDEX
-from workflows.rest.lists import Place, Segment, find_page, has_status, is_within
+from workflows.rest.lists import ListPlace, Segment, find_page, has_status, is_within
 from workflows.store import find_interaction, prune_answers
 from workflows.units.history import Cut, walk_history
 
@@ -111,7 +111,7 @@ def instances(*filters: Any, workspace: int | None = None) -> Any:
 
 
 def page(rows: Any, segments: Any, *place: Any) -> Callable[[], object]:
-    return lambda: find_page(rows, segments, Place(*place) if place else None, 50)
+    return lambda: find_page(rows, segments, ListPlace(*place) if place else None, 50)
 
 
 def history(place: int = 0, *, back: bool = False) -> Callable[[], object]:

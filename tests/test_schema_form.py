@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from workflows.exceptions import InvalidData
 from workflows.jsontext import MISSING
 from workflows.pages.form_show import ShownOption
-from workflows.pages.form_tree import Code, Field, Group, join_name, make_id
+from workflows.pages.form_tree import Code, Field, FormGroup, join_name, make_id
 from workflows.pages.schema_form import SchemaForm, ShownForm
 from workflows.pages.schema_plan import MOST_FIELDS
 from workflows.pages.values import MOST_VALUES, show_value
@@ -961,7 +961,7 @@ def assert_same(found, value):
 def test_a_group_is_told_from_its_fields():
     """The helpers above would not notice a form without fields."""
     tree = SchemaForm(make_object(a=TEXT, b=make_object(c=TEXT))).tree
-    assert isinstance(tree, Group)
+    assert isinstance(tree, FormGroup)
     assert len(list(walk(tree))) == 4
     assert ShownOption("i", "t", "l", chosen=True).chosen
 

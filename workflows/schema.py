@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workflows.exceptions import InvalidSchema, show
-from workflows.schema_classes import Reader, make_reader, read_guarded
+from workflows.schema_classes import ClassReader, make_reader, read_guarded
 from workflows.schema_dicts import find_written_fields
 from workflows.schema_json import check_json, dump_schema, make_tree, read_json_schema
 
@@ -61,11 +61,11 @@ class Schema:
         described: dict[str, Any] = copy.deepcopy(self.json)
         return described
 
-    def _find_reader(self) -> Reader | None:
+    def _find_reader(self) -> ClassReader | None:
         if "reader" not in self._made:
             source = self.source if self.source is not None else _find_source(self.type_path)
             self._made["reader"] = make_reader(source)
-        reader: Reader | None = self._made["reader"]
+        reader: ClassReader | None = self._made["reader"]
         return reader
 
 
@@ -125,7 +125,7 @@ def _read_fields(fields: tuple[tuple[str, Any], ...]) -> Schema:
     return _finish(reader, given, path)
 
 
-def _finish(reader: Reader, given: Any, path: str | None) -> Schema:
+def _finish(reader: ClassReader, given: Any, path: str | None) -> Schema:
     schema = Schema(read_json_schema(dump_schema(reader.describe())), path, given)
     schema._made["reader"] = reader
     return schema

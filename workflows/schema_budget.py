@@ -16,7 +16,7 @@ from jsonschema import ValidationError
 from workflows.exceptions import TooComplex
 
 if TYPE_CHECKING:
-    from workflows.schema_check import Node
+    from workflows.schema_check import SchemaNode
 
 #: Keywords that are applied to values, and errors that are made, in one check: some two seconds of a process.
 MOST_WORK = 2_000_000
@@ -53,7 +53,7 @@ class Work:
 current_work: ContextVar[Work] = ContextVar("work")
 
 
-def count_tries(node: Node, value: Any, known: dict[tuple[int, int], int]) -> int:
+def count_tries(node: SchemaNode, value: Any, known: dict[tuple[int, int], int]) -> int:
     """How often a reader that remembers nothing looks at values, where it tries all forms of each choice."""
     schema = node.schema
     if not isinstance(schema, dict):

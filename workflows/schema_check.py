@@ -45,10 +45,10 @@ class Tree:
         text = json.dumps(schema)
         self.dynamic = any(f'"{name}"' in text for name in _DYNAMIC)
         self.chooses = '"$ref"' in text and ('"anyOf"' in text or '"oneOf"' in text)
-        self.nodes: dict[int, Node] = {}
+        self.nodes: dict[int, SchemaNode] = {}
         self.texts: dict[int, frozenset[str]] = {}
         resolver = Registry().resolver_with_root(_specify(dialect).create_resource(schema))
-        self.root = Node(self, schema, resolver, dialect)
+        self.root = SchemaNode(self, schema, resolver, dialect)
 
     def check(self, data: Any, most: int, work: Work | None = None) -> list[ValidationError]:
         """The first errors of all; `TooComplex` when it is too much to find out."""
@@ -63,7 +63,7 @@ class Tree:
         return count_tries(self.root, data, {}) if self.chooses else 0
 
 
-class Node:
+class SchemaNode:
     """One schema within it, by which a value is checked. Has what the library's keywords ask of a validator."""
 
     __slots__ = ("deep", "dialect", "format_checker", "resolver", "rules", "schema", "tree")
@@ -138,7 +138,7 @@ class Node:
                 error.schema_path.appendleft(schema_path)
             yield error
 
-    def go(self, schema: Any, resolver: Any = None) -> Node:
+    def go(self, schema: Any, resolver: Any = None) -> SchemaNode:
         """The node of a schema that this one holds or refers to."""
         if (found := self.tree.nodes.get(id(schema))) is not None and found.schema is schema:
             return found
@@ -147,7 +147,7 @@ class Node:
             dialect = validator_for(schema, default=dialect)
         if resolver is None:
             resolver = self.resolver.in_subresource(_specify(dialect).create_resource(schema))
-        found = Node(self.tree, schema, resolver, dialect)
+        found = SchemaNode(self.tree, schema, resolver, dialect)
         if not self.tree.dynamic and not isinstance(schema, bool):
             self.tree.nodes[id(schema)] = found
         return found
@@ -161,7 +161,7 @@ class Node:
         finally:
             work.depth -= 1
 
-    def evolve(self, schema: Any) -> Node:
+    def evolve(self, schema: Any) -> SchemaNode:
         """As the library calls `go`."""
         return self.go(schema)
 
@@ -251,12 +251,12 @@ def _list_keywords(dialect: Any) -> Mapping[str, Any]:
 # --- what no other keyword has looked at --------------------------------------------------------------
 
 
-def _check_items_left(node: Node, left: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_items_left(node: SchemaNode, left: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if isinstance(value, list) and len(_find_items(node, value)) < len(value):
         yield Unexpected("")
 
 
-def _check_names_left(node: Node, left: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_names_left(node: SchemaNode, left: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if not isinstance(value, dict):
         return
     looked_at = _find_names(node, value)
@@ -265,7 +265,7 @@ def _check_names_left(node: Node, left: Any, value: Any, schema: Any) -> Iterato
         yield make_unexpected(wrong)
 
 
-def _find_items(node: Node, value: list[Any]) -> set[int]:
+def _find_items(node: SchemaNode, value: list[Any]) -> set[int]:
     """The items that a schema, or one that it leads to, has looked at."""
     schema = node.schema
     if not isinstance(schema, dict):
@@ -286,7 +286,7 @@ def _find_items(node: Node, value: list[Any]) -> set[int]:
     return found
 
 
-def _find_names(node: Node, value: dict[str, Any]) -> set[str]:
+def _find_names(node: SchemaNode, value: dict[str, Any]) -> set[str]:
     """The same of names."""
     schema = node.schema
     if not isinstance(schema, dict):
@@ -312,7 +312,7 @@ def _find_names(node: Node, value: dict[str, Any]) -> set[str]:
     return found
 
 
-def _list_applied(node: Node, value: Any) -> Iterator[Node]:
+def _list_applied(node: SchemaNode, value: Any) -> Iterator[SchemaNode]:
     """The schemas that look at the very same value and that it fits."""
     schema = node.schema
     current_work.get().do(1 + len(value) // WORDS)

@@ -1,6 +1,6 @@
 """Classes that describe data: dataclass, pydantic model, DRF serializer, Django form, and fields with types.
 
-Each becomes a `Reader`, which can tell its JSON Schema and turn JSON into a typed value. Invariant owned: what a
+Each becomes a `ClassReader`, which can tell its JSON Schema and turn JSON into a typed value. Invariant owned: what a
 class refuses comes out as `InvalidData`, with places and reasons like those of JSON Schema, whatever library said
 it. The libraries are imported when a class of theirs is met, never before.
 """
@@ -26,7 +26,7 @@ logger = logging.getLogger("workflows.schema")
 DECIMAL_TEXT = {"format": "decimal"}
 
 
-class Reader(Protocol):
+class ClassReader(Protocol):
     """What each kind of class can do."""
 
     def describe(self) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class Reader(Protocol):
         """The typed value of JSON `data`; InvalidData where the class refuses it."""
 
 
-def make_reader(source: Any) -> Reader | None:
+def make_reader(source: Any) -> ClassReader | None:
     """The reader of a class, or of a dict of field to type; None when it is neither."""
     if isinstance(source, dict):
         return _FieldsReader(source)
@@ -51,7 +51,7 @@ def make_reader(source: Any) -> Reader | None:
     return None
 
 
-def read_guarded(reader: Reader, data: Any) -> Any:
+def read_guarded(reader: ClassReader, data: Any) -> Any:
     """The typed value. What a class's own code raises says that the data cannot be taken, and never ends a request."""
     from django.db import DataError
     from django.db import Error as DatabaseError

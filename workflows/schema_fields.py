@@ -98,10 +98,10 @@ def take_json(form: Any) -> None:
     """Let a form read JSON values by field name, in place of what a browser would have sent for its widgets."""
     form.prefix = None
     for field in form.fields.values():
-        field.widget = _Plain(field)
+        field.widget = _PlainField(field)
 
 
-class _Plain(forms.Widget):
+class _PlainField(forms.Widget):
     def __init__(self, field: Any) -> None:
         super().__init__()
         self.holds_json = isinstance(field, forms.JSONField)

@@ -20,7 +20,7 @@ from workflows.schema_patterns import read_pattern
 from workflows.schema_words import NONE_OF
 
 if TYPE_CHECKING:
-    from workflows.schema_check import Node
+    from workflows.schema_check import SchemaNode
 
 #: Errors of one branch of a choice, by how many choices it stands below; what is deeper has the last.
 FEW = (20, 3, 1)
@@ -44,19 +44,19 @@ def make_error(rule: str | None, told: Any, value: Any, schema: Any) -> Validati
 
 
 def _limit(kind: str, fails: Any) -> Any:
-    def check(node: Node, limit: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    def check(node: SchemaNode, limit: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
         if node.is_type(value, kind) and fails(len(value), limit):
             yield ValidationError("")
 
     return check
 
 
-def _check_type(node: Node, kinds: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_type(node: SchemaNode, kinds: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if not any(node.is_type(value, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds)):
         yield ValidationError("")
 
 
-def check_type_or_schema(node: Node, kinds: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def check_type_or_schema(node: SchemaNode, kinds: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     """The type of draft 3, of which each may be a schema."""
     kinds = kinds if isinstance(kinds, list) else [kinds]
     if not any(
@@ -66,7 +66,7 @@ def check_type_or_schema(node: Node, kinds: Any, value: Any, schema: Any) -> Ite
         yield ValidationError("")
 
 
-def _check_enum(node: Node, choices: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_enum(node: SchemaNode, choices: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     texts = node.tree.texts.get(id(choices))
     if texts is None:
         texts = node.tree.texts[id(choices)] = frozenset(map(_write, choices))
@@ -74,7 +74,7 @@ def _check_enum(node: Node, choices: Any, value: Any, schema: Any) -> Iterator[V
         yield ValidationError("")
 
 
-def _check_const(node: Node, wanted: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_const(node: SchemaNode, wanted: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if (type(value) is not type(wanted) and (isinstance(value, str) or isinstance(wanted, str))) or _write(
         value
     ) != _write(wanted):
@@ -102,7 +102,7 @@ def _fits_pattern(pattern: str, text: str) -> bool:
     return found.fits(text)
 
 
-def _check_pattern(node: Node, pattern: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_pattern(node: SchemaNode, pattern: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if isinstance(value, str):
         if len(value) > (longest := read_pattern(pattern).longest):
             yield make_error("maxLength", longest, value, schema)
@@ -110,31 +110,31 @@ def _check_pattern(node: Node, pattern: Any, value: Any, schema: Any) -> Iterato
             yield ValidationError("")
 
 
-def _check_format(node: Node, name: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_format(node: SchemaNode, name: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if isinstance(value, str):
         current_work.get().do(len(value) // TEXT)
         if not node.format_checker.conforms(value, name):
             yield ValidationError("")
 
 
-def _check_unique(node: Node, unique: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_unique(node: SchemaNode, unique: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if unique is True and isinstance(value, list):
         current_work.get().do(len(value))
         if len(set(map(_write, value))) < len(value):
             yield ValidationError("")
 
 
-def _check_reference(node: Node, reference: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_reference(node: SchemaNode, reference: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     resolved = node.resolver.lookup(reference)
     yield from node.descend(value, resolved.contents, resolver=resolved.resolver)
 
 
-def _check_recursion(node: Node, reference: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_recursion(node: SchemaNode, reference: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     resolved = lookup_recursive_ref(node.resolver)
     yield from node.descend(value, resolved.contents, resolver=resolved.resolver)
 
 
-def _check_items(node: Node, items: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_items(node: SchemaNode, items: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if not isinstance(value, list):
         return
     if isinstance(items, list):
@@ -151,13 +151,13 @@ def _check_items(node: Node, items: Any, value: Any, schema: Any) -> Iterator[Va
             yield error
 
 
-def _check_prefix(node: Node, items: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_prefix(node: SchemaNode, items: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if isinstance(value, list):
         for index, (item, inner) in enumerate(zip(value, items, strict=False)):
             yield from node.descend(item, inner, path=index, schema_path=index)
 
 
-def _check_more_items(node: Node, more: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_more_items(node: SchemaNode, more: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     items = schema.get("items", {})
     if not isinstance(value, list) or not isinstance(items, list):
         return
@@ -168,14 +168,14 @@ def _check_more_items(node: Node, more: Any, value: Any, schema: Any) -> Iterato
         yield Unexpected("")
 
 
-def _check_properties(node: Node, properties: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_properties(node: SchemaNode, properties: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if isinstance(value, dict):
         for name in properties if len(properties) <= len(value) else [name for name in value if name in properties]:
             if name in value:
                 yield from node.descend(value[name], properties[name], path=name, schema_path=name)
 
 
-def _check_named(node: Node, patterns: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_named(node: SchemaNode, patterns: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if isinstance(value, dict):
         for pattern, inner in patterns.items():
             for name, item in value.items():
@@ -192,7 +192,7 @@ def fits_name(pattern: str, name: str) -> bool:
     return _fits_pattern(pattern, name)
 
 
-def _check_more_names(node: Node, more: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_more_names(node: SchemaNode, more: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if not isinstance(value, dict) or more is True:
         return
     patterns = schema.get("patternProperties", ())
@@ -217,12 +217,12 @@ def make_unexpected(names: list[str]) -> Unexpected:
     return error
 
 
-def _check_names(node: Node, schema_of_names: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_names(node: SchemaNode, schema_of_names: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     for name in value if isinstance(value, dict) else ():
         yield from node.descend(name, schema_of_names)
 
 
-def _check_contains(node: Node, wanted: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_contains(node: SchemaNode, wanted: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if not isinstance(value, list):
         return
     counts = "minContains" in node.dialect.VALIDATORS or node.dialect not in REF_ALONE
@@ -241,18 +241,18 @@ def _check_contains(node: Node, wanted: Any, value: Any, schema: Any) -> Iterato
         yield ValidationError("") if not found else make_error("minContains", least, value, schema)
 
 
-def _check_all(node: Node, schemas: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_all(node: SchemaNode, schemas: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     for index, inner in enumerate(schemas):
         yield from node.descend(value, inner, schema_path=index)
 
 
-def _check_any(node: Node, branches: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_any(node: SchemaNode, branches: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     _fitting, error = _choose(node, branches, value)
     if error is not None:
         yield error
 
 
-def _check_one(node: Node, branches: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_one(node: SchemaNode, branches: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     fitting, error = _choose(node, branches, value)
     if error is not None:
         yield error
@@ -260,7 +260,7 @@ def _check_one(node: Node, branches: Any, value: Any, schema: Any) -> Iterator[V
         yield ValidationError("")
 
 
-def _choose(node: Node, branches: Any, value: Any) -> tuple[int, ValidationError | None]:
+def _choose(node: SchemaNode, branches: Any, value: Any) -> tuple[int, ValidationError | None]:
     """The first branch that fits; else what is wrong with each."""
     work = current_work.get()
     work.depth += 1
@@ -282,7 +282,7 @@ def _choose(node: Node, branches: Any, value: Any) -> tuple[int, ValidationError
         work.depth -= 1
 
 
-def _find_ruled_out(node: Node, branch: Any, value: Any) -> list[ValidationError]:
+def _find_ruled_out(node: SchemaNode, branch: Any, value: Any) -> list[ValidationError]:
     """That a constant rules the branch out, such as {"kind": "card"}, before anything deeper is looked at."""
     while isinstance(branch, dict) and isinstance(branch.get("$ref"), str) and not node.tree.dynamic:
         if len(branch) > 1 and node.dialect not in REF_ALONE:
@@ -306,12 +306,12 @@ def _find_ruled_out(node: Node, branch: Any, value: Any) -> list[ValidationError
     return []
 
 
-def _check_not(node: Node, refused: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_not(node: SchemaNode, refused: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if node.fits(value, refused):
         yield ValidationError("")
 
 
-def _check_if(node: Node, condition: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _check_if(node: SchemaNode, condition: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     way = "then" if node.fits(value, condition) else "else"
     if way in schema:
         yield from node.descend(value, schema[way], schema_path=way)

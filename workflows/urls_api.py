@@ -38,7 +38,7 @@ documented = [
     path("v1/interactions/<str:id>/fail", failing.FailInteraction.as_view(), name="interaction-fail"),
     path("v1/interactions/<str:id>/retry", failing.RetryItem.as_view(), name="interaction-retry"),
     path("v1/interactions/<str:id>/events", interactions.InteractionEvents.as_view(), name="interaction-events"),
-    path("v1/units", units.Units.as_view(), name="units"),
+    path("v1/units", units.UnitsEndpoint.as_view(), name="units"),
     path("v1/units/<str:id>", units.OneUnit.as_view(), name="unit"),
     *(pattern for part in list_parts() for pattern in part.patterns),
     path("v1/schema", openapi.schema, name="api-schema"),

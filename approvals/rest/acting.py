@@ -21,7 +21,7 @@ from approvals.rest.endpoint import DOOR, REFUSED, ReviewEndpoint
 from approvals.rest.rows import show_comment, show_review
 from approvals.rest.shapes import ApprovalOut
 from workflows.rest.bodies import Body, read_as
-from workflows.rest.endpoint import Answer
+from workflows.rest.endpoint import ChangeAnswer
 from workflows.rest.openapi import ID, document
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,8 +37,8 @@ class ReviewAction(ReviewEndpoint):
         raw, value = self.read_body(request, empty=self.body is NothingBody)
         body = read_as(self.body, value)
 
-        def do(review: Review) -> Answer:
-            return Answer(self.do(review, body), instance=review.instance_id)
+        def do(review: Review) -> ChangeAnswer:
+            return ChangeAnswer(self.do(review, body), instance=review.instance_id)
 
         return self.act(request, raw, id, do)
 

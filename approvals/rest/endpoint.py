@@ -22,7 +22,7 @@ from approvals.rest.refusals import answer_refusal
 from approvals.settling import note_refusal
 from approvals.sight import REFUSALS, hiding
 from workflows.rest.callers import Need
-from workflows.rest.endpoint import Answer, Endpoint
+from workflows.rest.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.ids import read_id, refuse_unknown
 from workflows.rest.problems import FORBIDDEN, RequestRefused
 from workflows.rest.throttle import count_call
@@ -76,10 +76,10 @@ class ReviewEndpoint(Endpoint):
         """Only those of the workflows that a key is for."""
         return rows if self.caller.workflows is None else rows.filter(workflow__in=self.caller.workflows)
 
-    def act(self, request: Request, raw: bytes, text: str, do: Callable[[Review], Answer]) -> HttpResponse:
+    def act(self, request: Request, raw: bytes, text: str, do: Callable[[Review], ChangeAnswer]) -> HttpResponse:
         """Do something about one review, or say why not."""
 
-        def carry_out() -> Answer:
+        def carry_out() -> ChangeAnswer:
             rows = Review.objects.using(self.db.alias).filter(workspace_id=self.caller.workspace)
             found = rows.filter(pk=read_id(text)).first()
             if found is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.urls import path
 
 from approvals.rest import acting, listing, refusals, reviews
-from workflows.rest.parts import Part
+from workflows.rest.parts import ApiPart
 
-PART = Part(
+PART = ApiPart(
     "Approvals",
     "What people decide, each under their own rights. A key may look; deciding takes a person's session.",
     [

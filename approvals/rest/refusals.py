@@ -22,16 +22,16 @@ from approvals.exceptions import (
     UnknownOutcome,
     UnknownReview,
 )
-from workflows.rest.problems import NOT_FOUND, NOTHING_HERE, RESOLVED, STALE_VERSION, Kind, answer_problem
+from workflows.rest.problems import NOT_FOUND, NOTHING_HERE, RESOLVED, STALE_VERSION, ProblemKind, answer_problem
 from workflows.times import to_rfc3339
 
-FORBIDDEN_BY_RULE = Kind(403, "forbidden-by-rule", "A rule forbids it to you")
-NOT_NOW = Kind(409, "not-now", "Not possible as it stands")
-NOT_CARRIED_OUT = Kind(409, "not-carried-out", "It could not be carried out")
-INVALID_DECISION = Kind(422, "invalid-decision", "The decision is not acceptable")
+FORBIDDEN_BY_RULE = ProblemKind(403, "forbidden-by-rule", "A rule forbids it to you")
+NOT_NOW = ProblemKind(409, "not-now", "Not possible as it stands")
+NOT_CARRIED_OUT = ProblemKind(409, "not-carried-out", "It could not be carried out")
+INVALID_DECISION = ProblemKind(422, "invalid-decision", "The decision is not acceptable")
 
 #: What a caller does about each.
-ADVICE: Mapping[Kind, str] = {
+ADVICE: Mapping[ProblemKind, str] = {
     FORBIDDEN_BY_RULE: "`rule` names it. Somebody else may: `detail` says who, where that is known.",
     NOT_NOW: "Somebody is at it, is deciding it, or you have decided already: `rule` says which. Read it again later.",
     NOT_CARRIED_OUT: "The site's own code refused what the decision leads to. Nothing was changed; `detail` says why.",

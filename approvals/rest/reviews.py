@@ -20,7 +20,7 @@ from approvals.rest.endpoint import DOOR, PEOPLE_ONLY, REFUSED, ReviewEndpoint
 from approvals.rest.rows import show_card
 from approvals.rest.shapes import ApprovalDetail
 from workflows.rest.bodies import read_as
-from workflows.rest.endpoint import Answer
+from workflows.rest.endpoint import ChangeAnswer
 from workflows.rest.ids import read_id, refuse_unknown
 from workflows.rest.once import answer_json
 from workflows.rest.openapi import ID, document
@@ -51,7 +51,7 @@ class OneReview(ReviewEndpoint):
             raise refuse_unknown()
         review, for_program = case.review, PEOPLE_ONLY if user is None else ""
         told = show_card(build_card(review, user, case=case), review, case, for_program=for_program)
-        return answer_json(Answer(told).write())
+        return answer_json(ChangeAnswer(told).write())
 
 
 class DecideReview(ReviewEndpoint):
@@ -77,7 +77,7 @@ class DecideReview(ReviewEndpoint):
         body = read_as(DecideBody, value)
         return self.act(request, raw, id, lambda review: self.decide(review, body))
 
-    def decide(self, review: Review, body: DecideBody) -> Answer:
+    def decide(self, review: Review, body: DecideBody) -> ChangeAnswer:
         """Record the caller's decision."""
         door = decisions.Door(name=DOOR, saw_diff=body.version is not None, has_reauthenticated=False)
         try:
@@ -104,4 +104,4 @@ class DecideReview(ReviewEndpoint):
             "outcome": done.outcome or None,
             "version": done.review.version,
         }
-        return Answer(told, instance=review.instance_id)
+        return ChangeAnswer(told, instance=review.instance_id)

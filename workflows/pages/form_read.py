@@ -23,14 +23,14 @@ from workflows.json_reader import UnreadableJson, parse_json
 from workflows.jsontext import MAX_DIGITS, MISSING, UNKEEPABLE
 from workflows.pages.form_tree import (
     Checks,
-    Choice,
     Code,
     Field,
     Fixed,
-    Group,
+    FormChoice,
+    FormGroup,
+    FormNumber,
+    FormOption,
     Lines,
-    Number,
-    Option,
     Rows,
     Text,
     Typed,
@@ -57,7 +57,7 @@ _LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(
 
 
 @dataclass(slots=True)
-class Reading:
+class FormReading:
     """What became of what was typed: the value, or `MISSING`; and what could not be read, by the field's name."""
 
     value: Any = MISSING
@@ -91,13 +91,13 @@ class Reading:
         return name, join_label(line, f"{rest:.200}") if line and rest else line or f"{rest:.200}"
 
 
-def read_form(form: Field, typed: Typed, name: str) -> Reading:
+def read_form(form: Field, typed: Typed, name: str) -> FormReading:
     """The JSON value of a whole form.
 
-    >>> read_form(Number(label="Amount"), {"data": ["12.5"]}, "data").value
+    >>> read_form(FormNumber(label="Amount"), {"data": ["12.5"]}, "data").value
     12.5
     """
-    reader = _Reader(typed)
+    reader = _TypedReader(typed)
     reader.told.value, _entered = reader.read(form, name, "")
     return reader.told
 
@@ -108,21 +108,21 @@ def list_rows(typed: Typed, name: str) -> list[str]:
     return [row for row in given if _ROW.fullmatch(row)][:MOST_ROWS_READ]
 
 
-class _Refused(Exception):
+class _UnreadableText(Exception):
     """A text that cannot be read, and what would be right."""
 
 
-class _Reader:
+class _TypedReader:
     def __init__(self, typed: Typed) -> None:
         self.typed = typed
-        self.told = Reading()
+        self.told = FormReading()
 
     def read(self, field: Field, name: str, place: str) -> tuple[Any, bool]:
         """The value and whether anybody entered one."""
         self.told.places.setdefault(place, (name, ""))
         try:
             match field:
-                case Group():
+                case FormGroup():
                     return self.read_group(field, name, place)
                 case Rows():
                     return self.read_rows(field, name, place)
@@ -132,14 +132,14 @@ class _Reader:
                     return self.read_checks(field, name)
                 case Fixed():
                     return self.read_fixed(field, name)
-                case Choice():
+                case FormChoice():
                     return self.read_choice(field, name)
             text = self.find_text(name)
             # In a text, spaces may be meant; elsewhere they are nothing.
             if not (text if isinstance(field, Text) and field.control in _FREE else text.strip()):
                 return _leave_empty(field), False
             return _read_text(field, text), True
-        except _Refused as refused:
+        except _UnreadableText as refused:
             self.told.errors[name] = [str(refused)]
             return MISSING, True
 
@@ -149,7 +149,7 @@ class _Reader:
         check_text(text)
         return text
 
-    def read_group(self, field: Group, name: str, place: str) -> tuple[Any, bool]:
+    def read_group(self, field: FormGroup, name: str, place: str) -> tuple[Any, bool]:
         value, entered = {}, False
         for inner in field.fields:
             part, filled = self.read(inner, join_name(name, inner.key), join_step(place, inner.key))
@@ -181,17 +181,17 @@ class _Reader:
             self.told.places[join_step(place, len(values))] = name, where
             try:
                 values.append(_read_text(field.item, line))
-            except _Refused as error:
+            except _UnreadableText as error:
                 refused.append(join_label(where, error))
         if refused:
-            raise _Refused(" ".join(refused[:MOST_REASONS]))
+            raise _UnreadableText(" ".join(refused[:MOST_REASONS]))
         return (values, True) if values else (_leave_list(field), False)
 
     def read_checks(self, field: Checks, name: str) -> tuple[Any, bool]:
         tokens = set(self.typed.get(name, ())) - {""}
         values = [option.value for option in field.options if option.token in tokens]
         if len(values) < len(tokens):
-            raise _Refused(_("Choose among the values that are offered."))
+            raise _UnreadableText(_("Choose among the values that are offered."))
         return (values, True) if values else (_leave_list(field), False)
 
     def read_fixed(self, field: Fixed, name: str) -> tuple[Any, bool]:
@@ -199,25 +199,25 @@ class _Reader:
             return (field.value if field.required else MISSING), False
         return (field.value, True) if any(self.typed.get(name, ())) else (MISSING, False)
 
-    def read_choice(self, field: Choice, name: str) -> tuple[Any, bool]:
+    def read_choice(self, field: FormChoice, name: str) -> tuple[Any, bool]:
         token = (self.typed.get(name) or [""])[-1]
         if not token:
             return _leave_empty(field), False
         return find_option(field.options, token).value, True
 
 
-def find_option(options: Iterable[Option], token: str) -> Option:
+def find_option(options: Iterable[FormOption], token: str) -> FormOption:
     """The option that a token stands for."""
     for option in options:
         if option.token == token:
             return option
-    raise _Refused(_("Choose one of the values that are offered."))
+    raise _UnreadableText(_("Choose one of the values that are offered."))
 
 
 def check_text(text: str) -> None:
     """Refuse what no database and no strict reader of JSON takes."""
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise _Refused(UNKEEPABLE.tell())
+        raise _UnreadableText(UNKEEPABLE.tell())
 
 
 def read_json(text: str, *, or_text: bool) -> Any:
@@ -235,7 +235,7 @@ def read_json(text: str, *, or_text: bool) -> Any:
         return parse_json(text.encode())
     except UnreadableJson as error:
         problem = str(error).partition(": ")[2] or str(error)
-        raise _Refused(_("This is no JSON: %(problem)s") % {"problem": problem}) from None
+        raise _UnreadableText(_("This is no JSON: %(problem)s") % {"problem": problem}) from None
 
 
 def _leave_empty(field: Field) -> Any:
@@ -250,7 +250,7 @@ def _leave_list(field: Field) -> Any:
 
 def _read_text(field: Field, text: str) -> Any:
     match field:
-        case Number():
+        case FormNumber():
             return _read_number(field, text.strip())
         case Code():
             return read_json(text.strip(), or_text=field.or_text)
@@ -263,20 +263,20 @@ def _read_text(field: Field, text: str) -> Any:
     return text
 
 
-def _read_number(field: Number, text: str) -> Any:
+def _read_number(field: FormNumber, text: str) -> Any:
     text = text.replace("\N{MINUS SIGN}", "-")
     whole = _WHOLE.fullmatch(text) is not None
     if not whole and (field.whole or not _NUMBER.fullmatch(text)):
-        raise _Refused(_explain_number(text, whole=field.whole))
+        raise _UnreadableText(_explain_number(text, whole=field.whole))
     if whole and len(text.lstrip("+-")) > MAX_DIGITS:
-        raise _Refused(_("This number has more than %(n)s digits.") % {"n": str(MAX_DIGITS)})
+        raise _UnreadableText(_("This number has more than %(n)s digits.") % {"n": str(MAX_DIGITS)})
     if field.as_text:
         return text
     if whole:
         return int(text)
     number = float(text)
     if not math.isfinite(number):
-        raise _Refused(_("This number is too large."))
+        raise _UnreadableText(_("This number is too large."))
     return number
 
 

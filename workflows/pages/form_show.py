@@ -19,13 +19,13 @@ from django.utils.translation import gettext as _
 from workflows.pages.form_read import list_rows
 from workflows.pages.form_tree import (
     Checks,
-    Choice,
     Code,
     Field,
     Fixed,
-    Group,
+    FormChoice,
+    FormGroup,
+    FormNumber,
     Lines,
-    Number,
     Rows,
     Text,
     Typed,
@@ -57,7 +57,7 @@ class ShownOption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ShownField:
     """One field on the page."""
 
     template: str
@@ -78,7 +78,7 @@ class Shown:
     #: Direction marks in what is typed decide about themselves only.
     free: bool = False
     options: tuple[ShownOption, ...] = ()
-    fields: tuple[Shown, ...] = ()
+    fields: tuple[ShownField, ...] = ()
     focus: bool = False
     #: Of a list: whether there may be more rows. Of a row: how it is addressed, to be taken away.
     may_grow: bool = False
@@ -91,7 +91,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FieldProblem:
     """One line of the summary above a form."""
 
     label: str
@@ -111,7 +111,7 @@ class Showing:
     focus: str = ""
     left: int = MOST_SHOWN
 
-    def show(self, node: Field, name: str, *, label: str = "", row: str = "") -> Shown:
+    def show(self, node: Field, name: str, *, label: str = "", row: str = "") -> ShownField:
         """One field and all within it."""
         self.left -= 1
         errors = tuple(self.errors.get(name, ()))
@@ -121,7 +121,7 @@ class Showing:
         notes: tuple[str, ...] = part.pop("notes", node.notes)
         described = [f"{id}-hint"] if node.hint or notes else []
         described += [f"{id}-error"] if errors else []
-        return Shown(
+        return ShownField(
             template=f"workflows/form/{part.pop('template')}.html",
             name=name,
             id=id,
@@ -140,7 +140,7 @@ class Showing:
     def _show_control(self, node: Field, name: str, id: str, text: str) -> dict[str, Any]:
         """A field in which something is typed."""
         match node:
-            case Number():
+            case FormNumber():
                 return {"template": "text", "control": "text", "mode": "numeric" if node.whole else "decimal"}
             case Lines():
                 notes = (_("One on each line."), *node.notes)
@@ -162,7 +162,7 @@ class Showing:
     def _show_several(self, node: Field, name: str, id: str, text: str, row: str) -> dict[str, Any]:
         """A field that has others in it, or values to choose from."""
         match node:
-            case Group():
+            case FormGroup():
                 fields = tuple(self.show(each, join_name(name, each.key)) for each in node.fields)
                 return {"template": "row" if row else "group", "fields": fields}
             case Rows():
@@ -170,7 +170,7 @@ class Showing:
                 rows = enumerate(standing, 1)
                 fields = tuple(self._show_row(node, name, each, n) for n, each in rows if self.left > 0)
                 return {"template": "rows", "fields": fields, "may_grow": len(standing) < node.most}
-            case Choice():
+            case FormChoice():
                 look = "choice" if len(node.options) <= MOST_RADIOS else "select"
                 return {"template": look, "options": tuple(_list_options(node, id, text))}
             case Checks():
@@ -186,20 +186,20 @@ class Showing:
                 return {"template": "tick" if node.asks else "fixed", "text": node.shown, "options": (box,)}
         raise TypeError(f"there is no template for {type(node).__name__}")  # pragma: no cover
 
-    def _show_row(self, node: Rows, name: str, row: str, number: int) -> Shown:
+    def _show_row(self, node: Rows, name: str, row: str, number: int) -> ShownField:
         label = _("%(what)s %(n)s") % {"what": node.item.label, "n": str(number)}
         return self.show(node.item, join_name(name, row), label=label, row=row)
 
 
-def list_problems(shown: Shown) -> Iterator[Problem]:
+def list_problems(shown: ShownField) -> Iterator[FieldProblem]:
     """What is wrong, in the order of the page."""
     for reason in shown.errors:
-        yield Problem(shown.label, reason, shown.control_id)
+        yield FieldProblem(shown.label, reason, shown.control_id)
     for inner in shown.fields:
         yield from list_problems(inner)
 
 
-def count_controls(shown: Shown) -> int:
+def count_controls(shown: ShownField) -> int:
     """How many values a browser will send for it, at most."""
     several = len(shown.options) if shown.template == "workflows/form/checks.html" else 1
     return several + bool(shown.row) + sum(map(count_controls, shown.fields))
@@ -207,7 +207,7 @@ def count_controls(shown: Shown) -> int:
 
 def find_first(node: Field, name: str) -> str:
     """The name of the first field in which something can be typed."""
-    while isinstance(node, Group):
+    while isinstance(node, FormGroup):
         inner = next((each for each in node.fields if not (isinstance(each, Fixed) and not each.asks)), None)
         if inner is None:
             return name
@@ -215,7 +215,7 @@ def find_first(node: Field, name: str) -> str:
     return name
 
 
-def _list_options(node: Choice, id: str, token: str) -> Iterator[ShownOption]:
+def _list_options(node: FormChoice, id: str, token: str) -> Iterator[ShownOption]:
     known = any(option.token == token for option in node.options)
     if node.nullable or not node.required:
         yield ShownOption(f"{id}-none", "", node.none, not known)

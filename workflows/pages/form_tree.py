@@ -47,7 +47,7 @@ class Text(Field):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Number(Field):
+class FormNumber(Field):
     """A number, typed with a point."""
 
     whole: bool = False
@@ -56,7 +56,7 @@ class Number(Field):
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class FormOption:
     """One of several values to choose from; the token stands for it in the form."""
 
     token: str
@@ -65,10 +65,10 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice(Field):
+class FormChoice(Field):
     """One of several values; yes and no are such."""
 
-    options: tuple[Option, ...]
+    options: tuple[FormOption, ...]
     #: What it is called to choose none of them.
     none: str = ""
 
@@ -77,7 +77,7 @@ class Choice(Field):
 class Checks(Field):
     """Any of several values."""
 
-    options: tuple[Option, ...]
+    options: tuple[FormOption, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class Fixed(Field):
 class Lines(Field):
     """A list of plain values, one on each line."""
 
-    item: Text | Number
+    item: Text | FormNumber
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class Code(Field):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group(Field):
+class FormGroup(Field):
     """An object."""
 
     fields: tuple[Field, ...]

@@ -17,13 +17,13 @@ from workflows.jsontext import MISSING
 from workflows.pages.form_read import read_json
 from workflows.pages.form_tree import (
     Checks,
-    Choice,
     Code,
     Field,
     Fixed,
-    Group,
+    FormChoice,
+    FormGroup,
+    FormNumber,
     Lines,
-    Number,
     Rows,
     Text,
     join_name,
@@ -36,7 +36,7 @@ _WHOLE = 2.0**53
 def write_form(form: Field, name: str, value: Any = MISSING) -> dict[str, list[str]]:
     """What stands in each field for a value; without one, for the defaults of what has to be there.
 
-    >>> write_form(Number(label="Amount", default=5), "data")
+    >>> write_form(FormNumber(label="Amount", default=5), "data")
     {'data': ['5']}
     """
     typed: dict[str, list[str]] = {}
@@ -52,7 +52,7 @@ def _write(field: Field, name: str, value: Any, typed: dict[str, list[str]], *, 
     if suggest and value is MISSING:
         value = field.default
     match field:
-        case Group():
+        case FormGroup():
             within = value if isinstance(value, dict) else {}
             suggest = suggest and (field.required or value is not MISSING)
             for inner in field.fields:
@@ -70,14 +70,14 @@ def _write_value(field: Field, value: Any) -> list[str]:
     match field:
         case Fixed():
             return ["1"] if field.asks and value == field.value else []
-        case Choice():
+        case FormChoice():
             return [option.token for option in field.options if _is_same(option.value, value)]
         case Checks() if isinstance(value, list):
             return [option.token for option in field.options if any(_is_same(option.value, each) for each in value)]
         case Lines() if isinstance(value, list):
             lines = [_write_text(field.item, each) for each in value]
             return ["\n".join(lines)] if all(line.strip() and "\n" not in line for line in lines) else []
-        case Text() | Number():
+        case Text() | FormNumber():
             text = _write_text(field, value)
             return [text] if text else []
         case Code():
@@ -85,9 +85,9 @@ def _write_value(field: Field, value: Any) -> list[str]:
     return []
 
 
-def _write_text(field: Text | Number, value: Any) -> str:
+def _write_text(field: Text | FormNumber, value: Any) -> str:
     """The text of a plain value, empty where the field cannot hold it."""
-    if isinstance(field, Number):
+    if isinstance(field, FormNumber):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return write_number(value) if is_number else value if field.as_text and isinstance(value, str) else ""
     if not isinstance(value, str):

@@ -35,7 +35,7 @@ class FormRefused(WorkflowError):
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class PostedForm:
     """What came, and whether it came from a page of ours."""
 
     data: QueryDict
@@ -48,7 +48,7 @@ def check_charset(request: HttpRequest) -> None:
         raise FormRefused(400, _("Your browser sent this in a character set that is not UTF-8. Nothing was sent."))
 
 
-def read_posted(request: HttpRequest) -> Posted:
+def read_posted(request: HttpRequest) -> PostedForm:
     """The fields of a form; `FormRefused` where they cannot be had."""
     check_charset(request)
     limit = conf.max_body * _GROWTH
@@ -68,7 +68,7 @@ def read_posted(request: HttpRequest) -> Posted:
     if came is not None and came < told:
         # A form that was cut off still reads as one: its last field would be taken for what was typed.
         raise FormRefused(400, _(UNREADABLE))
-    return Posted(join_breaks(data), trusted=_FormCheck(_answer_nothing).find_reason(request) is None)
+    return PostedForm(join_breaks(data), trusted=_FormCheck(_answer_nothing).find_reason(request) is None)
 
 
 def _count_bytes(request: HttpRequest) -> int | None:

@@ -43,7 +43,7 @@ _SEVERAL = (Cardinality.ONE_TO_MANY, Cardinality.MANY_TO_MANY)
 
 
 @dataclass(frozen=True)
-class Question:
+class AskedQuestion:
     """What is asked, of whom it is asked, and how it stands."""
 
     row: dict[str, Any]
@@ -171,13 +171,13 @@ class Question:
         return [word for word, one, other in zip(words, before, now, strict=True) if one != other]
 
 
-def load_question(interaction: UUID, *, using: str) -> Question:
+def load_question(interaction: UUID, *, using: str) -> AskedQuestion:
     """The question with this id; `UnknownInteraction` if it is gone, or was withdrawn."""
     now = RawSQL(CLOCK, (), output_field=DateTimeField())
     row = Interaction.objects.using(using).filter(pk=interaction).annotate(now=now).values(*_COLUMNS, "now").first()
     if row is None or row["status"] is InteractionStatus.CANCELLED:
         raise UnknownInteraction
-    return Question(dict(row))
+    return AskedQuestion(dict(row))
 
 
 def _digest(value: Any) -> str:

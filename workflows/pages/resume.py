@@ -39,7 +39,7 @@ from workflows.jsontext import MISSING, dump_value
 from workflows.pages.posted import FormRefused, read_posted
 from workflows.pages.question import DOOR
 from workflows.pages.resume_pages import (
-    Visit,
+    AnswerVisit,
     answer_not_found,
     answer_notice,
     answer_trouble,
@@ -140,12 +140,12 @@ def take_answer(request: HttpRequest, find: Find) -> HttpResponse:
 # --- finding and recognising --------------------------------------------------------------------------
 
 
-def _find(request: HttpRequest, find: Find) -> Visit:
+def _find(request: HttpRequest, find: Find) -> AnswerVisit:
     interaction, workspace = find()
     return make_visit(request, interaction, workspace)
 
 
-def _recognise(visit: Visit, nonce: str, value: Any) -> Once | None:
+def _recognise(visit: AnswerVisit, nonce: str, value: Any) -> Once | None:
     """The same form sent twice, by a second click or after a lost connection, is one answer."""
     if value is MISSING or not _NONCE.fullmatch(nonce):
         return None

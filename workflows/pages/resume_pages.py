@@ -21,10 +21,10 @@ from workflows.exceptions import PolicyRefused
 from workflows.jsontext import MISSING
 from workflows.models import Interaction
 from workflows.pages.answers import answer_page
-from workflows.pages.form_read import Reading
+from workflows.pages.form_read import FormReading
 from workflows.pages.form_tree import Typed
 from workflows.pages.posted import give_token, keep_cookie
-from workflows.pages.question import Question, load_question
+from workflows.pages.question import AskedQuestion, load_question
 from workflows.pages.values import dump_shown
 
 logger = logging.getLogger("workflows")
@@ -34,7 +34,7 @@ NOTICE = "workflows/notice.html"
 
 
 @dataclass(frozen=True, slots=True)
-class Banner:
+class AnswerBanner:
     """What has to be read first."""
 
     tone: Literal["good", "warn"]
@@ -44,33 +44,33 @@ class Banner:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class AnswerVisit:
     """One request, and the question that it came for."""
 
     request: HttpRequest
     interaction: UUID
     workspace: int
-    question: Question
+    question: AskedQuestion
 
-    def look_again(self) -> Visit:
+    def look_again(self) -> AnswerVisit:
         """The same with the question as it has become."""
         return make_visit(self.request, self.interaction, self.workspace)
 
 
-def make_visit(request: HttpRequest, interaction: UUID, workspace: int) -> Visit:
+def make_visit(request: HttpRequest, interaction: UUID, workspace: int) -> AnswerVisit:
     """A request with its question as it stands now."""
     question = load_question(interaction, using=router.db_for_write(Interaction))
-    return Visit(request, interaction, workspace, question)
+    return AnswerVisit(request, interaction, workspace, question)
 
 
 def show_form(
-    visit: Visit,
+    visit: AnswerVisit,
     typed: Typed,
     errors: Mapping[str, list[str]] | None = None,
     *,
     status: int = 200,
     focus: str = "",
-    banner: Banner | None = None,
+    banner: AnswerBanner | None = None,
 ) -> HttpResponse:
     form = visit.question.form.show(typed, errors, focus=focus)
     context = {
@@ -88,7 +88,7 @@ def show_form(
 
 
 def show_outcome(
-    visit: Visit, *, status: int = 200, typed: Typed | None = None, reading: Reading | None = None
+    visit: AnswerVisit, *, status: int = 200, typed: Typed | None = None, reading: FormReading | None = None
 ) -> HttpResponse:
     """How it stands, without a form; whoever just sent an answer learns that it was not taken, and keeps it."""
     question = visit.question
@@ -107,60 +107,60 @@ def show_outcome(
     return answer_page(PAGE, context, status=status)
 
 
-def _keep(typed: Typed, reading: Reading) -> str:
+def _keep(typed: Typed, reading: FormReading) -> str:
     """What was sent, as the value that it made; where it made none, as it was typed."""
     if not reading.errors:
         return "" if reading.value is MISSING else dump_shown(reading.value)
     return dump_shown({name: texts[0] if len(texts) == 1 else texts for name, texts in typed.items()})
 
 
-def _tell_outcome(question: Question, *, late: bool) -> Banner:
+def _tell_outcome(question: AskedQuestion, *, late: bool) -> AnswerBanner:
     not_taken = _("What you sent was not taken")
     closed, due = question.closed, question.due
     match question.state:
         case "answered":
             when = closed.exactly if closed else ""
             if late:
-                return Banner("warn", not_taken, _("It was answered before, on %(when)s.") % {"when": when})
+                return AnswerBanner("warn", not_taken, _("It was answered before, on %(when)s.") % {"when": when})
             told = _("On %(when)s. The workflow goes on with that answer, and nothing more is needed.") % {"when": when}
-            return Banner("good", _("This has been answered"), told)
+            return AnswerBanner("good", _("This has been answered"), told)
         case "over":
             when = due.exactly if due else closed.exactly if closed else ""
             title = not_taken if late else _("The time to answer is over")
-            return Banner(
+            return AnswerBanner(
                 "warn", title, _("It could be answered until %(when)s. The wait ended without it.") % {"when": when}
             )
         case "elsewhere":
             title = not_taken if late else _("This is answered elsewhere")
-            return Banner(
+            return AnswerBanner(
                 "warn", title, _("It is answered %(where)s, and not by this link.") % {"where": question.door}
             )
     title = not_taken if late else _("This can no longer be answered")
-    return Banner("warn", title, _("It was closed before anybody answered."))
+    return AnswerBanner("warn", title, _("It was closed before anybody answered."))
 
 
-def show_stale(visit: Visit, typed: Typed, reading: Reading, shown: str) -> HttpResponse:
+def show_stale(visit: AnswerVisit, typed: Typed, reading: FormReading, shown: str) -> HttpResponse:
     if visit.question.state != "open":
         return show_outcome(visit, status=409, typed=typed, reading=reading)
     changes = visit.question.list_changes(shown)
     text = _("Nothing was sent. What you typed is kept: check it, then send it again.")
-    banner = Banner("warn", _("Changed since you opened it"), text, tuple(changes))
+    banner = AnswerBanner("warn", _("Changed since you opened it"), text, tuple(changes))
     return show_form(visit, typed, status=409, banner=banner)
 
 
-def show_untrusted(visit: Visit, typed: Typed) -> HttpResponse:
+def show_untrusted(visit: AnswerVisit, typed: Typed) -> HttpResponse:
     if visit.question.state != "open":
         return show_outcome(visit, status=403, typed=typed)
     text = _(
         "It did not come from a page of this site that is still good, or your browser keeps no cookies for this site. "
         "What you typed is kept: check it, then send it again."
     )
-    return show_form(visit, typed, status=403, banner=Banner("warn", _("Nothing was sent"), text))
+    return show_form(visit, typed, status=403, banner=AnswerBanner("warn", _("Nothing was sent"), text))
 
 
-def show_refused(visit: Visit, typed: Typed, refused: PolicyRefused) -> HttpResponse:
+def show_refused(visit: AnswerVisit, typed: Typed, refused: PolicyRefused) -> HttpResponse:
     text = _("The rules of this site do not allow this answer. What you typed is kept.")
-    banner = Banner("warn", _("This answer was refused"), text, (refused.reason,) if refused.reason else ())
+    banner = AnswerBanner("warn", _("This answer was refused"), text, (refused.reason,) if refused.reason else ())
     return show_form(visit, typed, status=403, banner=banner)
 
 

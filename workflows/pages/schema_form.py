@@ -23,9 +23,9 @@ from django.utils.translation import gettext as _
 
 from workflows.exceptions import InvalidData
 from workflows.jsontext import MISSING
-from workflows.pages.form_read import Reading, list_rows, read_form
-from workflows.pages.form_show import Problem, Showing, Shown, count_controls, find_first, list_problems
-from workflows.pages.form_tree import Field, Group, Rows, Typed, join_name
+from workflows.pages.form_read import FormReading, list_rows, read_form
+from workflows.pages.form_show import FieldProblem, Showing, ShownField, count_controls, find_first, list_problems
+from workflows.pages.form_tree import Field, FormGroup, Rows, Typed, join_name
 from workflows.pages.form_write import write_form
 from workflows.pages.schema_plan import plan_form
 from workflows.schema import Schema
@@ -38,8 +38,8 @@ _BESIDE = 20
 class ShownForm:
     """All fields of a form, and what is wrong, for `workflows/form/form.html`."""
 
-    fields: tuple[Shown, ...]
-    problems: tuple[Problem, ...] = ()
+    fields: tuple[ShownField, ...]
+    problems: tuple[FieldProblem, ...] = ()
     #: What is wrong with the whole of it.
     errors: tuple[str, ...] = ()
 
@@ -69,7 +69,7 @@ class SchemaForm:
         start = f"{self.prefix}/"
         return {name: posted.getlist(name) for name in posted if name == self.prefix or name.startswith(start)}
 
-    def read(self, typed: Typed, *, schema: Schema | None = None) -> Reading:
+    def read(self, typed: Typed, *, schema: Schema | None = None) -> FormReading:
         """The value that was typed; with a schema, also what that refuses beside what cannot be read at all."""
         reading = read_form(self.tree, typed, self.prefix)
         if reading.errors and schema is not None and reading.value is not MISSING:
@@ -83,7 +83,7 @@ class SchemaForm:
         """The fields with what was typed."""
         found = errors or {}
         whole = Showing(typed, found, focus).show(self.tree, self.prefix)
-        if not isinstance(self.tree, Group):
+        if not isinstance(self.tree, FormGroup):
             return ShownForm((whole,), tuple(list_problems(whole)), tuple(found.get("", ())))
         problems = tuple(problem for inner in whole.fields for problem in list_problems(inner))
         return ShownForm(whole.fields, problems, (*found.get("", ()), *whole.errors))
@@ -127,7 +127,7 @@ class SchemaForm:
                 row, _slash, _rest = name.removeprefix(f"{at}/").partition("/")
                 if name.startswith(f"{at}/") and row.isdecimal():
                     waiting.append((node.item, join_name(at, row)))
-            elif isinstance(node, Group):
+            elif isinstance(node, FormGroup):
                 waiting.extend((inner, join_name(at, inner.key)) for inner in node.fields)
         return None
 

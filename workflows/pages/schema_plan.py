@@ -16,7 +16,19 @@ from django.utils.translation import ngettext, npgettext, pgettext
 
 from workflows.joining import join_list
 from workflows.jsontext import MISSING
-from workflows.pages.form_tree import Checks, Choice, Code, Field, Fixed, Group, Lines, Number, Option, Rows, Text
+from workflows.pages.form_tree import (
+    Checks,
+    Code,
+    Field,
+    Fixed,
+    FormChoice,
+    FormGroup,
+    FormNumber,
+    FormOption,
+    Lines,
+    Rows,
+    Text,
+)
 from workflows.pages.form_write import write_number
 from workflows.schema_flatten import Flat, Json, flatten
 from workflows.schema_order import sort_fields
@@ -94,10 +106,12 @@ class _Planner:
             case "string":
                 return _plan_text(words, common)
             case "integer" | "number" as kind:
-                return Number(**common, whole=kind == "integer", notes=(*_tell_range(words), *_tell_examples(words)))
+                return FormNumber(
+                    **common, whole=kind == "integer", notes=(*_tell_range(words), *_tell_examples(words))
+                )
             case "boolean":
                 options = _option(True, _("Yes")), _option(False, _("No"))
-                return Choice(**common, options=options, none=_name_none(common, _("Neither")))
+                return FormChoice(**common, options=options, none=_name_none(common, _("Neither")))
             case "null":
                 return Fixed(**common, value=None, shown=_("Nothing"))
             case "object":
@@ -105,7 +119,7 @@ class _Planner:
             case "array":
                 return self._plan_list(flat, common, depth)
             case ["number", "string"] | ["string", "number"] if words.get("format") == "decimal":
-                return Number(**common, as_text=True, notes=(*_tell_range(words), *_tell_examples(words)))
+                return FormNumber(**common, as_text=True, notes=(*_tell_range(words), *_tell_examples(words)))
             case ["integer", "string"] | ["string", "integer"]:
                 return Text(**common, or_whole=True, notes=_tell_examples(words))
             case list() as kinds:
@@ -130,7 +144,7 @@ class _Planner:
             )
             for name in ranked
         )
-        return Group(**common, fields=tuple(fields))
+        return FormGroup(**common, fields=tuple(fields))
 
     def _plan_list(self, flat: Flat, common: dict[str, Any], depth: int) -> Field:
         words = flat.keywords
@@ -140,11 +154,11 @@ class _Planner:
         self.left -= 1
         item = self.plan("", inner, label=_("Item"), required=True, depth=depth + 1, trail=flat.trail)
         notes = (*_tell_count(words), *item.notes)
-        if isinstance(item, Choice) and len(item.options) <= MOST_CHECKS and not item.nullable:
+        if isinstance(item, FormChoice) and len(item.options) <= MOST_CHECKS and not item.nullable:
             return Checks(**common, options=item.options, notes=_tell_count(words))
-        if isinstance(item, Text | Number) and not item.nullable:
+        if isinstance(item, Text | FormNumber) and not item.nullable:
             return Lines(**common, item=item, notes=notes)
-        if isinstance(item, Group) and not item.nullable:
+        if isinstance(item, FormGroup) and not item.nullable:
             least, most = _read_count(words, "minItems", 0), _read_count(words, "maxItems", MOST_ROWS)
             first = max(least, 1 if common["required"] and not common["nullable"] else 0)
             most = min(most, MOST_ROWS)
@@ -188,18 +202,18 @@ def _plan_enumeration(words: Json, common: dict[str, Any]) -> Field:
     values: list[Any] = words["enum"]
     labels = words.get("x-labels")
     named = labels if isinstance(labels, list) and len(labels) == len(values) else [None] * len(values)
-    options: dict[str, Option] = {}
+    options: dict[str, FormOption] = {}
     for value, label in zip(values[:MOST_OPTIONS], named, strict=False):
         option = _option(value, label if isinstance(label, str) and label else _show_value(value))
         options.setdefault(option.token, option)
     if not options or len(values) > MOST_OPTIONS:
         texts = all(isinstance(value, str) for value in values)
         return Text(**common) if texts else Code(**common)
-    return Choice(**common, options=tuple(options.values()), none=_name_none(common, _("None of these")))
+    return FormChoice(**common, options=tuple(options.values()), none=_name_none(common, _("None of these")))
 
 
-def _option(value: Any, label: str) -> Option:
-    return Option(json.dumps(value), _cut(label, LONGEST_LABEL), value)
+def _option(value: Any, label: str) -> FormOption:
+    return FormOption(json.dumps(value), _cut(label, LONGEST_LABEL), value)
 
 
 def _plan_text(words: Json, common: dict[str, Any]) -> Text:

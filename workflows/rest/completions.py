@@ -27,7 +27,7 @@ from workflows.question import check_signal_id
 from workflows.rest.bodies import list_mistakes, refuse_without_data
 from workflows.rest.body import count_malformed
 from workflows.rest.callers import COMPLETE
-from workflows.rest.endpoint import Answer, Endpoint
+from workflows.rest.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.ids import read_id
 from workflows.rest.interactions import DOOR
 from workflows.rest.openapi import document
@@ -84,11 +84,11 @@ class CompleteMany(Endpoint):
                 told = f"The body has {len(value)} answers, the limit is {MOST_LINES}: send them in several calls."
                 raise RequestRefused(TOO_LARGE, told)
 
-        def complete() -> Answer:
+        def complete() -> ChangeAnswer:
             results = self.complete(value)
             # Of their instances one stands for all, while that is there; then another.
             owner = next((UUID(line["instance"]) for line in results if "instance" in line), None)
-            return Answer({"results": results}, MANY, owner)
+            return ChangeAnswer({"results": results}, MANY, owner)
 
         return self.answer_once(request, raw, complete)
 
@@ -124,7 +124,7 @@ class CompleteMany(Endpoint):
         told = [
             line if owner is None or owner in mine else _UNKNOWN for line, owner in zip(results, owners, strict=True)
         ]
-        return replace(before, body=Answer({"results": told}).write())
+        return replace(before, body=ChangeAnswer({"results": told}).write())
 
     def find_mine(self, instances: Sequence[UUID]) -> set[Any]:
         """Of these instances those that run one of the key's workflows."""

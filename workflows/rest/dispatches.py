@@ -14,7 +14,7 @@ from workflows.models import Dispatch, Interaction
 from workflows.redriving import redrive
 from workflows.rest.bodies import Shape, read_as
 from workflows.rest.callers import READ_INTERACTIONS, REDRIVE
-from workflows.rest.endpoint import Answer
+from workflows.rest.endpoint import ChangeAnswer
 from workflows.rest.ids import read_id, refuse_unknown
 from workflows.rest.interactions import InteractionEndpoint
 from workflows.rest.lists import Segment, answer_list
@@ -113,10 +113,10 @@ class RedriveInteraction(_OfInteraction):
         raw, value = self.read_body(request, empty=True)
         read_as(RetryBody, value)
 
-        def work() -> Answer:
+        def work() -> ChangeAnswer:
             found = self.find(id)
             redrive(found, actor=self.caller.actor)
-            return Answer(show_interaction(self.find(id)), instance=UUID(str(found.instance_id)))
+            return ChangeAnswer(show_interaction(self.find(id)), instance=UUID(str(found.instance_id)))
 
         return self.answer_once(request, raw, work)
 

@@ -28,7 +28,7 @@ from workflows.rest.lists import DEFAULT_LIMIT, MOST
 from workflows.rest.machines import open_to_machines
 from workflows.rest.openapi import describe_api
 from workflows.rest.parts import list_parts
-from workflows.rest.problems import METHOD_NOT_ALLOWED, Kind, answer_problem
+from workflows.rest.problems import METHOD_NOT_ALLOWED, ProblemKind, answer_problem
 from workflows.store.answers import KEEP_DAYS
 
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
@@ -78,7 +78,7 @@ def docs(request: HttpRequest) -> HttpResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SiteLimits:
     """What this site's settings say about calls."""
 
     url: str
@@ -87,18 +87,20 @@ class Limits:
     rate: tuple[int, int] | None
 
 
-def read_limits() -> Limits:
+def read_limits() -> SiteLimits:
     """The settings as they are now."""
-    return Limits(str(conf.given.get("BASE_URL") or "").rstrip("/"), conf.max_body, conf.max_bulk_body, conf.api_rate)
+    return SiteLimits(
+        str(conf.given.get("BASE_URL") or "").rstrip("/"), conf.max_body, conf.max_bulk_body, conf.api_rate
+    )
 
 
 @lru_cache(maxsize=64)
-def render_once(language: str, limits: Limits) -> str:
+def render_once(language: str, limits: SiteLimits) -> str:
     """The page for this site's own document."""
     return render_docs(describe_api(), language=language, limits=limits)
 
 
-def render_docs(document: Mapping[str, Any], *, language: str, limits: Limits) -> str:
+def render_docs(document: Mapping[str, Any], *, language: str, limits: SiteLimits) -> str:
     """The page for a document. Without the request, so that nothing of one visitor's reaches the next."""
     kinds, advice = list_kinds(), list_advice()
     context = {
@@ -120,9 +122,9 @@ def render_docs(document: Mapping[str, Any], *, language: str, limits: Limits) -
         return render_to_string("workflows/api_docs.html", context)
 
 
-def list_kinds() -> list[Kind]:
+def list_kinds() -> list[ProblemKind]:
     """Every kind of problem there is, by status."""
-    kinds = [value for value in vars(problems).values() if isinstance(value, Kind)]
+    kinds = [value for value in vars(problems).values() if isinstance(value, ProblemKind)]
     kinds += [kind for part in list_parts() for kind in part.problems]
     return sorted(kinds, key=lambda kind: kind.status)
 

@@ -18,7 +18,7 @@ from typing import Any
 from django.utils.text import slugify
 
 from workflows.rest.docs_calls import find_content, show_json, write_call
-from workflows.rest.docs_shapes import SCHEMAS, Field, Shape, Shapes
+from workflows.rest.docs_shapes import SCHEMAS, Member, Shapes, ValueShape
 from workflows.rest.docs_text import Text, read_text
 
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options", "trace")
@@ -28,15 +28,15 @@ PROBLEM = "application/problem+json"
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class DescribedResponse:
     """What may come back with one status. `anchor` leads to where it is told, if that is elsewhere."""
 
     anchor: str
     status: str
     phrase: str
     text: Text
-    headers: tuple[Field, ...]
-    shape: Shape | None
+    headers: tuple[Member, ...]
+    shape: ValueShape | None
     is_problem: bool
     #: Captions and texts.
     examples: tuple[tuple[str, str], ...]
@@ -52,7 +52,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class DescribedOperation:
     """One method of one address."""
 
     anchor: str
@@ -65,24 +65,24 @@ class Operation:
     #: "required", "optional", "none", or "session" where a person calls and no key does.
     access: str
     is_deprecated: bool
-    parameters: tuple[Field, ...]
-    usual_parameters: tuple[Field, ...]
-    body: Shape | None
+    parameters: tuple[Member, ...]
+    usual_parameters: tuple[Member, ...]
+    body: ValueShape | None
     body_required: bool
-    responses: tuple[Response, ...]
-    usual_responses: tuple[Response, ...]
+    responses: tuple[DescribedResponse, ...]
+    usual_responses: tuple[DescribedResponse, ...]
     call: str
     examples: tuple[Example, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class OperationGroup:
     """The operations of one tag."""
 
     anchor: str
     name: str
     text: Text
-    operations: tuple[Operation, ...]
+    operations: tuple[DescribedOperation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Shared:
 
     anchor: str
     name: str
-    shape: Shape
+    shape: ValueShape
     example: str
 
 
@@ -103,9 +103,9 @@ class Api:
     version: str
     text: Text
     #: What nearly all operations take and answer.
-    parameters: tuple[Field, ...]
-    responses: tuple[Response, ...]
-    groups: tuple[Group, ...]
+    parameters: tuple[Member, ...]
+    responses: tuple[DescribedResponse, ...]
+    groups: tuple[OperationGroup, ...]
     objects: tuple[Shared, ...]
 
 
@@ -191,18 +191,18 @@ class Outline:
         self.taken.add(anchor)
         return anchor
 
-    def _read_groups(self) -> Iterator[Group]:
+    def _read_groups(self) -> Iterator[OperationGroup]:
         told = {str(tag.get("name")): tag.get("description") for tag in self.document.get("tags", [])}
-        found: dict[str, list[Operation]] = {name: [] for name in told}
+        found: dict[str, list[DescribedOperation]] = {name: [] for name in told}
         for path, item, method in self._list_operations():
             tag = next(iter(item[method].get("tags", [])), "Other")
             found.setdefault(str(tag), []).append(self._read_operation(path, item, method))
         for name, operations in found.items():
             if operations:
                 anchor = self.name_anchor("tag", name)
-                yield Group(anchor, name[:1].upper() + name[1:], read_text(told.get(name)), tuple(operations))
+                yield OperationGroup(anchor, name[:1].upper() + name[1:], read_text(told.get(name)), tuple(operations))
 
-    def _read_operation(self, path: str, item: Mapping[str, Any], method: str) -> Operation:
+    def _read_operation(self, path: str, item: Mapping[str, Any], method: str) -> DescribedOperation:
         told: Mapping[str, Any] = item[method]
         security = told.get("security", self.document.get("security", []))
         parameters = self._list_parameters(item, method)
@@ -210,7 +210,7 @@ class Outline:
         responses = [self._read_response(status, one) for status, one in self._list_responses(told)]
         body = self.shapes.resolve(told.get("requestBody", {}))
         access = find_access(security)
-        return Operation(
+        return DescribedOperation(
             anchor=self.name_anchor("op", str(told.get("operationId") or f"{method} {path}")),
             method=method.upper(),
             path=path,
@@ -229,11 +229,11 @@ class Outline:
             examples=tuple(_join_examples(responses)),
         )
 
-    def _read_parameter(self, told: Mapping[str, Any]) -> Field:
+    def _read_parameter(self, told: Mapping[str, Any]) -> Member:
         schema = dict(told.get("schema") or {})
         if told.get("description"):
             schema["description"] = told["description"]
-        return Field(
+        return Member(
             str(told.get("name", "")),
             bool(told.get("required")),
             self.shapes.read(schema, whole=True),
@@ -241,14 +241,14 @@ class Outline:
             anchor=self.usual.get(_write_key(told), ""),
         )
 
-    def _read_response(self, status: str, told: Mapping[str, Any]) -> Response:
+    def _read_response(self, status: str, told: Mapping[str, Any]) -> DescribedResponse:
         media, content = find_content(told)
         schema = content.get("schema")
         headers = (
             self._read_parameter({"name": name, **self.shapes.resolve(one)})
             for name, one in told.get("headers", {}).items()
         )
-        return Response(
+        return DescribedResponse(
             anchor=self.usual.get(_write_key(status, told), ""),
             status=status,
             phrase=name_status(status),
@@ -306,7 +306,7 @@ def name_status(status: str) -> str:
         return ""
 
 
-def _join_examples(responses: list[Response]) -> Iterator[Example]:
+def _join_examples(responses: list[DescribedResponse]) -> Iterator[Example]:
     """Each text once, under all of its captions."""
     found: dict[tuple[str, bool], list[str]] = {}
     for response in responses:

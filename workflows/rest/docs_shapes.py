@@ -49,7 +49,7 @@ _RANGES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ValueShape:
     """What a value may be: `before name after` in words, where `anchor` leads to the object of that name."""
 
     name: str
@@ -60,17 +60,17 @@ class Shape:
     limits: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     pattern: str = ""
-    fields: tuple[Field, ...] = ()
-    variants: tuple[Shape, ...] = ()
+    fields: tuple[Member, ...] = ()
+    variants: tuple[ValueShape, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class Member:
     """A member of an object, or a parameter, which has a `place`; `anchor` leads to where it is told, if elsewhere."""
 
     name: str
     required: bool
-    shape: Shape
+    shape: ValueShape
     place: str = ""
     anchor: str = ""
     #: Others of the same object are always there, this one is not.
@@ -117,12 +117,12 @@ class Shapes:
         """What readers call an object: its title, if it has one."""
         return str(self.schemas.get(name, {}).get("title") or name)
 
-    def read(self, schema: Schema, *, depth: int = 0, whole: bool = False) -> Shape:
+    def read(self, schema: Schema, *, depth: int = 0, whole: bool = False) -> ValueShape:
         """A schema in words; `whole` writes out an object even if it has a place of its own."""
         ref = schema.get("$ref", "")
         name = str(ref).removeprefix(SCHEMAS)
         if name in self.anchors and not whole:
-            return Shape(self.name(name), anchor=self.anchors[name], text=read_text(schema.get("description")))
+            return ValueShape(self.name(name), anchor=self.anchors[name], text=read_text(schema.get("description")))
         flat = merge_parts(schema, self.document)
         schema = flat.keywords
         options, nullable = _split_options(schema)
@@ -136,7 +136,7 @@ class Shapes:
                 limits=(*inner.limits, *_read_limits(schema)),
             )
         kinds = [kind for kind in _list_types(schema) if kind != "null"]
-        shape = Shape(
+        shape = ValueShape(
             " or ".join(kinds) or _guess_type(schema),
             after=after,
             text=read_text(schema.get("description")),
@@ -186,10 +186,10 @@ class Shapes:
             return [self.make_example(schema.get("items") or {}, writing=writing, seen=seen)]
         return _SAMPLES.get(str(schema.get("format"))) or _SAMPLES.get(kind)
 
-    def _read_fields(self, schema: Schema, depth: int) -> tuple[Field, ...]:
+    def _read_fields(self, schema: Schema, depth: int) -> tuple[Member, ...]:
         required = schema.get("required") or ()
         return tuple(
-            Field(
+            Member(
                 name,
                 name in required,
                 self.read(member if isinstance(member, Mapping) else {}, depth=depth + 1),
@@ -198,7 +198,7 @@ class Shapes:
             for name, member in (schema.get("properties") or {}).items()
         )
 
-    def _read_list(self, schema: Schema, shape: Shape, depth: int) -> Shape:
+    def _read_list(self, schema: Schema, shape: ValueShape, depth: int) -> ValueShape:
         inner = self.read(schema.get("items") or {}, depth=depth + 1)
         return replace(
             inner,

@@ -17,14 +17,14 @@ _FENCE = re.compile(r"\s*```")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TextRun:
     """A piece of a line; `kind` is "code", "strong" or nothing."""
 
     text: str
     kind: str = ""
 
 
-Line = tuple[Run, ...]
+Line = tuple[TextRun, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ Text = tuple[Block, ...]
 def read_text(source: object) -> Text:
     """The blocks of a description.
 
-    >>> read_text("Send `data`.")
-    (Block(kind='p', lines=((Run(text='Send ', kind=''), Run(text='data', kind='code'), Run(text='.', kind='')),)),)
+    >>> read_text("Send `data`")
+    (Block(kind='p', lines=((TextRun(text='Send ', kind=''), TextRun(text='data', kind='code')),)),)
     """
     return tuple(_read_blocks(str(source or "").expandtabs(4).splitlines()))
 
@@ -62,7 +62,7 @@ def _read_blocks(lines: list[str]) -> Iterator[Block]:
                 yield _close(kind, held)
             kind, held = ("pre" if _FENCE.match(line) else ""), []
             if heading := _HEADING.match(line):
-                yield Block("p", ((Run(line[heading.end() :].strip(), "strong"),),))
+                yield Block("p", ((TextRun(line[heading.end() :].strip(), "strong"),),))
         elif item := _ITEM.match(line):
             if held and kind != "ul":
                 yield _close(kind, held)
@@ -79,17 +79,17 @@ def _read_blocks(lines: list[str]) -> Iterator[Block]:
 
 def _close(kind: str, held: list[str]) -> Block:
     if kind == "pre":
-        return Block(kind, ((Run("\n".join(held)),),))
+        return Block(kind, ((TextRun("\n".join(held)),),))
     return Block(kind, tuple(tuple(_read_runs(line)) for line in held))
 
 
-def _read_runs(line: str) -> Iterator[Run]:
+def _read_runs(line: str) -> Iterator[TextRun]:
     end = 0
     for piece in _PIECES.finditer(line):
         if piece.start() > end:
-            yield Run(line[end : piece.start()])
+            yield TextRun(line[end : piece.start()])
         kind = str(piece.lastgroup)
-        yield Run(piece[kind], "" if kind == "link" else kind)
+        yield TextRun(piece[kind], "" if kind == "link" else kind)
         end = piece.end()
     if end < len(line):
-        yield Run(line[end:])
+        yield TextRun(line[end:])

@@ -57,7 +57,7 @@ logger = logging.getLogger("workflows")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ChangeAnswer:
     """What a call that changes something is told."""
 
     body: Mapping[str, Any]
@@ -158,7 +158,7 @@ class Endpoint(APIView):
         read_idempotency_key(request._request)  # which is judged with the body, before anything is looked for
         return raw, value
 
-    def answer_once(self, request: Request, raw: bytes, work: Callable[[], Answer]) -> HttpResponse:
+    def answer_once(self, request: Request, raw: bytes, work: Callable[[], ChangeAnswer]) -> HttpResponse:
         """Do it, or tell again what the same call was told before."""
         once = read_once(request._request, raw, within=self.answers_within)
         if once is None:

@@ -14,7 +14,7 @@ from workflows.exceptions import InteractionRefused
 from workflows.models import Interaction
 from workflows.rest.bodies import Body, read_as
 from workflows.rest.callers import COMPLETE, RETRY
-from workflows.rest.endpoint import Answer
+from workflows.rest.endpoint import ChangeAnswer
 from workflows.rest.ids import read_id, refuse_unknown
 from workflows.rest.interactions import DOOR, InteractionEndpoint
 from workflows.rest.openapi import ID, document
@@ -43,10 +43,10 @@ class _OneQuestion(InteractionEndpoint):
             raise refuse_unknown()
         return found
 
-    def answer_found(self, id: str) -> Answer:
+    def answer_found(self, id: str) -> ChangeAnswer:
         """As it is now."""
         found = self.find(id)
-        return Answer(show_interaction(found), instance=found.instance_id)
+        return ChangeAnswer(show_interaction(found), instance=found.instance_id)
 
 
 class FailInteraction(_OneQuestion):
@@ -79,7 +79,7 @@ class FailInteraction(_OneQuestion):
         raw, value = self.read_body(request)
         body = read_as(FailBody, value)
 
-        def work() -> Answer:
+        def work() -> ChangeAnswer:
             fail_at(
                 read_id(id),
                 body.reason,
@@ -119,7 +119,7 @@ class RetryItem(_OneQuestion):
         raw, value = self.read_body(request, empty=True)
         read_as(RetryBody, value)
 
-        def work() -> Answer:
+        def work() -> ChangeAnswer:
             found = self.find(id)
             workflows.retry_item(UUID(str(found.pk)), workspace=self.caller.slug, actor=self.caller.actor)
             return self.answer_found(id)

@@ -20,7 +20,7 @@ from workflows.models import Instance
 from workflows.models.literals import LiteralNumber
 from workflows.rest.bodies import read_as
 from workflows.rest.callers import CANCEL, READ, RETRY, START, Need
-from workflows.rest.endpoint import Answer, Endpoint
+from workflows.rest.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.history import answer_history
 from workflows.rest.ids import read_id, refuse_unknown
 from workflows.rest.lists import (
@@ -72,9 +72,9 @@ class InstanceEndpoint(Endpoint):
             raise refuse_unknown()
         return found
 
-    def answer_instance(self, instance: Instance, status: int = 200) -> Answer:
+    def answer_instance(self, instance: Instance, status: int = 200) -> ChangeAnswer:
         """All of it."""
-        return Answer(show_one_instance(instance, self.caller.slug), status, instance.pk)
+        return ChangeAnswer(show_one_instance(instance, self.caller.slug), status, instance.pk)
 
 
 class Instances(InstanceEndpoint):
@@ -131,7 +131,7 @@ class Instances(InstanceEndpoint):
         body = read_as(StartBody, value)
         self.caller.check_workflow(body.workflow)
 
-        def start() -> Answer:
+        def start() -> ChangeAnswer:
             try:
                 started = workflows.start(body.workflow, body.input, key=body.key, actor=self.caller.actor)
             except DuplicateKey as held:
@@ -195,9 +195,9 @@ class OneInstance(InstanceEndpoint):
         """200 done, 422 failed or cancelled, 202 not yet."""
         shown = show_one_instance(instance, self.caller.slug)
         if instance.status == Status.DONE:
-            return answer_json(Answer(shown).write())
+            return answer_json(ChangeAnswer(shown).write())
         if not instance.ended:
-            response = answer_json(Answer(shown).write(), status=202)
+            response = answer_json(ChangeAnswer(shown).write(), status=202)
             response["Retry-After"] = "1"
             return response
         kind = INSTANCE_FAILED if instance.status == Status.FAILED else INSTANCE_CANCELLED
@@ -228,7 +228,7 @@ class InstanceEvents(InstanceEndpoint):
         return answer_history(request._request, self.db.alias, self.find(id))
 
 
-class _Operation(InstanceEndpoint):
+class _InstanceChange(InstanceEndpoint):
     """An operator's call about one instance."""
 
     needs: ClassVar[dict[str, Need]] = {}
@@ -239,7 +239,7 @@ class _Operation(InstanceEndpoint):
         raw, value = self.read_body(request, empty=True)
         body = read_as(self.body, value)
 
-        def operate() -> Answer:
+        def operate() -> ChangeAnswer:
             found = self.find(id)
             return self.answer_instance(self.operate(found, body))
 
@@ -250,7 +250,7 @@ class _Operation(InstanceEndpoint):
         raise NotImplementedError
 
 
-class CancelInstance(_Operation):
+class CancelInstance(_InstanceChange):
     """Cancel it, with all its children."""
 
     needs: ClassVar = {"POST": CANCEL}
@@ -280,7 +280,7 @@ class CancelInstance(_Operation):
         return workflows.cancel(instance, body.reason, actor=self.caller.actor)
 
 
-class RetryInstance(_Operation):
+class RetryInstance(_InstanceChange):
     """Run a failed one again, from where it failed."""
 
     needs: ClassVar = {"POST": RETRY}

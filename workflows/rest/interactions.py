@@ -21,7 +21,7 @@ from workflows.question import check_signal_id
 from workflows.rest.bodies import read_as, refuse_without_data
 from workflows.rest.body import count_malformed, refuse_single
 from workflows.rest.callers import COMPLETE, READ_INTERACTIONS
-from workflows.rest.endpoint import Answer, Endpoint
+from workflows.rest.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.ids import read_id, refuse_unknown
 from workflows.rest.lists import Segment, answer_list, has_status, is_within, read_choice, read_filter, read_id_filter
 from workflows.rest.once import answer_completion, answer_json, read_once
@@ -127,7 +127,7 @@ class OneInteraction(InteractionEndpoint):
         found = self.list_mine().filter(pk=read_id(id)).first()
         if found is None:
             raise refuse_unknown()
-        return answer_json(Answer(show_interaction(found)).write())
+        return answer_json(ChangeAnswer(show_interaction(found)).write())
 
 
 class InteractionEvents(InteractionEndpoint):
@@ -161,7 +161,7 @@ def about(question: Interaction) -> dict[str, Any]:
     return {"instance_id": question.instance_id, "data__interaction": str(question.pk)}
 
 
-class _Completion(Endpoint):
+class _CompletionEndpoint(Endpoint):
     needs: ClassVar = {"POST": COMPLETE}
 
     def complete(
@@ -207,7 +207,7 @@ class _Completion(Endpoint):
         return answer_completion(done)
 
 
-class CompleteSignal(_Completion):
+class CompleteSignal(_CompletionEndpoint):
     """A question by its signal id."""
 
     @document(
@@ -239,7 +239,7 @@ class CompleteSignal(_Completion):
         return self.complete(request, "signal_id", signal_id, check_signal_id)
 
 
-class CompleteInteraction(_Completion):
+class CompleteInteraction(_CompletionEndpoint):
     """A question by its id."""
 
     @document(

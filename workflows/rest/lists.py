@@ -69,7 +69,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ListPlace:
     """Where a page begins: after (or, going back, before) these values of a segment."""
 
     back: bool
@@ -80,12 +80,12 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """Some rows as they are written, and the places on both sides."""
 
     rows: list[str]
-    next: Place | None
-    previous: Place | None
+    next: ListPlace | None
+    previous: ListPlace | None
 
 
 def answer_list(
@@ -115,11 +115,11 @@ def answer_list(
 def find_page(
     rows: QuerySet[Any],
     segments: Sequence[Segment],
-    place: Place | None,
+    place: ListPlace | None,
     limit: int,
     write: Callable[[Any], str] = str,
     within: QuerySet[Any] | None = None,
-) -> Page:
+) -> ListPage:
     """The rows after a place, or before it, as they are written; fewer than `limit` where they are large, or where
     hardly any of those `within` are among them."""
     back = place is not None and place.back
@@ -141,12 +141,12 @@ def find_page(
     first = _place(*found[0][:2], segments, back=True) if found else None
     last = _place(*found[-1][:2], segments, back=False) if found else None
     if end is not None:  # the next page goes on where this one stopped to look
-        first = Place(True, *end) if back or not found else first
-        last = Place(False, *end) if not back or not found else last
+        first = ListPlace(True, *end) if back or not found else first
+        last = ListPlace(False, *end) if not back or not found else last
     elif within is not None and not found and place is not None:
         around = replace(place, back=not back, is_with=True)
-        return Page([], next=around if back else None, previous=None if back else around)
-    return Page(
+        return ListPage([], next=around if back else None, previous=None if back else around)
+    return ListPage(
         [text for _, _, text in found],
         next=last if more or back else None,
         previous=first if (more if back else place is not None) else None,
@@ -156,7 +156,7 @@ def find_page(
 def _walk(
     rows: QuerySet[Any],
     segments: Sequence[Segment],
-    place: Place | None,
+    place: ListPlace | None,
     most: int,
     within: QuerySet[Any] | None = None,
 ) -> Iterator[tuple[int, Any]]:
@@ -207,7 +207,7 @@ def read_limit(request: HttpRequest) -> int:
     return int(text)
 
 
-def read_cursor(request: HttpRequest, model: type[Model], segments: Sequence[Segment]) -> Place | None:
+def read_cursor(request: HttpRequest, model: type[Model], segments: Sequence[Segment]) -> ListPlace | None:
     """The place that a link of an earlier page names."""
     text = request.GET.get("cursor", "")
     if not text:
@@ -221,7 +221,7 @@ def read_cursor(request: HttpRequest, model: type[Model], segments: Sequence[Seg
             raise ValueError
         columns = [model._meta.get_field(name) for name in segment.fields]
         read = tuple(_read(column, value) for column, value in zip(columns, values, strict=True))
-        return Place(back, number, read, is_with)
+        return ListPlace(back, number, read, is_with)
     except (ValueError, TypeError, IndexError, RecursionError, OverflowError):
         raise refuse_cursor() from None
 
@@ -288,14 +288,14 @@ def is_within(workspace: int) -> Any:
     return Exact(F("workspace_id"), LiteralNumber(workspace))
 
 
-class _Row(Func):
+class _RowValue(Func):
     """`(a, b)`: compared as a whole, which is what an index of both can begin at."""
 
     function = ""
     template = "(%(expressions)s)"
 
 
-class _Comparison(Func):
+class _RowComparison(Func):
     output_field = BooleanField()
     template = "%(expressions)s"
 
@@ -308,17 +308,17 @@ class _End:
 
 
 def _compare(segment: Segment, values: Sequence[Any], back: bool, *, or_equal: bool = False) -> Any:
-    columns = _Row(*(F(name) for name in segment.fields))
-    wanted = _Row(*(Value(value) for value in values))
+    columns = _RowValue(*(F(name) for name in segment.fields))
+    wanted = _RowValue(*(Value(value) for value in values))
     sign = ("<" if segment.descending != back else ">") + ("=" if or_equal else "")
-    return _Comparison(columns, wanted, arg_joiner=f" {sign} ")
+    return _RowComparison(columns, wanted, arg_joiner=f" {sign} ")
 
 
-def _place(number: int, row: Any, segments: Sequence[Segment], *, back: bool) -> Place:
-    return Place(back, number, tuple(getattr(row, name) for name in segments[number].fields))
+def _place(number: int, row: Any, segments: Sequence[Segment], *, back: bool) -> ListPlace:
+    return ListPlace(back, number, tuple(getattr(row, name) for name in segments[number].fields))
 
 
-def _link(request: HttpRequest, place: Place | None) -> str | None:
+def _link(request: HttpRequest, place: ListPlace | None) -> str | None:
     if place is None:
         return None
     values = [value if isinstance(value, int) else _write(value) for value in place.values]

@@ -15,14 +15,14 @@ from django.core.exceptions import ImproperlyConfigured
 from django.urls import URLPattern
 from django.utils.module_loading import import_string
 
-from workflows.rest.problems import Kind
+from workflows.rest.problems import ProblemKind
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ApiPart:
     """What one app adds to `/v1`.
 
-    >>> PART = Part("Invoices", "What customers owe.", [path("v1/invoices", Invoices.as_view(), name="invoices")])
+    >>> PART = ApiPart("Invoices", "What customers owe.", [path("v1/invoices", Invoices.as_view(), name="invoices")])
     """
 
     #: The heading of its operations, and what they are about.
@@ -30,7 +30,7 @@ class Part:
     description: str
     patterns: Sequence[URLPattern]
     #: Kinds of problems that no other part has, and what a caller does about each.
-    problems: Mapping[Kind, str] = field(default_factory=dict)
+    problems: Mapping[ProblemKind, str] = field(default_factory=dict)
 
 
 #: Where each stands, in the order of the apps.
@@ -50,6 +50,6 @@ def register_part(place: str) -> None:
 
 
 @cache
-def list_parts() -> tuple[Part, ...]:
+def list_parts() -> tuple[ApiPart, ...]:
     """All of them."""
     return tuple(map(import_string, _places))

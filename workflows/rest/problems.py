@@ -25,7 +25,7 @@ MOST_ERRORS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemKind:
     """A kind of problem; `type` is its stable name for programs, `title` the same for people."""
 
     status: int
@@ -38,41 +38,41 @@ class Kind:
         return f"urn:holdpoint:problem:{self.slug}"
 
 
-INVALID_BODY = Kind(400, "invalid-body", "The body cannot be read")
-INVALID_REQUEST = Kind(400, "invalid-request", "The request is not usable")
-CHOOSE_WORKSPACE = Kind(400, "choose-workspace", "Which workspace?")
-UNAUTHORIZED = Kind(401, "unauthorized", "Not authenticated")
-NOT_VERIFIED = Kind(401, "not-verified", "Not signed by the provider")
-FORBIDDEN = Kind(403, "forbidden", "Not allowed")
-REFUSED = Kind(403, "refused", "Refused by policy")
-NOT_FOUND = Kind(404, "not-found", "Not found")
-METHOD_NOT_ALLOWED = Kind(405, "method-not-allowed", "Method not allowed")
-STALE_VERSION = Kind(409, "stale-version", "It has changed since you looked")
-ANSWERED_ELSEWHERE = Kind(409, "answered-elsewhere", "Answered through another channel")
-IDEMPOTENCY_CONFLICT = Kind(409, "idempotency-conflict", "The idempotency key came with another body")
-DUPLICATE_KEY = Kind(409, "duplicate-key", "A live instance holds this key")
-NO_READER = Kind(409, "no-reader", "Its workflow reads no signals")
-NOT_POSSIBLE = Kind(409, "not-possible", "Not possible in its status")
-NOT_TAKEN = Kind(409, "not-taken", "Nothing here takes the message now")
-RESOLVED = Kind(410, "resolved", "No longer to be answered")
-TOO_LARGE = Kind(413, "too-large", "Too large")
-UNSUPPORTED_MEDIA_TYPE = Kind(415, "unsupported-media-type", "Unsupported media type")
-INVALID_DATA = Kind(422, "invalid-data", "The data is not acceptable")
-TOO_COMPLEX = Kind(422, "too-complex", "The data takes too much work to be checked")
-INVALID_INPUT = Kind(422, "invalid-input", "The input is not acceptable")
-UNKNOWN_WORKFLOW = Kind(422, "unknown-workflow", "There is no such workflow")
-INSTANCE_FAILED = Kind(422, "instance-failed", "The instance has failed")
-INSTANCE_CANCELLED = Kind(422, "instance-cancelled", "The instance was cancelled")
-TOO_MANY = Kind(429, "too-many-requests", "Too many requests")
-SERVER_ERROR = Kind(500, "server-error", "Server error")
-UNAVAILABLE = Kind(503, "unavailable", "Not available right now")
+INVALID_BODY = ProblemKind(400, "invalid-body", "The body cannot be read")
+INVALID_REQUEST = ProblemKind(400, "invalid-request", "The request is not usable")
+CHOOSE_WORKSPACE = ProblemKind(400, "choose-workspace", "Which workspace?")
+UNAUTHORIZED = ProblemKind(401, "unauthorized", "Not authenticated")
+NOT_VERIFIED = ProblemKind(401, "not-verified", "Not signed by the provider")
+FORBIDDEN = ProblemKind(403, "forbidden", "Not allowed")
+REFUSED = ProblemKind(403, "refused", "Refused by policy")
+NOT_FOUND = ProblemKind(404, "not-found", "Not found")
+METHOD_NOT_ALLOWED = ProblemKind(405, "method-not-allowed", "Method not allowed")
+STALE_VERSION = ProblemKind(409, "stale-version", "It has changed since you looked")
+ANSWERED_ELSEWHERE = ProblemKind(409, "answered-elsewhere", "Answered through another channel")
+IDEMPOTENCY_CONFLICT = ProblemKind(409, "idempotency-conflict", "The idempotency key came with another body")
+DUPLICATE_KEY = ProblemKind(409, "duplicate-key", "A live instance holds this key")
+NO_READER = ProblemKind(409, "no-reader", "Its workflow reads no signals")
+NOT_POSSIBLE = ProblemKind(409, "not-possible", "Not possible in its status")
+NOT_TAKEN = ProblemKind(409, "not-taken", "Nothing here takes the message now")
+RESOLVED = ProblemKind(410, "resolved", "No longer to be answered")
+TOO_LARGE = ProblemKind(413, "too-large", "Too large")
+UNSUPPORTED_MEDIA_TYPE = ProblemKind(415, "unsupported-media-type", "Unsupported media type")
+INVALID_DATA = ProblemKind(422, "invalid-data", "The data is not acceptable")
+TOO_COMPLEX = ProblemKind(422, "too-complex", "The data takes too much work to be checked")
+INVALID_INPUT = ProblemKind(422, "invalid-input", "The input is not acceptable")
+UNKNOWN_WORKFLOW = ProblemKind(422, "unknown-workflow", "There is no such workflow")
+INSTANCE_FAILED = ProblemKind(422, "instance-failed", "The instance has failed")
+INSTANCE_CANCELLED = ProblemKind(422, "instance-cancelled", "The instance was cancelled")
+TOO_MANY = ProblemKind(429, "too-many-requests", "Too many requests")
+SERVER_ERROR = ProblemKind(500, "server-error", "Server error")
+UNAVAILABLE = ProblemKind(503, "unavailable", "Not available right now")
 
 NOTHING_HERE = "There is nothing under this address for you: check that it was copied in full."
 
 NO_TARGET = "No live instance of yours has this key or id: it was never started, or has ended. Nothing was stored."
 
 #: Classes before the classes that they derive from.
-KINDS: Mapping[type[WorkflowError], Kind] = {
+KINDS: Mapping[type[WorkflowError], ProblemKind] = {
     exceptions.InvalidToken: NOT_FOUND,
     exceptions.UnknownInteraction: NOT_FOUND,
     exceptions.NoTarget: NOT_FOUND,
@@ -104,7 +104,7 @@ class RequestRefused(WorkflowError):
 
     def __init__(
         self,
-        kind: Kind,
+        kind: ProblemKind,
         detail: str,
         *,
         errors: Mapping[str, Sequence[str]] | None = None,
@@ -143,7 +143,7 @@ def describe_error(error: WorkflowError) -> dict[str, object] | None:
 
 
 def answer_problem(
-    kind: Kind,
+    kind: ProblemKind,
     detail: str,
     *,
     errors: Mapping[str, Sequence[str]] | None = None,
@@ -155,7 +155,7 @@ def answer_problem(
 
 
 def describe_problem(
-    kind: Kind, detail: str, *, errors: Mapping[str, Sequence[str]] | None = None
+    kind: ProblemKind, detail: str, *, errors: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, object]:
     """The members of a problem, for a body of its own or for one line of many."""
     body: dict[str, object] = {

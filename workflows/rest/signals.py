@@ -25,7 +25,7 @@ from workflows.idempotency import check_told
 from workflows.jsontext import check_text
 from workflows.rest.bodies import SEEN, list_mistakes, read_as
 from workflows.rest.callers import SIGNAL
-from workflows.rest.endpoint import Answer, Endpoint
+from workflows.rest.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.ids import read_id
 from workflows.rest.interactions import DOOR
 from workflows.rest.openapi import ID, document
@@ -66,12 +66,14 @@ class SignalEndpoint(Endpoint):
         if isinstance(target, str):
             check_text(target, "a correlation key")
 
-        def deliver() -> Answer:
+        def deliver() -> ChangeAnswer:
             to = target if self.caller.workflows is None else self.narrow([target]).get(target)
             if to is None:
                 raise NoTarget(target)
             told = workflows.signal(to, body.name, body.payload, dedup_key=body.dedup_key, actor=self.caller.actor)
-            return Answer({"id": told.id, "duplicate": told.duplicate, "woke": told.woke}, 202, find_instance(told))
+            return ChangeAnswer(
+                {"id": told.id, "duplicate": told.duplicate, "woke": told.woke}, 202, find_instance(told)
+            )
 
         return self.answer_once(request, raw, deliver)
 
@@ -178,10 +180,10 @@ class BulkSignals(SignalEndpoint):
             told = f"The body has {len(value)} signals, the limit is {MOST_LINES}: send them in several calls."
             raise RequestRefused(TOO_LARGE, told)
 
-        def deliver() -> Answer:
+        def deliver() -> ChangeAnswer:
             results = self.deliver(value)
             # Of its instances one stands for all, while that is there; then another.
-            return Answer(
+            return ChangeAnswer(
                 {"results": results}, MANY, next((find_owner(line) for line in results if "id" in line), None)
             )
 
@@ -198,7 +200,7 @@ class BulkSignals(SignalEndpoint):
         told = [
             line if owner is None or owner in mine else _UNKNOWN for line, owner in zip(results, owners, strict=True)
         ]
-        return replace(before, body=Answer({"results": told}).write())
+        return replace(before, body=ChangeAnswer({"results": told}).write())
 
     def deliver(self, values: list[Any]) -> list[dict[str, Any]]:
         """The result of each."""
@@ -255,9 +257,9 @@ class Events(Endpoint):
         raw, value = self.read_body(request)
         body = read_as(EventBody, value)
 
-        def emit() -> Answer:
+        def emit() -> ChangeAnswer:
             told = emit_event(body.event, body.data, dedup_key=body.dedup_key, actor=self.caller.actor, door=DOOR)
-            return Answer(
+            return ChangeAnswer(
                 {"id": str(told.id), "woke": told.woke, "started": told.started, "duplicate": told.duplicate}, 202
             )
 

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from workflows.lifecycle import UnitStatus
 from workflows.models import AwaitUnit
 from workflows.rest.callers import READ_INTERACTIONS
-from workflows.rest.endpoint import Answer, Endpoint
+from workflows.rest.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.ids import read_id, refuse_unknown
 from workflows.rest.lists import Segment, answer_list, has_status, is_within, read_choice, read_filter, read_id_filter
 from workflows.rest.once import answer_json
@@ -39,7 +39,7 @@ class UnitEndpoint(Endpoint):
         return rows.select_related("instance").only(*UNIT_FIELDS)
 
 
-class Units(UnitEndpoint):
+class UnitsEndpoint(UnitEndpoint):
     """The units of a workspace."""
 
     @document(
@@ -91,4 +91,4 @@ class OneUnit(UnitEndpoint):
         found = self.list_mine().filter(pk=read_id(id)).first()
         if found is None:
             raise refuse_unknown()
-        return answer_json(Answer(show_unit(found)).write())
+        return answer_json(ChangeAnswer(show_unit(found)).write())
