@@ -10,6 +10,9 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -20,8 +23,9 @@ from psycopg import errors
 
 import workflows
 from approvals import Answer, Approval, Stale, decide
-from approvals.models import Candidate, Comment, Notice, Review, Vote
+from approvals.models import Absence, Candidate, Comment, Notice, Review, Vote
 from workflows import Await, Done, Next, Workflow, step
+from workflows.clock import read_now
 from workflows.models import Instance, Interaction, LedgerEvent, Signal
 from workflows.sweeps import list_sweeps, register_sweep, unregister_sweep
 from workflows.testing import drain
@@ -296,3 +300,16 @@ def fail_always(answer: Any, instance: Any) -> None:
 def meet_another_server(answer: Any, instance: Any) -> None:
     """A database of the project that is away, and says where it was looked for."""
     raise OperationalError("could not connect to postgres://app:hunter2@db/prod")
+
+
+@dataclass
+class Payment:
+    amount: Decimal
+    on: date
+
+
+def make_absent(user: User, substitute: User, **options: Any) -> Absence:
+    made: Absence = Absence.objects.create(
+        **{"user": user, "substitute": substitute, "since": read_now() - timedelta(hours=1), **options}
+    )
+    return made

@@ -175,3 +175,6 @@ def list_cursors() -> Iterator[str]:
         "W10=\n",
         "٣",
     )
+
+
+ANY = ["a b", " ", "a/b", "/", "a//", "../a", "a?b", "a#b", "a%20b", "%2F", "é", "a+b", "٣", "🚀" * 200, "a/complete"]

@@ -15,7 +15,7 @@ from django.test import Client
 
 from approvals.models import Review
 from tests.approving import ask
-from tests.test_schema_form import Page
+from tests.support.html_pages import Page
 
 AT = "/approvals/bulk/"
 

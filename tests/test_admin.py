@@ -11,7 +11,6 @@ import pytest
 from django.contrib.admin import site
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -19,7 +18,16 @@ from django.urls import reverse
 from django.utils import timezone
 
 import workflows
-from workflows import Await, Child, Done, Spawn, Stop, Workflow, step, store
+from tests.support.admin_pages import (
+    ESCAPED,
+    HOSTILE,
+    LIST,
+    log_operator_in,  # noqa: F401 (a fixture)
+    page_of,
+    read_rows,
+    staff,
+)
+from workflows import Child, Done, Spawn, Stop, Workflow, step, store
 from workflows.admin.history import ROWS
 from workflows.admin.listing import CappedPaginator
 from workflows.lifecycle import Event, Status
@@ -27,22 +35,6 @@ from workflows.models import Instance, LedgerEvent, Worker, Workspace
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db
-
-LIST = "/admin/holdpoint/instance/"
-HOSTILE = "<script>alert('x')</script>"
-ESCAPED = "&lt;script&gt;"
-
-
-class AdminWaits(Workflow):
-    """AdminWaits for `go`, then tells what came."""
-
-    @step
-    def ask(self, ctx: Any) -> Await:
-        return Await("go", then="tell", timeout="24h")
-
-    @step
-    def tell(self, ctx: Any) -> Done | Stop:
-        return Done(ctx.awaited[0].payload) if ctx.awaited else Stop("nobody came")
 
 
 class AdminBreaks(Workflow):
@@ -65,29 +57,6 @@ class AdminBreeds(Workflow):
         return Done(len(ctx.children))
 
 
-@pytest.fixture
-def operator() -> Client:
-    """A superuser's browser."""
-    return login(get_user_model().objects.create_superuser("ada"))
-
-
-def login(user: Any) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
-
-
-def staff(*permissions: str) -> Client:
-    """The browser of somebody who may enter the admin and do only this."""
-    user = get_user_model().objects.create_user("bob", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
-    return login(user)
-
-
-def page_of(instance: Instance, tail: str = "") -> str:
-    return f"{LIST}{instance.pk}/{tail or 'change/'}"
-
-
 def parked(**options: Any) -> Instance:
     instance = workflows.start("AdminWaits", {"order": 1}, **options)
     drain()
@@ -103,12 +72,6 @@ def failed(reason: str = "no stock", **options: Any) -> Instance:
 def status_of(instance: Instance) -> Status:
     found: Status = Instance.objects.get(pk=instance.pk).status
     return found
-
-
-def read_rows(page: str) -> list[str]:
-    """The rows of the change list, without their markup."""
-    body = page.partition('<table id="result_list"')[2].partition("</table>")[0].partition("<tbody>")[2]
-    return [" ".join(re.sub(r"<[^>]*>", " ", row).split()) for row in body.split("</tr>") if "<td" in row]
 
 
 def choose(action: str, *instances: Instance, **more: str) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import workflows
-from tests.test_admin import ESCAPED, HOSTILE, login, page_of, read_rows, staff
-from tests.test_api_keys import dump_tables
+from tests.support.admin_pages import ESCAPED, HOSTILE, login, page_of, read_rows, staff
+from tests.support.tables import dump_tables
 from workflows import Await, Done, Workflow, step
 from workflows.keys import REMEMBER_SECONDS, SCOPES, Keyring, create_key, find_access, forget_keys, revoke_key
 from workflows.models import ApiKey, Interaction, Workspace

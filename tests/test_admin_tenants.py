@@ -18,7 +18,7 @@ import workflows
 from approvals import Approval, decide
 from approvals.actions import comment
 from approvals.models import Review
-from tests.test_admin import login
+from tests.support.admin_pages import login
 from workflows import Await, Done, Workflow, step
 from workflows.keys import create_key, find_access, forget_keys
 from workflows.lifecycle import Status

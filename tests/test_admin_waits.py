@@ -13,7 +13,19 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from tests.test_admin import ESCAPED, HOSTILE, LIST, login, page_of, read_rows, staff
+from tests.support.admin_pages import (
+    ESCAPED,
+    HOSTILE,
+    LIST,
+    SCHEMA,
+    login,
+    page_of,
+    part,
+    read_rows,
+    staff,
+    waiting,
+    words_of,
+)
 from workflows import Await, Done, InteractionRefused, Workflow, durable, event, step
 from workflows.ledger import redact
 from workflows.models import Instance, Interaction, LedgerEvent
@@ -22,27 +34,12 @@ from workflows.testing import advance, drain
 pytestmark = pytest.mark.django_db
 
 QUESTIONS = "/admin/holdpoint/interaction/"
-SCHEMA = {"title": "Payment", "type": "object", "required": ["amount"]}
 
 
 @pytest.fixture
 def operator() -> Client:
     """A superuser's browser."""
     return login(get_user_model().objects.create_superuser("ada"))
-
-
-class AdminAsks(Workflow):
-    """Asks as its input says."""
-
-    @step
-    def begin(self, ctx: Any) -> Await:
-        ask = ctx.callback("pay", schema=SCHEMA)
-        ctx.input.get("url") and ask.resume_url
-        return Await(ask, then="end", timeout="24h")
-
-    @step
-    def end(self, ctx: Any) -> Done:
-        return Done(ctx.answer)
 
 
 class AdminListens(Workflow):
@@ -64,20 +61,6 @@ def saves(ctx: Any, channel: str = "api", **more: Any) -> Any:
     ctx.step("copy", lambda: more)
     ctx.step("long", lambda: "x" * 5000)
     return ctx.wait_for("agree", channel, group="board", timeout="2h")
-
-
-def waiting(workflow: str, input: Any, **options: Any) -> Instance:
-    instance = workflows.start(workflow, input, **options)
-    drain()
-    return Instance.objects.get(pk=instance.pk)
-
-
-def words_of(page: str) -> str:
-    return " ".join(re.sub(r"<[^>]*>", " ", page).split())
-
-
-def part(page: str, name: str) -> str:
-    return words_of(page.partition(f'id="{name}-page"')[2].partition('class="module')[0])
 
 
 def test_a_question_is_told_in_words_in_the_list_and_on_the_page(operator: Client) -> None:

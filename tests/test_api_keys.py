@@ -17,6 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import workflows
+from tests.support.tables import dump_tables
 from tests.two_connections import (
     COMMITTED,
     Other,
@@ -69,18 +70,6 @@ def set_column(row: ApiKey, **columns: Any) -> None:
     """As the past left it; nothing of ours writes so."""
     ApiKey.objects.filter(pk=row.pk).update(**columns)
     forget_keys()
-
-
-def dump_tables() -> str:
-    """Every row of every table, as text."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
-        tables = [name for (name,) in cursor.fetchall()]
-        lines = []
-        for table in tables:
-            cursor.execute(f'SELECT row_to_json(t)::text FROM "{table}" t')
-            lines += [f"{table} {line}" for (line,) in cursor.fetchall()]
-    return "\n".join(lines)
 
 
 # --- what is kept --------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -17,49 +16,16 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import workflows
-from approvals import Approval, claim, comment, decide, reassign, request_info, undo, withdraw
+from approvals import claim, comment, decide, reassign, request_info, undo, withdraw
 from approvals.models import Absence, Comment, Delivery, Preference, Review, Vote
 from approvals.records import insert
-from workflows import Await, Done, Workflow, step
+from tests.support.review_admin import LIST, ask, ask_about, login, page_of, read_rows, read_words
 from workflows.models import Instance
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db
 
-LIST = "/admin/holdpoint_approvals/review/"
 HOSTILE = "<script>alert('x')</script>"
-
-
-class AdminAsks(Workflow):
-    """Asks as its input says."""
-
-    name = "approval-admin-asks"
-
-    @step
-    def ask(self, ctx: Any) -> Await:
-        return Await(Approval(**ctx.input), then="tell", timeout="30d")
-
-    @step
-    def tell(self, ctx: Any) -> Done:
-        return Done(ctx.answer.outcome)
-
-
-class AdminAsksAbout(Workflow):
-    """Asks about an order."""
-
-    name = "approval-admin-about"
-
-    @step
-    def ask(self, ctx: Any) -> Await:
-        from tests.shop.models import Order
-
-        given = dict(ctx.input)
-        subject = Order.objects.get(code=given.pop("order"))
-        return Await(Approval(**given, subject=subject), then="tell", timeout="30d")
-
-    @step
-    def tell(self, ctx: Any) -> Done:
-        return Done(ctx.answer.outcome)
 
 
 @pytest.fixture
@@ -78,47 +44,11 @@ def operator(db: None) -> Client:
     return login(User.objects.create_superuser("ada", first_name="Ada"))
 
 
-def login(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
-
-
 def staff(*permissions: str, name: str = "bob") -> Client:
     """The browser of somebody who may enter the admin and do only this."""
     user = User.objects.create_user(name, is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     return login(user)
-
-
-def ask(
-    title: str = "Refund €40.00 to Acme", *, actor: Any = "", workspace: str | None = None, **options: Any
-) -> Review:
-    given = {"title": title, "assignees": ["ann"], **options}
-    instance = workflows.start("approval-admin-asks", given, actor=actor, workspace=workspace)
-    drain()
-    return Review.objects.get(instance=instance)
-
-
-def ask_about(order: Any, **options: Any) -> Review:
-    given = {"title": "Change the order", "assignees": ["ann"], "order": order.code, **options}
-    instance = workflows.start("approval-admin-about", given)
-    drain()
-    return Review.objects.get(instance=instance)
-
-
-def page_of(review: Any, tail: str = "change/") -> str:
-    return f"{LIST}{review.pk}/{tail}"
-
-
-def read_rows(page: str) -> list[str]:
-    """The rows of the change list, without their markup."""
-    body = page.partition('<table id="result_list"')[2].partition("</table>")[0].partition("<tbody>")[2]
-    return [" ".join(re.sub(r"<[^>]*>", " ", row).split()) for row in body.split("</tr>") if "<td" in row]
-
-
-def read_words(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
 
 def section(page: str, id: str) -> str:

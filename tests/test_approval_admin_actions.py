@@ -19,7 +19,7 @@ from approvals import claim, comment, decide
 from approvals.admin import acting
 from approvals.models import Delivery, Review, Vote
 from approvals.records import insert
-from tests.test_approval_admin import ask, ask_about, login, page_of, read_rows, read_words
+from tests.support.review_admin import ask, ask_about, fill, login, page_of, read_messages, read_rows, read_words
 from workflows.admin import base
 from workflows.lifecycle import Event, Status
 from workflows.models import LedgerEvent
@@ -58,22 +58,11 @@ def make_staff(name: str, *permissions: str, **names: str) -> User:
     return user
 
 
-def read_messages(response: Any) -> list[str]:
-    return [read_words(html.unescape(str(one))) for one in response.context["messages"]]
-
-
 def read_obstacles(client: Client, review: Review) -> dict[str, str]:
     """What the page says beside each button that cannot be pressed."""
     page = client.get(page_of(review)).text
     found = re.findall(r'id="obstacle-(\w+)" dir="auto">([^<]*)<', page)
     return {name: html.unescape(told) for name, told in found}
-
-
-def fill(client: Client, review: Review, page: str = "decide/", **given: Any) -> dict[str, Any]:
-    """What the browser sends: the hidden fields of the page, and what was typed."""
-    shown = client.get(page_of(review, page)).text
-    hidden = dict(re.findall(r'<input type="hidden" name="(version|seen)" value="([^"]*)"', shown))
-    return {**hidden, **given}
 
 
 def choose(deed: str, *reviews: Review, **given: Any) -> dict[str, Any]:

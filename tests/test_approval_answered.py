@@ -18,8 +18,8 @@ from approvals.policies import find_obstacle
 from tests.approving import again, ask
 from tests.noticing import list_told, make_reader, take_mail
 from tests.noticing import site as site
-from tests.test_inbox_one import Desk, tell
-from tests.test_rest_approvals import login
+from tests.support.request_page import Desk, tell
+from tests.support.rest_reviews import login
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db

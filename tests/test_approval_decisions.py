@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -33,6 +32,7 @@ from approvals.cases import Case
 from approvals.models import Candidate, Comment, Delivery, Notice, Review, Snooze, Vote
 from tests import approving
 from tests.approving import (
+    Payment,
     again,
     answers,
     ask,
@@ -282,12 +282,6 @@ def test_whatever_is_no_outcome_is_refused_and_can_be_told(ann: User, outcome: A
 
 
 # --- the form -------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Payment:
-    amount: Decimal
-    on: date
 
 
 def test_schema_data_is_checked_like_at_every_door_and_the_fields_are_told(ann: User) -> None:

@@ -421,7 +421,7 @@ def backoffice(shop: Any) -> Iterator[None]:
     from django.urls import include, path
     from rest_framework.routers import SimpleRouter
 
-    from tests.test_approval_required_api import make_viewset
+    from tests.support.gated_viewset import make_viewset
 
     router = SimpleRouter()
     router.register("orders", make_viewset(shop), basename="order")

@@ -34,21 +34,12 @@ from tests.approving import (
     make_person,
     truth,  # noqa: F401 (a fixture)
 )
+from tests.support.edited_values import ASKED, EDITED, FORM
 from workflows import InvalidData
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 
 pytestmark = pytest.mark.django_db
 
-FORM = {
-    "type": "object",
-    "properties": {
-        "value": {"type": "number", "title": "Value", "maximum": 9600, "default": 9600},
-        "months": {"type": "integer", "title": "Months", "default": 12},
-    },
-    "required": ["value", "months"],
-}
-ASKED = {"value": 9600, "months": 12}
-EDITED = {"value": 9000, "months": 12}
 PAGE = Door("page")
 
 

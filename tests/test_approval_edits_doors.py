@@ -26,10 +26,10 @@ from tests.approving import (
 )
 from tests.calls import problem
 from tests.many import Browser
-from tests.test_approval_admin_actions import fill
-from tests.test_approval_edits import ASKED, EDITED, FORM
-from tests.test_inbox_one import Desk
-from tests.test_rest_approvals import login
+from tests.support.edited_values import ASKED, EDITED, FORM
+from tests.support.request_page import Desk
+from tests.support.rest_reviews import login
+from tests.support.review_admin import fill
 from tests.visiting import Visitor, site  # noqa: F401 (a fixture)
 from workflows import InvalidData
 from workflows.testing import drain

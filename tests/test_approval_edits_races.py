@@ -9,17 +9,19 @@ import pytest
 from approvals import Stale, decide, undo
 from approvals.models import Review, Vote
 from tests.approving import again, list_events, list_standing
-from tests.test_approval_edits import ASKED, EDITED, FORM
-from tests.test_approval_races import (
-    _provided_again,  # noqa: F401 (a fixture)
+from tests.support.edited_values import ASKED, EDITED, FORM
+from tests.support.review_races import (  # noqa: F401 (fixtures)
+    COMMITTED_PEOPLE,
     both_ends,
+    commit_people,
     find,
     park,
-    people,  # noqa: F401 (a fixture)
-    pytestmark,  # noqa: F401 (for every test here)
+    provide_defaults_again,
     say,
 )
 from tests.two_connections import race
+
+pytestmark = COMMITTED_PEOPLE
 
 LOWEST = {"value": 1, "months": 12}
 

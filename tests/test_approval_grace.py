@@ -21,6 +21,7 @@ from approvals.grace import carry_out
 from approvals.models import Review, Vote
 from tests import approving
 from tests.approving import (
+    Payment,
     again,
     answers,
     ask,
@@ -31,12 +32,11 @@ from tests.approving import (
     list_events,
     list_notices,
     list_standing,
+    make_absent,
     make_person,
     start,
     truth,  # noqa: F401 (a fixture)
 )
-from tests.test_approval_decisions import Payment
-from tests.test_approval_quorum import make_absent
 from tests.two_connections import play, settle, take_one
 from workflows import InvalidCall, PolicyRefused
 from workflows.models import Instance, Interaction

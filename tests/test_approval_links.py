@@ -15,7 +15,7 @@ import workflows
 from approvals import actions, decide
 from approvals.links import make_link, make_link_token, read_link
 from approvals.models import Review, Vote
-from tests.test_schema_form import Page
+from tests.support.html_pages import Page
 from tests.visiting import (  # noqa: F401
     FORM,
     KEYS,

@@ -14,7 +14,7 @@ import workflows
 from approvals import actions, decide
 from approvals.models import Comment, Preference, Vote
 from approvals.passwords import TRIES
-from tests.test_schema_form import HOSTILE
+from tests.support.html_pages import HOSTILE
 from tests.visiting import (  # noqa: F401
     FORM,
     KEYS,

@@ -26,12 +26,13 @@ from approvals import ApprovalError, candidates, claim, decide, delegate, princi
 from approvals.action_rules import CHECKS, sees
 from approvals.cases import Case
 from approvals.loading import load_case
-from approvals.models import Absence, Review
+from approvals.models import Review
 from approvals.viewers import Viewer
 from tests.approving import (
     ask,
     count_statements,
     grant,
+    make_absent,
     make_person,
     start,
     truth,  # noqa: F401 (a fixture)
@@ -66,13 +67,6 @@ def list_for(user: User, **options: Any) -> list[Review]:
 def make_permission(codename: str) -> Permission:
     kind = ContentType.objects.get_for_model(User)
     return Permission.objects.get_or_create(content_type=kind, codename=codename, defaults={"name": codename})[0]
-
-
-def make_absent(user: User, substitute: User, **options: Any) -> Absence:
-    made: Absence = Absence.objects.create(
-        **{"user": user, "substitute": substitute, "since": read_now() - timedelta(hours=1), **options}
-    )
-    return made
 
 
 # --- the list and the rules agree -----------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from tests.approving import ask
 from tests.noticing import ask_quietly, make_reader, site, use_backend  # noqa: F401
 from tests.processes import wait_until
 from tests.pumps import PATIENCE, pumping
-from tests.test_approval_races import _provided_again, people  # noqa: F401
+from tests.support.review_races import commit_people, provide_defaults_again  # noqa: F401 (fixtures)
 
 ordinary = pytest.mark.django_db
 

@@ -34,7 +34,7 @@ from tests.noticing import (  # noqa: F401
     site,
     take_mail,
 )
-from tests.test_schema_form import HOSTILE
+from tests.support.html_pages import HOSTILE
 from workflows.clock import read_now
 from workflows.testing import advance, drain
 

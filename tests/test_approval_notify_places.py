@@ -31,7 +31,7 @@ from tests.noticing import (
     serving,
     site,  # noqa: F401
 )
-from tests.test_schema_form import HOSTILE
+from tests.support.html_pages import HOSTILE
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db

@@ -29,13 +29,13 @@ from tests.noticing import (  # noqa: F401
     take_mail,
     use_failing_backend,
 )
-from tests.test_approval_races import _provided_again, people  # noqa: F401
+from tests.support.review_races import commit_people, provide_defaults_again  # noqa: F401 (fixtures)
 from tests.two_connections import Other, run_threads, work
 from workflows.clock import read_now
 from workflows.testing import advance, drain
 
 ordinary = pytest.mark.django_db
-#: As in tests.test_approval_races: people are rows too.
+#: As in tests.support.review_races: people are rows too.
 committed = pytest.mark.django_db(
     transaction=True,
     available_apps=["django.contrib.contenttypes", "django.contrib.auth", "workflows", "approvals"],

@@ -23,6 +23,7 @@ from tests.approving import (
     count_statements,
     find_review,
     grant,
+    make_absent,
     make_person,
     start,
     truth,  # noqa: F401 (a fixture)
@@ -32,13 +33,6 @@ from workflows.models import Workspace
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db
-
-
-def make_absent(user: User, substitute: User, **options: Any) -> Absence:
-    made: Absence = Absence.objects.create(
-        **{"user": user, "substitute": substitute, "since": read_now() - timedelta(hours=1), **options}
-    )
-    return made
 
 
 def may(review: Review, user: User) -> bool:

@@ -6,7 +6,6 @@ join, leave, are away, hand on, and change their minds.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from django.contrib.auth.models import Group, User
 
 import workflows
 from approvals import NotAllowed, Veto, candidates, claim, decide, delegate, principals, reassign, undo
-from approvals.models import Absence, Review, Vote
+from approvals.models import Review, Vote
 from tests.approving import (
     again,
     answers,
@@ -23,10 +22,10 @@ from tests.approving import (
     grant,
     list_events,
     list_standing,
+    make_absent,
     make_person,
     truth,  # noqa: F401 (a fixture)
 )
-from workflows.clock import read_now
 from workflows.testing import drain
 
 pytestmark = pytest.mark.django_db
@@ -252,10 +251,6 @@ def test_a_vote_can_be_taken_back_while_others_still_have_to_decide() -> None:
     assert [row.data["vote"] for row in list_events(review, "reversed")] == [str(first.pk)]
     assert vote(review, "reject", people[0]) == ["open"]
     assert vote(review, "reject", people[1]) == ["decided"]
-
-
-def make_absent(user: User, substitute: User) -> None:
-    Absence.objects.create(user=user, substitute=substitute, since=read_now() - timedelta(hours=1))
 
 
 def test_a_substitutes_vote_is_that_of_whoever_is_away_and_counts_once() -> None:

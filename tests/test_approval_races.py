@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.core.management.sql import emit_post_migrate_signal
 from django.db import connection, connections, transaction
 
 import workflows
@@ -31,47 +30,25 @@ from approvals import (
 from approvals.grace import carry_out
 from approvals.models import Notice, Review, Vote
 from tests import approving
-from tests.approving import again, ask, check_truth, find_review, grant, list_events, list_standing, make_person, start
-from tests.folding import check_all_folds
+from tests.approving import again, ask, find_review, grant, list_events, list_standing, make_absent, make_person, start
 from tests.processes import wait_until
 from tests.pumps import pumping
-from tests.test_approval_quorum import make_absent
-from tests.test_completion_races import make_overdue
+from tests.support.deadlines import make_overdue
+from tests.support.review_races import (  # noqa: F401 (fixtures)
+    COMMITTED_PEOPLE,
+    both_ends,
+    commit_people,
+    find,
+    park,
+    provide_defaults_again,
+    say,
+)
 from tests.two_connections import Other, Refused, play, race, run_threads, settle, take_one, work
 from workflows import store
 from workflows.models import Instance, Interaction, Signal
-from workflows.provision import provide_defaults
 from workflows.testing import _skew
 
-#: People are rows too, and a flush that leaves them out could not find them.
-pytestmark = [
-    pytest.mark.django_db(
-        transaction=True,
-        available_apps=["django.contrib.contenttypes", "django.contrib.auth", "workflows", "approvals"],
-    ),
-    pytest.mark.usefixtures("people"),
-]
-
-both_ends = pytest.mark.parametrize("rollback", [False, True], ids=["commit", "rollback"])
-
-
-@pytest.fixture(scope="module")
-def _provided_again(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """A flush removes what is made after a migration, permissions of other apps among it."""
-    yield
-    with django_db_blocker.unblock():
-        provide_defaults()
-        emit_post_migrate_signal(verbosity=0, interactive=False, db="default")
-
-
-@pytest.fixture
-def people(_provided_again: None, transactional_db: None) -> Iterator[None]:
-    provide_defaults()
-    for name in ("ann", "ben", "cid"):
-        make_person(name)
-    yield
-    check_truth()
-    check_all_folds()
+pytestmark = COMMITTED_PEOPLE
 
 
 @pytest.fixture
@@ -87,28 +64,6 @@ def clock() -> Iterator[None]:
                 f"CREATE OR REPLACE FUNCTION {name}() RETURNS timestamptz LANGUAGE sql {volatility} "
                 f"PARALLEL SAFE AS 'SELECT {body}'"
             )
-
-
-def find(name: str) -> User:
-    return User.objects.get(username=name)
-
-
-def park(**options: Any) -> Review:
-    return ask(assignees=["ann", "ben", "cid"], run=work, **options)
-
-
-def say(review: Review, name: str, outcome: str = "approve", **options: Any) -> Callable[[], Any]:
-    """Decide as this person; how it stands then, or the error as it is."""
-
-    def call() -> Any:
-        try:
-            return decide(review.pk, outcome, actor=find(name), **options).state
-        except AlreadyDecided as refused:
-            return ("decided already", refused.by, refused.at is not None, refused.outcome)
-        except NotAllowed as refused:
-            return refused.obstacle.rule
-
-    return call
 
 
 def pass_time(seconds: float, review: Review) -> None:

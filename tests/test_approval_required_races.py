@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.admin import AdminSite, ModelAdmin
 from django.contrib.auth.models import Group, User
 from django.contrib.messages.storage.fallback import FallbackStorage
-from django.core.management.sql import emit_post_migrate_signal
 from django.test import RequestFactory
 
 from approvals import Approval, Stale, decide
 from approvals.models import Review
 from approvals.required import ApprovalRequiredMixin
 from approvals.required.proposals import propose
+from tests.support.review_races import provide_defaults_again  # noqa: F401 (a fixture)
 from tests.two_connections import race, work
 from workflows.models import Instance
 from workflows.provision import provide_defaults
@@ -34,15 +34,6 @@ pytestmark = [
     ),
     pytest.mark.usefixtures("people"),
 ]
-
-
-@pytest.fixture(scope="module")
-def _provided_again(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """A flush removes what is made after a migration, permissions of other apps among it."""
-    yield
-    with django_db_blocker.unblock():
-        provide_defaults()
-        emit_post_migrate_signal(verbosity=0, interactive=False, db="default")
 
 
 @pytest.fixture

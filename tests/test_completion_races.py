@@ -14,6 +14,7 @@ from django.db import connection, connections
 
 import workflows
 from tests.folding import check_all_folds
+from tests.support.deadlines import make_due, make_overdue
 from tests.two_connections import (
     COMMITTED,
     Other,
@@ -96,20 +97,6 @@ def park(workflow: Any = gate) -> Interaction:
 
 def answer(target: Any, data: Any, **options: Any) -> Callable[[], Any]:
     return lambda: workflows.complete(target, data, **options).replayed
-
-
-def make_due(instance: Any) -> None:
-    """The park's deadline is over, as the sweep sees it; the interaction's own follows a moment later."""
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE holdpoint_instance SET due_at = now() - interval '1 s' WHERE id = %s", [instance])
-
-
-def make_overdue(found: Interaction) -> None:
-    """Both are over."""
-    make_due(found.instance_id)
-    with connection.cursor() as cursor:
-        for table, id in (("holdpoint_interaction", found.pk), ("holdpoint_unit", found.unit_id)):
-            cursor.execute(f"UPDATE {table} SET deadline = now() - interval '1 s' WHERE id = %s", [id])
 
 
 def sweep() -> int:

@@ -19,11 +19,12 @@ import workflows
 from approvals.models import Vote
 from config.wsgi import Body
 from tests.approving import ask as ask_people
+from tests.approving import make_person
 from tests.calls import make_key
 from tests.processes import Process, find_free_port, wait_until
-from tests.test_inbox_one import Desk, make_person
-from tests.test_resume_page import Browser
-from tests.test_schema_form import Page
+from tests.support.answer_pages import Browser
+from tests.support.html_pages import Page
+from tests.support.request_page import Desk
 from tests.two_connections import _provided_again, committed  # noqa: F401 (fixtures)
 from workflows import durable
 from workflows.models import Instance, Interaction, Signal

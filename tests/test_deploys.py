@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +12,11 @@ from django.core.checks import run_checks
 from django.db import connection
 
 import workflows
+from tests.support.deploys import (
+    define_parcel,
+    deploy,  # noqa: F401 (a fixture)
+    forget,
+)
 from workflows import Await, Done, Next, Workflow, registry, step
 from workflows.deploys import Stuck, StuckReason, explain, find_stuck
 from workflows.fingerprint import (
@@ -26,41 +31,6 @@ from workflows.registry import StepOptions
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def deploy() -> Iterator[None]:
-    """What a test registers or forgets is its own deploy."""
-    definitions, latest = dict(registry._definitions), dict(registry._latest)
-    yield
-    for now, before in ((registry._definitions, definitions), (registry._latest, latest)):
-        now.clear()
-        now.update(before)  # type: ignore[arg-type]
-
-
-def forget(name: str, version: int = 1) -> Any:
-    """Deploy code that lacks this version; what was lost can be registered again."""
-    known = registry._definitions.pop((name, version))
-    left = [one for one in registry.list_definitions() if one.name == name]
-    if left:
-        registry._latest[name] = left[-1]
-    else:
-        del registry._latest[name]
-    return known
-
-
-def define_parcel(*steps: str, version: int = 1, **attributes: Any) -> Any:
-    """The workflow `deploy.parcel`, whose first step waits for "delivered" and then runs the second."""
-
-    def first(self: Any, ctx: Any) -> Any:
-        return Await("delivered", then=steps[1])
-
-    def last(self: Any, ctx: Any) -> Any:
-        return Done(f"{ctx.awaited[0].name} {version}")
-
-    methods = dict(zip(steps, (step(first), step(last)), strict=True))
-    body = {"name": "deploy.parcel", "version": version, **methods, **attributes}
-    return type("Parcel", (Workflow,), {**body, "__qualname__": f"define_parcel.<locals>.{steps}"})
 
 
 def look(name: str = "deploy.parcel") -> list[Stuck]:

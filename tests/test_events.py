@@ -9,12 +9,11 @@ import pytest
 from django.db import connections, transaction
 
 import workflows
-from tests.test_fold import check_all_folds
+from tests.folding import check_all_folds
+from tests.support.event_waiters import Slow, Waiter, is_parked, waiting
 from workflows import (
-    Await,
     Done,
     InvalidCall,
-    Next,
     NotSerializable,
     TooLarge,
     UnknownWorkspace,
@@ -23,55 +22,12 @@ from workflows import (
     step,
     store,
 )
-from workflows.awaited_event import EVENT, event
+from workflows.awaited_event import EVENT
 from workflows.events import Emission, emit_event
 from workflows.models import EventWait, Instance, NamedEvent, Signal
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 
 pytestmark = pytest.mark.django_db
-
-
-class Waiter(Workflow):
-    """Waits once for `paid`, with the match, schema and timeout that its input says."""
-
-    name = "EventWaiter"
-
-    @step
-    def ask(self, ctx):
-        spec = event("paid", match=ctx.input.get("match"), schema=ctx.input.get("schema"))
-        return Await(spec, then="end", timeout=ctx.input.get("timeout"))
-
-    @step
-    def end(self, ctx):
-        return Done("timed out" if ctx.timed_out else ctx.answer)
-
-
-class Slow(Workflow):
-    """Does something before it waits."""
-
-    name = "EventSlow"
-
-    @step
-    def prepare(self, ctx):
-        return Next("ask", delay="10m")
-
-    @step
-    def ask(self, ctx):
-        return Await(event("paid", match={"order": 1}), then="end")
-
-    @step
-    def end(self, ctx):
-        return Done(ctx.answer)
-
-
-def waiting(**input: Any) -> Instance:
-    instance = workflows.start(Waiter, input)
-    drain()
-    return assert_awaiting(instance)
-
-
-def is_parked(instance: Instance) -> bool:
-    return Instance.objects.get(pk=instance.pk).status == "awaiting"
 
 
 # --- who is woken ---------------------------------------------------------------------------------

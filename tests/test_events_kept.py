@@ -11,8 +11,8 @@ from django.db import connections, transaction
 from django.test import override_settings
 
 import workflows
-from tests.test_events import Slow, Waiter, is_parked, waiting
-from tests.test_fold import check_all_folds
+from tests.folding import check_all_folds
+from tests.support.event_waiters import Slow, Waiter, is_parked, waiting
 from workflows import Await, Done, Next, Workflow, durable, emit, registry, step, store, tasks
 from workflows.awaited_event import event
 from workflows.events import emit_event

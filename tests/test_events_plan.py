@@ -15,7 +15,7 @@ import pytest
 from django.db import connections, transaction
 
 import workflows
-from tests.test_statements import explain, listen, statements
+from tests.support.statements import explain, listen, statements
 from workflows import Await, Done, Workflow, emit, step, store
 from workflows.awaited_event import EventSpec, event
 from workflows.models import EventWait, Instance

@@ -13,7 +13,7 @@ import pytest
 from django.db import connections, transaction
 
 import workflows
-from tests.test_fold import check_all_folds
+from tests.folding import check_all_folds
 from tests.two_connections import (
     COMMITTED,
     _provided_again,  # noqa: F401 (a fixture)

@@ -21,8 +21,8 @@ from approvals.inbox.rail import read_rail
 from approvals.inbox.rows import complete
 from approvals.models import Snooze
 from approvals.viewers import Viewer
-from tests.test_approval_lists_large import MOST_ROWS_OF_A_BADGE, TABLES, explain, filled
-from tests.test_statements import listen
+from tests.support.many_reviews import MOST_ROWS_OF_A_BADGE, TABLES, explain, filled
+from tests.support.statements import listen
 from workflows.clock import read_now
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]

@@ -10,8 +10,10 @@ from approvals.inbox.each import Pick, decide_each, undo_each
 from approvals.models import Review
 from approvals.views.one_page import review as open_page
 from tests.approving import list_standing
-from tests.test_approval_races import _provided_again, find, park, people, pytestmark, say  # noqa: F401
+from tests.support.review_races import COMMITTED_PEOPLE, commit_people, find, park, provide_defaults_again, say  # noqa: F401 (fixtures)
 from tests.two_connections import race
+
+pytestmark = COMMITTED_PEOPLE
 
 
 @pytest.mark.parametrize("rollback", [False, True], ids=["commit", "rollback"])

@@ -11,7 +11,7 @@ from django.test import Client
 from approvals.models import SavedView
 from tests.approving import make_person, truth  # noqa: F401 (a fixture)
 from tests.many import read_words
-from tests.test_schema_form import Page
+from tests.support.html_pages import Page
 
 pytestmark = pytest.mark.django_db
 

@@ -16,7 +16,7 @@ from approvals.models import Absence, Preference
 from approvals.viewers import list_absences
 from tests.approving import ask, make_person, truth  # noqa: F401 (a fixture)
 from tests.many import Browser, read_words
-from tests.test_schema_form import Page
+from tests.support.html_pages import Page
 from workflows.models import Workspace
 
 pytestmark = pytest.mark.django_db

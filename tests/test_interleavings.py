@@ -19,8 +19,8 @@ import pytest
 from django.db import connections, transaction
 
 import workflows
+from tests.folding import check_all_folds, check_fold
 from tests.model import MAX_ATTEMPTS, Held, Plan, World
-from tests.test_fold import check_all_folds, check_fold
 from tests.two_connections import (
     COMMITTED,
     _provided_again,  # noqa: F401 (a fixture)

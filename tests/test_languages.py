@@ -35,9 +35,20 @@ from tests.approving import make_person
 from tests.cards_world import ask, build, list_told, make_people, render_part
 from tests.many import AT, ask_many
 from tests.noticing import find_html, make_reader, site, take_mail  # noqa: F401
-from tests.test_admin import page_of
-from tests.test_admin_waits import operator, part, waiting, words_of  # noqa: F401
-from tests.test_resume_page import BROWSER, change, fresh, park, url  # noqa: F401
+from tests.support.admin_pages import (
+    log_operator_in,  # noqa: F401 (a fixture)
+    page_of,
+    part,
+    waiting,
+    words_of,
+)
+from tests.support.answer_pages import (
+    BROWSER,
+    change,
+    fresh,  # noqa: F401 (a fixture)
+    park,
+    url,
+)
 from workflows import Channel
 from workflows.exceptions import InvalidData
 from workflows.joining import join_and, join_clauses, join_html, join_list, join_or, label_html
@@ -410,7 +421,7 @@ def test_where_requests_are_decided_is_in_every_language(code: str) -> None:
 
 
 @pytest.mark.django_db
-def test_the_ledger_in_the_admin_is_told_in_the_order_of_the_language(operator: Client) -> None:  # noqa: F811
+def test_the_ledger_in_the_admin_is_told_in_the_order_of_the_language(operator: Client) -> None:
     instance = waiting("AdminAsks", {})
     question = Interaction.objects.get()
     head = operator.get(page_of(instance), headers={"Accept-Language": "ja"}).text
@@ -423,7 +434,7 @@ def test_the_ledger_in_the_admin_is_told_in_the_order_of_the_language(operator: 
 
 
 @pytest.mark.django_db
-def test_what_is_asked_about_a_key_is_refused_in_the_language_of_the_page(operator: Client) -> None:  # noqa: F811
+def test_what_is_asked_about_a_key_is_refused_in_the_language_of_the_page(operator: Client) -> None:
     sent = {"name": "x", "scopes": ["read"], "reach": "all", "rate": "fast", "expires_at_0": "2001-01-01"}
     answer = operator.post(
         "/admin/holdpoint/apikey/add/", sent | {"expires_at_1": "00:00"}, headers={"Accept-Language": "es"}

@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 
 import workflows
 from tests.horizon import wait_for_foreigners
+from tests.support.ledger_rows import execute, live, no_triggers, seal, seal_now
 from tests.two_connections import (
     COMMITTED,
     Other,
@@ -25,7 +26,6 @@ from tests.two_connections import (
     committed,  # noqa: F401 (a fixture)
     run_threads,
 )
-from workflows import Await, Done, Workflow, step
 from workflows.exceptions import InvalidCall
 from workflows.ledger import (
     Anchor,
@@ -51,28 +51,6 @@ pytestmark = [
 ]
 
 
-class Waiter(Workflow):
-    name = "ledger.waiter"
-
-    @step
-    def ask(self, ctx):
-        return Await("go", then="end")
-
-    @step
-    def end(self, ctx):
-        return Done("there")
-
-
-def seal_now() -> int:
-    return seal_ledger(connections["default"])
-
-
-def seal() -> int:
-    """As `seal_now`, but what runs in other databases of the server does not count."""
-    wait_for_foreigners()
-    return seal_now()
-
-
 def verify(slug: str = "default", anchor: Anchor | None = None) -> list[Finding]:
     workspace = Workspace.objects.get(slug=slug)
     return list(verify_workspace(connections["default"], slug, workspace.pk, anchor=anchor))
@@ -80,30 +58,6 @@ def verify(slug: str = "default", anchor: Anchor | None = None) -> list[Finding]
 
 def troubles(slug: str = "default", anchor: Anchor | None = None) -> list[str]:
     return [str(finding.damage) for finding in verify(slug, anchor)]
-
-
-def execute(sql: str, params: Any = None) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, params)
-        return cursor.fetchall() if cursor.description else []
-
-
-@contextmanager
-def no_triggers() -> Iterator[None]:
-    """What the owner of the database can do, and what seals are there to find."""
-    with transaction.atomic():
-        execute("SET LOCAL session_replication_role = replica")
-        yield
-
-
-def live(count: int = 3, workspace: str | None = None) -> list[Instance]:
-    """Instances with four rows each: started, parked, signalled, done."""
-    made = [workflows.start("ledger.waiter", {"n": n}, workspace=workspace, actor="ann") for n in range(count)]
-    drain()
-    for one in made:
-        workflows.signal(one, "go", {"n": 1}, workspace=workspace, actor="bob")
-    drain()
-    return made
 
 
 # --- what is right -------------------------------------------------------------------------------------------------

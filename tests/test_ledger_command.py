@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 
 import workflows
 from tests.horizon import wait_for_foreigners
-from tests.test_ledger import execute, live, no_triggers, seal
+from tests.support.ledger_rows import execute, live, no_triggers, seal
 from tests.two_connections import (
     COMMITTED,
     _provided_again,  # noqa: F401 (a fixture)

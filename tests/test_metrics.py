@@ -21,8 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 import workflows
 from tests.horizon import wait_for_foreigners
 from tests.processes import find_environment
-from tests.test_ledger import execute
-from tests.test_statements import explain, statements
+from tests.support.ledger_rows import execute, fill_pending
+from tests.support.statements import explain, statements
 from tests.two_connections import play, settle
 from workflows import Await, Done, Workflow, dropped, durable, health, keys, metrics, step, store
 from workflows.conf import conf
@@ -568,18 +568,6 @@ def test_what_is_pending_is_told_by_its_age() -> None:
     ]
     workflows.complete("gate0", 1)
     assert state.read_pending(db(), None).ages["1h"] == 2
-
-
-def fill_pending(count: int) -> None:
-    execute(
-        """INSERT INTO holdpoint_interaction (id, unit_id, instance_id, created_at, workspace_id, index, version,
-          status, owned, channel, signal_id, actor)
-        SELECT (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - mod(n, 10) * 86400000), 12, '0')
-            || lpad(to_hex(n), 20, '0'))::uuid, gen_random_uuid(), gen_random_uuid(), now(), w.id, 0, 1, 1, false, 'x',
-          'signal' || n, '' FROM generate_series(1, %s) n, holdpoint_workspace w""",
-        [count],
-    )
-    execute("ANALYZE holdpoint_interaction")
 
 
 @pytest.mark.django_db

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import workflows
-from tests.test_statements import statements
+from tests.support.statements import statements
 from workflows import (
     Await,
     Done,

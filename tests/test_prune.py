@@ -9,7 +9,7 @@ from django.db import connection, connections
 
 import workflows
 from tests.horizon import wait_for_foreigners
-from tests.test_tidying import answer, list_answers
+from tests.support.kept_answers import answer, list_answers
 from tests.two_connections import COMMITTED, _provided_again, committed, race, work  # noqa: F401 (fixtures)
 from workflows import Child, Done, Spawn, Stop, Workflow, step, store
 from workflows.models import Instance, LedgerEvent, StoredAnswer

@@ -18,10 +18,15 @@ from approvals.models.votes import MAX_TEXT
 from approvals.subjects import InvalidChange
 from tests.approving import ask, make_person
 from tests.many import AT, ask_many
-from tests.test_approval_admin import page_of
-from tests.test_approval_admin_actions import read_messages
-from tests.test_resume_page import Browser as Partner
-from tests.test_resume_page import PageFree, check, fresh, handed, park  # noqa: F401
+from tests.support.answer_pages import Browser as Partner
+from tests.support.answer_pages import (
+    PageFree,
+    check,
+    fresh,  # noqa: F401 (a fixture)
+    handed,
+    park,
+)
+from tests.support.review_admin import page_of, read_messages
 from workflows import Await, Done, Workflow, step
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text, dump_value

@@ -10,6 +10,7 @@ from rest_framework.views import APIView
 
 import workflows
 from tests.calls import Api, make_key, problem
+from tests.support.rest_calls import CALLS, ID, NONE, PERSON, give_token, send
 from workflows import durable
 from workflows.keys import revoke_key
 from workflows.models import ApiKey, Instance, Interaction, Workspace
@@ -17,11 +18,6 @@ from workflows.rest.endpoint import Endpoint
 from workflows.testing import drain
 
 pytestmark = pytest.mark.django_db
-
-
-@durable(name="access-gate")
-def gate(ctx):
-    return ctx.wait_for_signal("gate", signal="access-gate", timeout="1h")
 
 
 @durable(name="access-other")
@@ -36,52 +32,8 @@ def counted_anew():
     cache.clear()
 
 
-ID = "01900000-0000-7000-8000-000000000000"
-#: No key has it: a person has to call.
-PERSON = "a person"
-#: Whoever a review asks needs no permission.
-NONE = ""
-#: Method, address, a body that is good, the scope it takes, the permission it takes.
-CALLS = [
-    ("GET", "/v1/instances", None, "read", "view_instance"),
-    ("POST", "/v1/instances", {"workflow": "access-gate"}, "start", "start_instance"),
-    ("GET", f"/v1/instances/{ID}", None, "read", "view_instance"),
-    ("GET", f"/v1/instances/{ID}/events", None, "read", "view_instance"),
-    ("POST", f"/v1/instances/{ID}/signals", {"name": "a"}, "signal", "signal_instance"),
-    ("POST", f"/v1/instances/{ID}/cancel", {}, "operate", "cancel_instance"),
-    ("POST", f"/v1/instances/{ID}/retry", {}, "operate", "retry_instance"),
-    ("POST", "/v1/keys/k/signals", {"name": "a"}, "signal", "signal_instance"),
-    ("POST", "/v1/signals", {"key": "k", "name": "a"}, "signal", "signal_instance"),
-    ("POST", "/v1/signals/bulk", [], "signal", "signal_instance"),
-    ("POST", "/v1/events", {"event": "e"}, "signal", "signal_instance"),
-    ("POST", "/v1/signals/access-gate/complete", {"data": 1}, "complete", "complete_interaction"),
-    ("GET", "/v1/interactions", None, "read", "view_interaction"),
-    ("POST", "/v1/interactions/complete", [], "complete", "complete_interaction"),
-    ("GET", f"/v1/interactions/{ID}", None, "read", "view_interaction"),
-    ("POST", f"/v1/interactions/{ID}/complete", {"data": 1}, "complete", "complete_interaction"),
-    ("POST", f"/v1/interactions/{ID}/fail", {"reason": "no"}, "complete", "complete_interaction"),
-    ("POST", f"/v1/interactions/{ID}/retry", {}, "operate", "retry_instance"),
-    ("GET", f"/v1/interactions/{ID}/events", None, "read", "view_interaction"),
-    ("GET", "/v1/units", None, "read", "view_interaction"),
-    ("GET", f"/v1/units/{ID}", None, "read", "view_interaction"),
-    ("POST", f"/v1/interactions/{ID}/redrive", {}, "operate", "redrive_interaction"),
-    ("GET", f"/v1/interactions/{ID}/dispatches", None, "read", "view_interaction"),
-    ("GET", "/v1/approvals", None, "read", NONE),
-    ("GET", f"/v1/approvals/{ID}", None, "read", NONE),
-    ("POST", f"/v1/approvals/{ID}/decide", {"outcome": "approve"}, PERSON, NONE),
-    ("POST", f"/v1/approvals/{ID}/claim", {}, PERSON, NONE),
-    ("POST", f"/v1/approvals/{ID}/release", {}, PERSON, NONE),
-    ("POST", f"/v1/approvals/{ID}/delegate", {"to": "ann"}, PERSON, NONE),
-    ("POST", f"/v1/approvals/{ID}/comment", {"text": "?"}, PERSON, NONE),
-    ("POST", f"/v1/approvals/{ID}/request_info", {"text": "?"}, PERSON, NONE),
-    ("POST", f"/v1/approvals/{ID}/undo", {}, PERSON, NONE),
-]
 GOOD = {200, 201, 202, 207, 404}
 EACH = pytest.mark.parametrize(("method", "path", "body", "scope", "permission"), CALLS, ids=lambda one: str(one)[:40])
-
-
-def send(api: Api, method: str, path: str, body, **options):
-    return api.get(path, **options) if method == "GET" else api.post(path, body, **options)
 
 
 def test_these_are_all_the_calls_there_are():
@@ -160,14 +112,6 @@ def test_a_session_takes_the_permission_and_the_csrf_token(method, path, body, s
     assert send(Api(client=client), method, path, body, headers=token).status_code in GOOD
     if method == "POST":
         assert "CSRF" in problem(send(Api(client=client), method, path, body), 403, "forbidden")["detail"]
-
-
-def give_token(client: Client) -> str:
-    from django.middleware.csrf import _get_new_csrf_string
-
-    secret = _get_new_csrf_string()
-    client.cookies["csrftoken"] = secret
-    return secret
 
 
 @EACH

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import Client
 from django.utils import timezone
 
 import workflows
@@ -16,18 +15,12 @@ from approvals import actions, decide
 from approvals.models import Review
 from tests.approving import ask, find_review, grant, make_person, start, truth  # noqa: F401 (a fixture)
 from tests.calls import Api, make_key, problem
+from tests.support.rest_reviews import login
 from workflows.models import Workspace
 from workflows.rest import lists
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db
-
-
-def login(user: User, **options: Any) -> Api:
-    """Calls of a person."""
-    client = Client(**options)
-    client.force_login(user)
-    return Api(client=client)
 
 
 def list_titles(api: Api, **query: Any) -> list[str]:

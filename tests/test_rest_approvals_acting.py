@@ -25,7 +25,7 @@ from tests.approving import (
     truth,  # noqa: F401 (a fixture)
 )
 from tests.calls import problem
-from tests.test_rest_approvals import login
+from tests.support.rest_reviews import login
 from workflows.models import Workspace
 from workflows.testing import advance, assert_awaiting, drain
 

@@ -19,8 +19,9 @@ from django.test.utils import CaptureQueriesContext
 from approvals import actions, decide
 from tests.approving import ask, make_person
 from tests.calls import Api, make_key
-from tests.test_rest_approvals import login
-from tests.test_rest_cost import WRAPPING, statements
+from tests.support.rest_reviews import login
+from tests.support.statements import TRANSACTION
+from tests.support.statements import exact_statements as statements
 from tests.two_connections import _provided_again, committed, work  # noqa: F401 (fixtures)
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed")]
@@ -46,7 +47,7 @@ def counted(most: int) -> Iterator[list[int]]:
     with CaptureQueriesContext(connections["default"]) as captured:
         yield told
     sent = [one["sql"].lstrip() for one in captured]
-    told.append(sum(not sql.upper().startswith(WRAPPING) for sql in sent))
+    told.append(sum(not sql.upper().startswith(TRANSACTION) for sql in sent))
     assert told[0] <= most, "\n".join(sql[:200] for sql in sent)
 
 

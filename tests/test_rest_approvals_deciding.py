@@ -26,7 +26,7 @@ from tests.approving import (
     truth,  # noqa: F401 (a fixture)
 )
 from tests.calls import Api, make_key, problem
-from tests.test_rest_approvals import login
+from tests.support.rest_reviews import login
 from workflows.models import LedgerEvent, StoredAnswer, Workspace
 from workflows.testing import advance, assert_done, drain
 

@@ -15,7 +15,7 @@ from django.test import Client
 from approvals.models import Review, Vote
 from tests.approving import again, ask, make_person, truth  # noqa: F401 (a fixture)
 from tests.calls import Api, problem
-from tests.test_rest_approvals import login
+from tests.support.rest_reviews import login
 from tests.two_connections import (
     _provided_again,  # noqa: F401 (a fixture)
     committed,  # noqa: F401 (a fixture)

@@ -15,8 +15,8 @@ from django.db.models import Q
 from approvals.models import Review
 from approvals.rest.listing import BY_DECISION, BY_DUE, NEWEST, is_asked
 from approvals.rest.rows import read_rows
-from tests.test_rest_plans import MIDDLE, MODES, OTHER, page
-from tests.test_statements import explain, listen
+from tests.support.rest_pages import MIDDLE, MODES, OTHER, page
+from tests.support.statements import explain, listen
 from workflows.models import Workspace
 from workflows.rest.lists import ListPlace, find_page
 

@@ -15,7 +15,7 @@ from django.test import Client
 import workflows
 from tests.bad_input import EVERY, GOOD, JSON, MAY_BE_EMPTY, NOBODY, TAKEN, UNKNOWN, calm, is_clean
 from tests.calls import Api, make_anybody, make_key, problem
-from tests.test_rest_corpus import ROUTES as CORPUS_ROUTES
+from tests.support.rest_calls import ROUTES as CORPUS_ROUTES
 from workflows.models import Instance, StoredAnswer
 from workflows.rest.body import FORM_TYPES
 from workflows.testing import assert_done, drain

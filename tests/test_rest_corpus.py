@@ -22,6 +22,7 @@ from approvals import Approval
 from tests.bad_input import MAY_BE_EMPTY
 from tests.calls import Api, make_anybody
 from tests.json_corpus import make_corpus
+from tests.support.rest_calls import ROUTES
 from workflows import Await, Done, Workflow, durable, step
 from workflows.models import Instance, Interaction
 from workflows.testing import drain
@@ -31,7 +32,6 @@ pytestmark = pytest.mark.django_db
 CORPUS = make_corpus()
 #: How the one place that reads bodies names a place, and how what came of a body does.
 PLACE = re.compile(r"at (line \d+ column \d+|byte \d+|its end|\$)")
-UNKNOWN = "01900000-0000-7000-8000-000000000000"
 
 handed: list[str] = []
 
@@ -119,28 +119,6 @@ def find_place(response: Any) -> str:
 
 
 # --- as the whole body ----------------------------------------------------------------------------------
-
-ROUTES = [
-    "/v1/instances",
-    f"/v1/instances/{UNKNOWN}/signals",
-    f"/v1/instances/{UNKNOWN}/cancel",
-    f"/v1/instances/{UNKNOWN}/retry",
-    "/v1/keys/nobody/signals",
-    "/v1/signals",
-    "/v1/signals/bulk",
-    "/v1/signals/nobody/complete",
-    "/v1/interactions/complete",
-    f"/v1/interactions/{UNKNOWN}/complete",
-    f"/v1/interactions/{UNKNOWN}/fail",
-    f"/v1/interactions/{UNKNOWN}/retry",
-    f"/v1/interactions/{UNKNOWN}/redrive",
-    *(
-        f"/v1/approvals/{UNKNOWN}/{action}"
-        for action in ("decide", "claim", "release", "delegate", "comment", "request_info", "undo")
-    ),
-    "/v1/events",
-    "/resume/none",
-]
 
 
 @pytest.mark.parametrize("route", ROUTES)

@@ -25,6 +25,7 @@ from django.test.utils import CaptureQueriesContext
 
 import workflows
 from tests.calls import Api, make_key
+from tests.support.statements import exact_statements as statements
 from tests.two_connections import _provided_again, committed  # noqa: F401 (fixtures)
 from workflows import Await, Done, Workflow, durable, step
 from workflows.dropped import flush_dropped
@@ -37,7 +38,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 SCHEMA = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
 ANSWER = {"data": {"ok": True}}
-WRAPPING = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
 
 
 class CostOrder(Workflow):
@@ -55,16 +55,6 @@ class CostOrder(Workflow):
 @durable(name="cost-question")
 def question(ctx):
     return ctx.wait_for_signal("gate", timeout="1d", schema=SCHEMA)
-
-
-@contextmanager
-def statements(count: int, *, wrapping: int = 0) -> Iterator[None]:
-    """Exactly so many statements, and so many more that begin or end a transaction."""
-    with CaptureQueriesContext(connections["default"]) as captured:
-        yield
-    sent = [one["sql"].lstrip() for one in captured]
-    around = [sql for sql in sent if sql.upper().startswith(WRAPPING)]
-    assert (len(sent) - len(around), len(around)) == (count, wrapping), "\n".join(sql[:200] for sql in sent)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from django.db import connection
 
 import workflows
+from tests.bad_input import ANY
 from tests.calls import Api, make_key, problem
-from tests.test_collisions import ANY
 from workflows import durable
 from workflows.channel import Channel
 from workflows.models import Instance, Interaction, LedgerEvent, StoredAnswer

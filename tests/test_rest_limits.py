@@ -18,7 +18,7 @@ from django.test.client import AsyncRequestFactory
 
 import workflows
 from tests.calls import Api, make_key, problem
-from tests.test_rest_access import give_token
+from tests.support.rest_calls import give_token
 from workflows import Await, Done, Workflow, durable, step
 from workflows.keys import change_key
 from workflows.models import ApiKey, Instance, Signal, StoredAnswer

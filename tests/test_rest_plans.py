@@ -7,18 +7,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.db import connections, transaction
 from django.db.models import Q
 
-from tests.test_statements import explain, listen
+from tests.support.rest_pages import MIDDLE, MODES, OTHER, page
+from tests.support.statements import explain, listen
 from workflows.lifecycle import InteractionStatus, Status, UnitStatus
 from workflows.models import AwaitUnit, Instance, Interaction, Workspace
 from workflows.rest.instances import has_key
 from workflows.rest.interactions import BY_DEADLINE, BY_INDEX
-from workflows.rest.lists import ListPlace, Segment, find_page, has_status, is_within
+from workflows.rest.lists import Segment, has_status, is_within
 from workflows.store import find_interaction, prune_answers
 from workflows.units.history import Cut, walk_history
 
@@ -26,11 +26,7 @@ pytestmark = pytest.mark.django_db
 
 PARKED = 100_000
 TABLES = "holdpoint_instance, holdpoint_unit, holdpoint_interaction, holdpoint_answer, holdpoint_ledger"
-MODES = ["web, custom", "web, generic"]
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
-#: A workspace in which nothing is.
-OTHER = 1_000_000
-MIDDLE = UUID(int=1 << 127)
 
 
 def db() -> Any:
@@ -108,10 +104,6 @@ def units(*filters: Any, workspace: int = 1, **more: Any) -> Any:
 def instances(*filters: Any, workspace: int | None = None) -> Any:
     default = Workspace.objects.get(slug="default").pk
     return Instance.objects.filter(is_within(workspace or default), *filters)
-
-
-def page(rows: Any, segments: Any, *place: Any) -> Callable[[], object]:
-    return lambda: find_page(rows, segments, ListPlace(*place) if place else None, 50)
 
 
 def history(place: int = 0, *, back: bool = False) -> Callable[[], object]:

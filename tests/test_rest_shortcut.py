@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from tests.calls import Api, make_key
-from tests.test_rest_access import CALLS, send
+from tests.support.rest_calls import CALLS, send
 
 pytestmark = pytest.mark.django_db
 

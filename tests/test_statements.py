@@ -6,16 +6,15 @@ the values known (custom plan) and without (the generic plan that a kept stateme
 """
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-import psycopg
 import pytest
-from django.db import connections, transaction
+from django.db import transaction
 from django.test.utils import CaptureQueriesContext
 
 import workflows
+from tests.support.statements import MODES, db, explain, listen, statements
 from workflows import Await, Child, Done, Next, Retry, Spawn, Stop, Workflow, durable, engine, step, store
 from workflows.host import Host
 from workflows.models import Instance
@@ -24,11 +23,6 @@ from workflows.testing import drain
 pytestmark = pytest.mark.django_db
 
 PARKED = 100_000
-TRANSACTION = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
-
-
-def db() -> Any:
-    return connections["default"]
 
 
 class Parked(Workflow):
@@ -56,15 +50,6 @@ class Family(Workflow):
 
 
 # --- how many -------------------------------------------------------------------------------------
-
-
-@contextmanager
-def statements(count: int) -> Iterator[None]:
-    """Exactly so many statements, not counting what begins and ends transactions."""
-    with CaptureQueriesContext(db()) as captured:
-        yield
-    sent = [one["sql"] for one in captured if not one["sql"].lstrip().upper().startswith(TRANSACTION)]
-    assert len(sent) == count, "\n".join(sql[:300] for sql in sent)
 
 
 def parked(count: int = 1, **more: Any) -> list[Instance]:
@@ -315,20 +300,6 @@ def test_a_result_takes_two_statements() -> None:
 # --- time ---------------------------------------------------------------------------------------------
 
 
-def listen(call: Callable[[], object]) -> list[tuple[str, Any]]:
-    """The statements a call executes, with their values."""
-    heard: list[tuple[str, Any]] = []
-
-    def wrapper(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if not sql.upper().startswith(TRANSACTION):
-            heard.append((sql, params))
-        return execute(sql, params, many, context)
-
-    with db().execute_wrapper(wrapper):
-        call()
-    return heard
-
-
 def test_every_statement_reads_the_time_through_the_two_functions_that_tests_can_move() -> None:
     workspace()
     for name, prepare in CALLS.items():
@@ -459,14 +430,6 @@ INDEXES: dict[str, set[str]] = {
     "retry": {"holdpoint_instance_pkey"},
 }
 
-MODES = [
-    "pump, custom",
-    "pump, generic",
-    "web, custom",
-    "web, generic",
-    "pump, planned while new",
-    "pump, planned while small",
-]
 SMALL_MODES = MODES[4:]
 #: What only the pump executes, on its connection without sequential scans.
 PUMP_ONLY = {
@@ -521,30 +484,6 @@ def fill_tables() -> None:
         """)
         cursor.execute("DELETE FROM holdpoint_unit")
         cursor.execute(f"ANALYZE {TABLES}")
-
-
-def explain(mode: str, sql: str, params: Any) -> str:
-    with transaction.atomic():
-        with db().cursor() as cursor:
-            cursor.execute(f"SET LOCAL enable_seqscan = {'off' if mode.startswith('pump') else 'on'}")
-        raw = psycopg.ClientCursor(db().connection)
-        if "generic" not in mode:
-            raw.execute(b"EXPLAIN (COSTS OFF) " + raw.mogrify(sql, params).encode())
-            return "\n".join(row[0] for row in raw.fetchall())
-        numbers: dict[str, int] = {}
-        values = dict(params) if isinstance(params, dict) else {str(n): value for n, value in enumerate(params or ())}
-        if not isinstance(params, dict):
-            places = iter(values)
-            sql = re.sub("%s", lambda _: f"%({next(places)})s", sql)
-        numbered = re.sub(r"%\((\w+)\)s", lambda at: f"${numbers.setdefault(at[1], len(numbers) + 1)}", sql)
-        raw.execute("SET LOCAL plan_cache_mode = force_generic_plan")
-        raw.execute("PREPARE planned AS " + numbered.replace("%%", "%"))
-        arguments = ", ".join(f"%({name})s" for name in numbers)
-        given = raw.mogrify(f"({arguments})", values) if numbers else ""
-        raw.execute("EXPLAIN (COSTS OFF) EXECUTE planned" + given)
-        plan = "\n".join(row[0] for row in raw.fetchall())
-        raw.execute("DEALLOCATE planned")
-        return plan
 
 
 @pytest.fixture(scope="module")

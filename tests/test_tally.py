@@ -12,9 +12,8 @@ from django.db import connections, transaction
 
 import workflows
 from tests.horizon import wait_for_foreigners
-from tests.test_ledger import execute, live, no_triggers
-from tests.test_metrics import fill_pending
-from tests.test_statements import explain, statements
+from tests.support.ledger_rows import execute, fill_pending, live, no_triggers
+from tests.support.statements import explain, statements
 from tests.two_connections import (
     COMMITTED,
     Other,

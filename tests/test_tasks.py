@@ -16,7 +16,7 @@ from django_q.models import OrmQ, Schedule
 from django_q.signing import SignedPackage
 
 import workflows
-from tests.test_tidying import answer, list_answers
+from tests.support.kept_answers import answer, list_answers
 from tests.two_connections import race
 from workflows import Done, Workflow, cluster, step, store, tasks
 from workflows.lifecycle import Status

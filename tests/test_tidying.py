@@ -13,7 +13,8 @@ from django.db import DatabaseError, connections, transaction
 
 import workflows
 from tests.horizon import wait_for_foreigners
-from tests.test_ledger import execute, live, no_triggers
+from tests.support.kept_answers import answer, list_answers
+from tests.support.ledger_rows import execute, live, no_triggers
 from tests.two_connections import (
     COMMITTED,
     _provided_again,  # noqa: F401 (a fixture)
@@ -59,21 +60,6 @@ def tidy_here() -> int:
 def emit_old(name: str) -> None:
     workflows.emit(name)
     execute("UPDATE holdpoint_event SET at = at - interval '400 days' WHERE name = %s", [name])
-
-
-def answer(name: str, *, days: float = 0, instance: Any = None) -> None:
-    """What a call of that name was told, so many days ago."""
-    execute(
-        "INSERT INTO holdpoint_answer (workspace_id, digest, body_hash, at, instance_id, status, body) "
-        "SELECT id, %s::bytea, '', now() - %s::float8 * interval '1 day', %s::uuid, 200, %s::text "
-        "FROM holdpoint_workspace WHERE slug = 'default'",
-        [name.encode(), days, instance, name],
-    )
-
-
-def list_answers() -> set[str]:
-    """Of which calls it is still known what they were told."""
-    return set(StoredAnswer.objects.values_list("body", flat=True))
 
 
 def test_each_minute_it_seals_what_is_committed_and_deletes_old_events_and_answers() -> None:

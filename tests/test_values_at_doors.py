@@ -16,7 +16,7 @@ from approvals.models import Vote
 from approvals.testing import decide as decide_in_tests
 from tests.approving import ask as ask_people
 from tests.approving import make_person
-from tests.test_values import REFUSED, check, nested
+from tests.support.refused_values import REFUSED, check, nested
 from workflows import InvalidData, NotSerializable, TooLarge, durable
 from workflows.models import Interaction, LedgerEvent, Signal
 from workflows.testing import assert_awaiting, assert_done, drain

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from io import StringIO
 from uuid import uuid4
 
@@ -12,8 +11,13 @@ from django.core.management import CommandError, call_command
 from django.db import connection, connections
 
 import workflows
-from tests.test_deploys import define_parcel, deploy, forget  # noqa: F401 (a fixture)
-from workflows import Await, Child, Done, Spawn, Stop, Workflow, step, store
+from tests.support.command_line import Parcel, make_run, worker  # noqa: F401 (fixtures)
+from tests.support.deploys import (
+    define_parcel,
+    deploy,  # noqa: F401 (a fixture)
+    forget,
+)
+from workflows import Child, Done, Spawn, Workflow, step
 from workflows.lifecycle import Status
 from workflows.management.paper import clean, clip, lay_facts, lay_table
 from workflows.models import Instance
@@ -23,39 +27,6 @@ from workflows.testing import advance, drain
 pytestmark = pytest.mark.django_db
 
 BELONGINGS = ["signal", "unit", "interaction", "checkpoint", "event_wait", "ledger"]
-
-
-@pytest.fixture(autouse=True)
-def worker(db: None) -> None:
-    """One that lives; what is said where none does is tested with the first mistakes."""
-    store.beat(connection, "somewhere", "workflow_worker", "somebody", silence=0.0)
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Call the command; what it printed. Errors it printed on its way come with it."""
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def call(*arguments: object) -> str:
-        out = StringIO()
-        call_command("workflows", *map(str, arguments), stdout=out, stderr=out, no_color=True)
-        return out.getvalue()
-
-    return call
-
-
-class Parcel(Workflow):
-    name = "command.parcel"
-
-    @step
-    def send(self, ctx):
-        if ctx.input.get("lost"):
-            return Stop("lost on the way")
-        return Await({"delivered", "returned"}, then="close", timeout="3d")
-
-    @step
-    def close(self, ctx):
-        return Done({"how": ctx.awaited[0].name} if ctx.awaited else "late")
 
 
 class Truck(Workflow):
@@ -142,7 +113,7 @@ def test_show_tells_the_story_of_an_instance_in_the_width_of_the_terminal(run, m
     told = run("show", instance.pk)
     assert max(map(len, told.splitlines())) <= width
     assert f"Instance {instance.pk}\n" in told
-    assert "command.parcel version 1 (tests.test_workflows_command.Parcel)" in told
+    assert "command.parcel version 1 (tests.support.command_line.Parcel)" in told
     assert "awaiting in step close" in told
     assert "delivered, returned" in told
     assert "order-1" in told

@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 import workflows
-from tests.test_workflows_command import Parcel, run, worker  # noqa: F401 (fixtures)
+from tests.support.command_line import Parcel, make_run, worker  # noqa: F401 (fixtures)
 from workflows import Await, Done, Workflow, event, step
 from workflows.lifecycle import Status
 from workflows.management.paper import show_count, show_moment
@@ -50,13 +50,13 @@ def fail(key: str, **where: Any) -> Instance:
 # --- keys ---------------------------------------------------------------------------------------------
 
 
-def test_show_takes_the_key_of_a_live_instance(run: Run):  # noqa: F811
+def test_show_takes_the_key_of_a_live_instance(run: Run):
     fail("order-7")
     live = workflows.start(Parcel, key="order-7")
     assert f"Instance {live.pk}\n" in run("show", "order-7")
 
 
-def test_a_key_means_the_default_workspace_unless_another_is_named(run: Run):  # noqa: F811
+def test_a_key_means_the_default_workspace_unless_another_is_named(run: Run):
     workflows.workspace.create("acme")
     here = workflows.start(Parcel, key="order-7")
     there = workflows.start(Parcel, key="order-7", workspace="acme")
@@ -70,7 +70,7 @@ def test_a_key_means_the_default_workspace_unless_another_is_named(run: Run):  #
         run("show", only_there.pk, "--workspace", "default")
 
 
-def test_show_and_retry_take_the_newest_that_ended_when_none_lives(run: Run):  # noqa: F811
+def test_show_and_retry_take_the_newest_that_ended_when_none_lives(run: Run):
     fail("order-7")
     newest = fail("order-7")
     assert f"Instance {newest.pk}\n" in run("show", "order-7")
@@ -79,7 +79,7 @@ def test_show_and_retry_take_the_newest_that_ended_when_none_lives(run: Run):  #
     assert Instance.objects.get(pk=newest.pk).status == Status.RUNNABLE
 
 
-def test_cancel_takes_a_key_and_never_an_ended_one(run: Run):  # noqa: F811
+def test_cancel_takes_a_key_and_never_an_ended_one(run: Run):
     live = workflows.start(Parcel, key="order-7")
     assert run("cancel", "order-7") == f"{live.pk} (key order-7) is cancelled\n"
     out = StringIO()
@@ -90,7 +90,7 @@ def test_cancel_takes_a_key_and_never_an_ended_one(run: Run):  # noqa: F811
     )
 
 
-def test_a_key_that_looks_like_an_id_is_found(run: Run):  # noqa: F811
+def test_a_key_that_looks_like_an_id_is_found(run: Run):
     key = "6f0c1c0e-3a57-4a6e-9a43-0a4f7a1f2c11"
     live = workflows.start(Parcel, key=key)
     assert f"Instance {live.pk}\n" in run("show", key)
@@ -99,7 +99,7 @@ def test_a_key_that_looks_like_an_id_is_found(run: Run):  # noqa: F811
 # --- show ---------------------------------------------------------------------------------------------
 
 
-def test_show_says_the_names_of_events_and_questions_and_none_of_the_engines(run: Run):  # noqa: F811
+def test_show_says_the_names_of_events_and_questions_and_none_of_the_engines(run: Run):
     buyer = workflows.start(Buyer)
     drain()
     assert "event order.paid" in run("show", buyer.pk)
@@ -114,7 +114,7 @@ def test_show_says_the_names_of_events_and_questions_and_none_of_the_engines(run
         assert "holdpoint:" not in told
 
 
-def test_full_cuts_nothing(run: Run):  # noqa: F811
+def test_full_cuts_nothing(run: Run):
     end = "the end of it"
     instance = workflows.start(Parcel, {"text": "x" * 5_000 + end})
     drain()
@@ -125,7 +125,7 @@ def test_full_cuts_nothing(run: Run):  # noqa: F811
     assert "…" not in told
 
 
-def test_json_is_whole_and_has_the_words_too(run: Run):  # noqa: F811
+def test_json_is_whole_and_has_the_words_too(run: Run):
     instance = workflows.start(asker, key="asked")
     drain()
     told = json.loads(run("show", "asked", "--json"))
@@ -154,7 +154,7 @@ def test_json_is_whole_and_has_the_words_too(run: Run):  # noqa: F811
 # --- words --------------------------------------------------------------------------------------------
 
 
-def test_times_carry_their_zone(run: Run, settings: Any):  # noqa: F811
+def test_times_carry_their_zone(run: Run, settings: Any):
     at = datetime(2026, 7, 1, 12, tzinfo=UTC)
     assert show_moment(at) == "2026-07-01 12:00:00 UTC"
     settings.TIME_ZONE = "Europe/Vienna"

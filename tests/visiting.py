@@ -16,7 +16,7 @@ import workflows
 from approvals import Approval, Outcome
 from approvals.links import make_link, make_link_token
 from approvals.models import Candidate, Comment, Delivery, Notice, Review, Snooze, Vote
-from tests.test_schema_form import Page
+from tests.support.html_pages import Page
 from workflows import Await, Done, Workflow, step
 from workflows.conf import conf
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.judging import check_axe, check_fits, check_page, check_touch, weigh
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
-from tests.test_resume_page import handed, park
+from tests.support.answer_pages import handed, park
 from workflows.clock import read_now
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db]

@@ -11,7 +11,7 @@ from tests.browser.judging import check_page
 from tests.browser.picturing import shoot
 from tests.browser.served import Site
 from tests.browser.visiting import Visits
-from tests.test_resume_page import PageFree, handed, park, snapshot
+from tests.support.answer_pages import PageFree, handed, park, snapshot
 from workflows.testing import assert_awaiting, assert_done
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db]

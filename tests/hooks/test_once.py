@@ -11,7 +11,7 @@ from psycopg import errors
 
 import workflows
 from tests.hooks.posting import counted, post, signed
-from tests.test_statements import MODES, explain, listen
+from tests.support.statements import MODES, explain, listen
 from workflows import Await, Done, Workflow, hook, step, store
 from workflows.hooks import HookMessage
 from workflows.models import HookReceipt, Instance

@@ -10,7 +10,8 @@ from django.test import Client
 from django.urls import reverse
 
 import workflows
-from tests.kafka.test_taking import TOPIC, answer, ask, describe, receive, refuse_strangers, take
+from tests.kafka.records import TOPIC, ask, describe, receive, refuse_strangers, take
+from tests.kafka.world import answer
 from workflows.models import ParkedAnswer, Workspace
 from workflows.testing import assert_done, drain
 

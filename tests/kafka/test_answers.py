@@ -14,7 +14,7 @@ import workflows
 from config.kafka import Broker, temporary_broker
 from tests.kafka import flows  # noqa: F401
 from tests.kafka.consuming import commanded, consuming
-from tests.kafka.test_taking import describe
+from tests.kafka.records import describe
 from tests.kafka.world import Partner, answer, read_requests
 from tests.processes import wait_until
 from tests.two_connections import COMMITTED, _provided_again, committed  # noqa: F401

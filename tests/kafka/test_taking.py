@@ -13,18 +13,16 @@ from django.db import connection
 
 import workflows
 from tests.kafka import flows  # noqa: F401
+from tests.kafka.records import TOPIC, ask, describe, receive, refuse_strangers, take
 from tests.kafka.world import answer
 from workflows import dropped
-from workflows.conf import conf
 from workflows.models import Instance, Interaction, LedgerEvent, ParkedAnswer, Tally
 from workflows.testing import advance, assert_done, drain
 from workflows.transports.kafka import take_again
 from workflows.transports.kafka.envelopes import Malformed, read_response, read_schema
-from workflows.transports.kafka.taking import Received, Taken, take_answers
+from workflows.transports.kafka.taking import Taken
 
 pytestmark = pytest.mark.django_db
-
-TOPIC = "answers"
 
 
 @pytest.fixture(autouse=True)
@@ -32,31 +30,6 @@ def _configured(settings: Any) -> None:
     # Port 1 takes nothing: no test here needs the broker.
     kafka = {"BOOTSTRAP": "127.0.0.1:1", "ANSWERS": {TOPIC: ["default"], "all.answers": "*"}}
     settings.WORKFLOWS = {**settings.WORKFLOWS, "KAFKA": kafka}
-
-
-def ask(workspace: str = "default", **options: Any) -> Interaction:
-    """A question that waits for its answer; it is not sent, because nothing here drains."""
-    with workflows.workspace(workspace):
-        instance = workflows.start("kafka.taking", options)
-    drain()
-    return Interaction.objects.get(instance=instance)
-
-
-def describe(row: Interaction) -> dict[str, Any]:
-    return {"workspace": row.workspace.slug, "interaction": str(row.pk)}
-
-
-_offsets = iter(range(1_000_000))
-
-
-def receive(value: bytes | None, *, topic: str = TOPIC, offset: int | None = None) -> Received:
-    number = next(_offsets) if offset is None else offset
-    return Received(topic, 0, number, 1_700_000_000_000, b"key", value, [("tenant", b"acme\xff")])
-
-
-def take(*records: Received) -> Taken:
-    assert conf.kafka is not None
-    return take_answers(records, conf.kafka)
 
 
 def count(reason: str) -> float:
@@ -262,12 +235,6 @@ def test_questions_of_other_channels_are_not_answered_by_kafka(channel: str) -> 
     assert ParkedAnswer.objects.get().reason == "answered_elsewhere"
     row.refresh_from_db()
     assert row.status == "pending"
-
-
-def refuse_strangers(operation: str, interaction: Any, actor: str) -> Any:
-    if actor.startswith("kafka:"):
-        raise ZeroDivisionError("the project's own mistake")
-    return None
 
 
 def test_a_mistake_of_the_projects_own_parks_the_record_and_the_next_one_is_taken(settings: Any) -> None:

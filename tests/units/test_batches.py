@@ -8,7 +8,7 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from tests.units.test_items import answer, begin
+from tests.units.payments import answer, begin
 from workflows import complete_many, durable
 from workflows.models import AwaitUnit, Interaction
 from workflows.testing import advance, assert_done, drain

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import workflows
-from tests.units.test_items import begin
+from tests.units.payments import begin
 from workflows import Channel, InvalidData, durable
 from workflows.models import AwaitUnit, Interaction
 from workflows.testing import assert_done, assert_failed, drain

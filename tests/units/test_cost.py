@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 import workflows
 from tests.two_connections import COMMITTED, committed, work
 from tests.two_connections import _provided_again as _provided_again
-from tests.units.test_items import pay
+from tests.units.payments import pay
 from workflows import store
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.units import sweep

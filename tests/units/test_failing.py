@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import workflows
-from tests.units.test_items import answer, asked, begin
+from tests.units.payments import answer, asked, begin
 from workflows import Await, Channel, Done, NotRetryable, Stop, UnitFailed, Workflow, durable, step
 from workflows.models import AwaitUnit, Interaction, LedgerEvent
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain

@@ -1,41 +1,12 @@
 """A wait for each of a list of items: their order, their concurrency, their ends."""
 
-from typing import Any
-
 import pytest
 
-import workflows
-from workflows import ItemResult, durable
-from workflows.models import AwaitUnit, Instance, Interaction
+from tests.units.payments import answer, asked, begin
+from workflows.models import AwaitUnit, Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
 pytestmark = pytest.mark.django_db
-
-
-@durable(name="items.pay")
-def pay(ctx: Any, n: int, **more: Any) -> Any:
-    """Ask for as many payments."""
-    paid = ctx.wait_for_each("pay", [{"n": i} for i in range(n)], "api", **more)
-    return [vars_of(one) for one in paid]
-
-
-def vars_of(one: Any) -> Any:
-    return [one.status, one.output, one.error] if isinstance(one, ItemResult) else one
-
-
-def begin(n: int, **more: Any) -> Instance:
-    instance = workflows.start(pay, {"n": n, **more})
-    drain()
-    return instance
-
-
-def answer(instance: Instance, index: int, data: Any = None) -> None:
-    workflows.complete(f"pay.{index}-{instance.pk}", index if data is None else data)
-
-
-def asked(instance: Instance) -> list[int]:
-    rows = Interaction.objects.filter(instance=instance, status="pending", queued=False)
-    return sorted(rows.values_list("index", flat=True))
 
 
 def test_outputs_come_back_in_the_order_of_the_items_however_they_are_answered() -> None:

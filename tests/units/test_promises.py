@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 import workflows
 from tests.two_connections import play, settle, take_one
-from tests.units.test_items import answer, asked, begin, pay
+from tests.units.payments import answer, asked, begin, pay
 from workflows import InvalidData, Machine, TooMany, action, collect, durable, expand, ledger, store, wait_for
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
 from workflows.store.prune import prune

@@ -9,7 +9,7 @@ from django.db import connection, connections, transaction
 import workflows
 from tests.two_connections import COMMITTED, Refused, committed, play, race, run_threads, settle, take_one, work
 from tests.two_connections import _provided_again as _provided_again
-from tests.units.test_items import pay
+from tests.units.payments import pay
 from workflows import InteractionResolved, UnknownInteraction, ledger, store
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal, Workspace
 from workflows.store import ItemFailure

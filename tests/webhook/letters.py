@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from workflows import Channel
+from workflows import Await, Channel, Done, Workflow, durable, step
 from workflows.transports.outgoing import Outgoing, Sent
 
 
@@ -46,3 +46,25 @@ class Bulk(Channel[Any]):
     def dispatch_many(cls, questions: Any) -> list[Any]:
         cls.bags.append(list(questions))
         return [RuntimeError("torn") if one.config["to"] == "nobody" else None for one in questions]
+
+
+class Post(Workflow):
+    name = "letters.step"
+
+    @step
+    def ask(self, ctx):
+        return Await(Letter(ctx.input["to"]), then="end", timeout=ctx.input.get("timeout", "30d"))
+
+    @step
+    def end(self, ctx):
+        return Done(ctx.answer)
+
+
+@durable(name="letters.function")
+def write(ctx, to):
+    return ctx.wait_for("write", Letter(to), timeout="30d")
+
+
+@durable(name="letters.bulk")
+def write_in_bulk(ctx, to):
+    return ctx.wait_for("write", Bulk(to), timeout="30d")

@@ -7,10 +7,12 @@ from typing import Any
 
 from standardwebhooks import Webhook as Reference
 
+import workflows
 from tests.noticing import Place
 from tests.webhook.secrets import OLD
 from workflows import Await, Done, Workflow, durable, step
 from workflows.models import Interaction
+from workflows.testing import drain
 from workflows.transports.webhook import Webhook
 
 
@@ -57,3 +59,10 @@ def find_ids(place: Place) -> list[str]:
 def newest() -> Interaction:
     found: Interaction = Interaction.objects.filter(channel="webhook").order_by("-id")[0]
     return found
+
+
+def ask(place: Place | str, **more: Any) -> Any:
+    url = place if isinstance(place, str) else place.url
+    instance = workflows.start("partners.ask", {"url": url, **more})
+    drain()
+    return instance

@@ -9,9 +9,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from tests.test_statements import statements
+from tests.support.statements import statements
 from tests.webhook.letters import Bulk, Letter
-from workflows import Await, DispatchFailed, Done, Workflow, durable, step, store
+from workflows import DispatchFailed, store
 from workflows.models import Interaction
 from workflows.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.testing import advance, assert_awaiting, assert_done, drain
@@ -19,28 +19,6 @@ from workflows.transports import dispatcher
 from workflows.transports.dispatcher import find_wait
 
 pytestmark = pytest.mark.django_db
-
-
-class Post(Workflow):
-    name = "letters.step"
-
-    @step
-    def ask(self, ctx):
-        return Await(Letter(ctx.input["to"]), then="end", timeout=ctx.input.get("timeout", "30d"))
-
-    @step
-    def end(self, ctx):
-        return Done(ctx.answer)
-
-
-@durable(name="letters.function")
-def write(ctx, to):
-    return ctx.wait_for("write", Letter(to), timeout="30d")
-
-
-@durable(name="letters.bulk")
-def write_in_bulk(ctx, to):
-    return ctx.wait_for("write", Bulk(to), timeout="30d")
 
 
 @pytest.fixture(autouse=True)

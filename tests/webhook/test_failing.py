@@ -8,8 +8,9 @@ import pytest
 
 import workflows
 from tests.noticing import Place, answer
+from tests.webhook.flows import STYLES
 from tests.webhook.partners import find_ids, newest, verify
-from workflows import Await, Done, Machine, Next, UnitFailed, Workflow, durable, step, store, wait_for
+from workflows import Await, Done, Next, UnitFailed, Workflow, step, store
 from workflows.models import Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 from workflows.transports.webhook import Webhook
@@ -17,18 +18,6 @@ from workflows.transports.webhook import Webhook
 pytestmark = pytest.mark.django_db
 
 URL = {"now": ""}
-
-
-class Steps(Workflow):
-    name = "failing.steps"
-
-    @step
-    def ask(self, ctx):
-        return Await(Webhook(ctx.input["url"]), then="end", timeout="30d")
-
-    @step
-    def end(self, ctx):
-        return Done(ctx.answer)
 
 
 class Handles(Workflow):
@@ -51,32 +40,6 @@ class Handles(Workflow):
         return Next("other", state=error.reason)
 
 
-@durable(name="failing.function")
-def function(ctx, url):
-    return ctx.wait_for("ask", Webhook(url), timeout="30d")
-
-
-@durable(name="failing.catching")
-def catching(ctx, url):
-    try:
-        return ctx.wait_for("ask", Webhook(url), timeout="30d")
-    except UnitFailed as error:
-        told = ctx.wait_for("ask-people", "api", input=error.reason, timeout="30d")
-        return ["people", told]
-
-
-@durable(name="failing.each")
-def each(ctx, url, items, on_item="fail"):
-    found = ctx.wait_for_each("ask", items, lambda item: Webhook(f"{url}/{item}"), timeout="30d", on_item=on_item)
-    return found if on_item == "fail" else [[one.status, one.output] for one in found]
-
-
-class machine(Machine):  # noqa: N801
-    name = "failing.machine"
-    ask = wait_for(channel=lambda ctx: Webhook(ctx.input["url"]), timeout="30d")
-
-
-STYLES = ("failing.steps", "failing.function", "failing.machine")
 every_style = pytest.mark.parametrize("style", STYLES)
 
 

@@ -14,7 +14,6 @@ from tests.noticing import Place, answer
 from tests.processes import Process, find_environment, running, wait_until
 from tests.pumps import pumping
 from tests.two_connections import Other, race, run_threads
-from tests.webhook import test_dispatch as test_dispatch  # its workflows
 from tests.webhook.letters import Letter
 from tests.webhook.partners import find_ids, newest, verify
 from workflows import store

@@ -14,8 +14,8 @@ from django.test import Client
 
 import workflows
 from tests.noticing import Place, answer
+from tests.webhook.flows import STYLES
 from tests.webhook.partners import find_ids, newest
-from tests.webhook.test_failing import STYLES
 from workflows import InvalidCall, NotRedrivable, UnitFailed, UnknownInteraction, Webhook, durable, keys
 from workflows.models import AwaitUnit, Instance, Interaction, Workspace
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain

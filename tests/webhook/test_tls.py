@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.webhook.partners import allow, newest
-from tests.webhook.test_webhook import ask
+from tests.webhook.partners import allow, ask, newest
 from workflows.transports import posting
 
 pytestmark = pytest.mark.django_db

@@ -16,7 +16,7 @@ from standardwebhooks import WebhookVerificationError
 
 import workflows
 from tests.noticing import Place, answer, serving
-from tests.webhook.partners import allow, find_ids, newest, verify
+from tests.webhook.partners import allow, ask, find_ids, newest, verify
 from tests.webhook.secrets import NEW, OLD
 from workflows import InvalidCall
 from workflows.models import Dispatch, Interaction
@@ -26,13 +26,6 @@ from workflows.transports.posting import PostLimits
 from workflows.transports.webhook import MOST_RESPONSE, Webhook, _show
 
 pytestmark = pytest.mark.django_db
-
-
-def ask(place: Place | str, **more: Any) -> Any:
-    url = place if isinstance(place, str) else place.url
-    instance = workflows.start("partners.ask", {"url": url, **more})
-    drain()
-    return instance
 
 
 def log() -> list[Any]:

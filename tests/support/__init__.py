@@ -1,0 +1,1 @@
+"""What tests share: people, worlds, calls, pages as their readers see them, processes. No module here has a test."""
