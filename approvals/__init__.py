@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from approvals.calendars import register_calendar as register_calendar
     from approvals.channel import Approval as Approval
     from approvals.decisions import decide as decide
-    from approvals.decisions import undo as undo
     from approvals.exceptions import AlreadyDecided as AlreadyDecided
     from approvals.exceptions import ApprovalError as ApprovalError
     from approvals.exceptions import DecisionFailed as DecisionFailed
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from approvals.exceptions import TooSoon as TooSoon
     from approvals.exceptions import UnknownOutcome as UnknownOutcome
     from approvals.exceptions import UnknownReview as UnknownReview
+    from approvals.grace import undo as undo
     from approvals.handing_on import delegate as delegate
     from approvals.handing_on import reassign as reassign
     from approvals.policies import Outcome as Outcome
@@ -65,11 +65,12 @@ _HOMES = {
     "approvals.actions": "answer_info claim comment extend nudge release request_info snooze unsnooze withdraw",
     "approvals.calendars": "Calendar register_calendar",
     "approvals.channel": "Approval",
-    "approvals.decisions": "decide undo",
+    "approvals.decisions": "decide",
     "approvals.exceptions": (
         "AlreadyDecided ApprovalError DecisionFailed DecisionRefused InvalidApproval NotAllowed ReasonRequired Stale "
         "TooSoon UnknownOutcome UnknownReview"
     ),
+    "approvals.grace": "undo",
     "approvals.handing_on": "delegate reassign",
     "approvals.policies": "Outcome Veto",
     "approvals.principals": "candidates",

@@ -15,13 +15,14 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.translation import gettext
 
-from approvals.action_rules import CHECKS, find_next_nudge
+from approvals.action_rules import Permissions, find_next_nudge
 from approvals.cases import Case
 from approvals.exceptions import AlreadyDecided, DecisionRefused, InvalidApproval, NotAllowed, TooSoon
+from approvals.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.models.votes import MAX_TEXT
 from approvals.policies import Obstacle
 from approvals.principals import load_user
-from approvals.settling import check_actor, note_refusal, open_case, read_id
+from approvals.refused_attempt import note_refusal
 from workflows import answering
 from workflows.arguments import read_actor
 from workflows.exceptions import InvalidCall, PolicyRefused
@@ -31,7 +32,7 @@ from workflows.reasons import Reason, gettext_noop
 
 
 @contextmanager
-def act(action: str, review: Any, actor: Any, door: str) -> Iterator[Case]:
+def act(action: str, review: Any, actor: Any, door: str) -> Iterator[HeldCase]:
     """The review under its locks, for an action that this person may do now; a refusal is in the ledger.
 
     >>> with act("claim", review, ann, "python") as case:
@@ -46,7 +47,7 @@ def act(action: str, review: Any, actor: Any, door: str) -> Iterator[Case]:
             person = load_user(actor.pk)
             if person is None:
                 raise NotAllowed(Obstacle("not_candidate", gettext("You can’t do this because your account is gone.")))
-            if (obstacle := CHECKS[action](case, person)) is not None:
+            if (obstacle := Permissions(case, person).find_obstacle(action)) is not None:
                 raise make_refusal(case, obstacle)
             yield case
     except (DecisionRefused, PolicyRefused) as refused:
@@ -54,9 +55,8 @@ def act(action: str, review: Any, actor: Any, door: str) -> Iterator[Case]:
         raise
 
 
-def record(case: Case, what: str, actor: Any, door: str, told: Mapping[str, Any] | None = None) -> None:
+def record(case: HeldCase, what: str, actor: Any, door: str, told: Mapping[str, Any] | None = None) -> None:
     """One row of the ledger; what is empty is left out."""
-    assert case.held is not None
     row = {"what": what, "door": door, **{name: value for name, value in (told or {}).items() if value}}
     answering.record(case.held, Event.HANDLED, row, actor=read_actor(actor))
 

@@ -1,31 +1,107 @@
 """Why can't I? For every action the rule that may forbid it to somebody, with a sentence.
 
-Lives here: the rules of actions beside deciding (`policies.rights` has those). Must not live here: doing anything.
-Invariant owned: a page that greys out a button and the action that refuses ask the same rule and give the same
-sentence.
+Lives here: the rules of actions (`policies.rights` has those of a decision). Must not live here: doing anything.
+Invariants owned: a page that greys out a button and the action that refuses ask the same rule and give the same
+sentence; permissions are as old as the case that they were asked of, so under the locks they are of the locked rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from django.utils.translation import gettext
 
 from approvals.cases import MAX_ROWS, Case
 from approvals.conf import conf
-from approvals.decisions import forbid_overriding
 from approvals.exceptions import AlreadyDecided, NotAllowed, UnknownReview
-from approvals.grace import find_undoable
-from approvals.models import Comment, Review
-from approvals.policies import Obstacle, find_obstacle
+from approvals.held_case import read_id
+from approvals.models import Comment, Review, Vote
+from approvals.policies import Facts, Obstacle, Rules, find_obstacle
 from approvals.principals import name_user
-from approvals.settling import read_id
 from approvals.show_times import show_when
 from workflows import answering
 
-Check = Callable[[Case, Any], "Obstacle | None"]
+
+class Permissions:
+    """What one person may do about one review, as its case stands; every fact about them is looked up once.
+
+    >>> Permissions(Case(review), ann).find_obstacle("decide") is None
+    True
+    """
+
+    def __init__(self, case: Case, user: Any) -> None:
+        self.case, self.user = case, user
+
+    def find_obstacle(self, action: str) -> Obstacle | None:
+        """The rule that forbids this action to the person, or None."""
+        return CHECKS[action](self)
+
+    def list_obstacles(self) -> dict[str, Obstacle | None]:
+        """For every action the rule that forbids it, or None."""
+        return {action: check(self) for action, check in CHECKS.items()}
+
+    @cached_property
+    def facts(self) -> Facts:
+        """How the person stands to the review."""
+        return self.case.find_facts(self.user)
+
+    @cached_property
+    def deciding(self) -> Obstacle | None:
+        """Why they may not decide."""
+        # Words are looked up for a refusal only.
+        if find_obstacle(self.case.terms, self.facts) is None:
+            return None
+        return find_obstacle(self.case.rules, self.facts)
+
+    @cached_property
+    def closed(self) -> Obstacle | None:
+        """What is decided, or being decided, stays as it is."""
+        state = self.case.state
+        return find_obstacle(self.case.rules, state) if state.in_grace or not state.is_open else None
+
+    @cached_property
+    def overriding(self) -> Obstacle | None:
+        """Why they may not decide in place of those asked."""
+        if not self.has("override_review"):
+            return Obstacle("permission", gettext("You can’t override: it takes a permission of its own."))
+        if not self.is_member:
+            return Obstacle("permission", gettext("You can’t override: you are no member of this workspace."))
+        facts = stand_above(self.facts)
+        if find_obstacle(never_own(self.case.terms), facts) is None:
+            return None
+        return find_obstacle(never_own(self.case.rules), facts)
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the workspace is theirs."""
+        return self.case.is_member(self.user)
+
+    @cached_property
+    def is_requester(self) -> bool:
+        """Whether they asked for it, and may still log in."""
+        asked = self.case.review.requester_id is not None and self.case.review.requester_id == self.user.pk
+        return asked and bool(self.user.is_active) and self.is_member
+
+    def has(self, permission: str) -> bool:
+        """Whether they have a permission of approvals."""
+        user = self.user
+        return bool(user.is_active and hasattr(user, "has_perm") and user.has_perm(f"holdpoint_approvals.{permission}"))
+
+    @cached_property
+    def sees(self) -> bool:
+        """Whether they may look at it."""
+        case, user = self.case, self.user
+        if not user.is_active or not self.is_member:
+            return False
+        if self.is_requester or self.has("view_review"):
+            return True
+        if any(user.pk in (vote.user_id, vote.on_behalf_of_id) for vote in case.all_votes) or _has_part(case, user):
+            return True
+        return any(case.is_member(one) and _has_part(case, one) for one in case.list_absent(user))
 
 
 def explain(review: Any, user: Any) -> dict[str, Obstacle | None]:
@@ -34,8 +110,7 @@ def explain(review: Any, user: Any) -> dict[str, Obstacle | None]:
     >>> explain(review, ben)["nudge"] is None
     True
     """
-    case = review if isinstance(review, Case) else Case(_find(review))
-    return {name: check(case, user) for name, check in CHECKS.items()}
+    return Permissions(review if isinstance(review, Case) else Case(_find(review)), user).list_obstacles()
 
 
 def sees(case: Case, user: Any) -> bool:
@@ -44,13 +119,7 @@ def sees(case: Case, user: Any) -> bool:
     >>> sees(Case(review), ann)
     True
     """
-    if not user.is_active or not case.is_member(user):
-        return False
-    if _is_requester(case, user) or _has(user, "view_review"):
-        return True
-    if any(user.pk in (vote.user_id, vote.on_behalf_of_id) for vote in case.all_votes) or _has_part(case, user):
-        return True
-    return any(case.is_member(one) and _has_part(case, one) for one in case.list_absent(user))
+    return Permissions(case, user).sees
 
 
 def find_question(case: Case) -> Comment | None:
@@ -69,6 +138,27 @@ def find_next_nudge(review: Review) -> datetime | None:
     return None if review.nudged_at is None else review.nudged_at + conf.nudge_cooldown
 
 
+def find_undoable(case: Case, user: Any) -> Vote:
+    """The vote that this person may take back now; the error that says why not."""
+    review, vote = case.review, case.find_vote(user)
+    if not case.state.is_open or (review.effective_at is not None and review.effective_at <= case.now):
+        raise AlreadyDecided(case.decided.by, review.decided_at, review.outcome)
+    is_theirs = user.is_active and case.is_member(user)
+    if vote is None or not is_theirs or (review.effective_at is not None and review.decided_by_id != vote.user_id):
+        raise NotAllowed(Obstacle("voted", gettext("You have decided nothing here that could be undone.")))
+    return vote
+
+
+def stand_above(facts: Facts) -> Facts:
+    """Whoever overrides need not be asked, and neither a claim nor a vote is in their way."""
+    return replace(facts, is_candidate=True, voted_before=False, claimed_by_other=False)
+
+
+def never_own(rules: Rules) -> Rules:
+    """Four eyes hold for whoever overrides, also where the author does without."""
+    return replace(rules, four_eyes=True)
+
+
 def _find(review: Any) -> Review:
     id = read_id(review)
     found: Review | None = Review.objects.using(answering.reach().alias).filter(pk=id).first()
@@ -77,85 +167,73 @@ def _find(review: Any) -> Review:
     return found
 
 
-def _forbid_deciding(case: Case, user: Any) -> Obstacle | None:
-    facts = case.find_facts(user)
-    # Words are looked up for a refusal only.
-    return None if find_obstacle(case.terms, facts) is None else find_obstacle(case.rules, facts)
-
-
-def _forbid_closed(case: Case, *, in_grace: bool = False) -> Obstacle | None:
-    """What is decided, or being decided, stays as it is."""
-    found = find_obstacle(case.rules, case.state)
-    passed = found is None or found.rule not in ("closed", "grace") or (in_grace and found.rule == "grace")
-    return None if passed else found
-
-
-def _forbid_strangers(case: Case, user: Any) -> Obstacle | None:
+def _forbid_strangers(may: Permissions) -> Obstacle | None:
     """Whoever may look may say something, also afterwards."""
-    return None if sees(case, user) else Obstacle("not_candidate", gettext("This is not yours to see."))
+    return None if may.sees else Obstacle("not_candidate", gettext("This is not yours to see."))
 
 
-def _forbid_releasing(case: Case, user: Any) -> Obstacle | None:
-    if (closed := _forbid_closed(case)) is not None:
-        return closed
-    if (stranger := _forbid_strangers(case, user)) is not None:
+def _forbid_releasing(may: Permissions) -> Obstacle | None:
+    if may.closed is not None:
+        return may.closed
+    if (stranger := _forbid_strangers(may)) is not None:
         return stranger
-    if case.review.claimed_by_id in (None, user.pk) or _may(case, user, "reassign_review"):
+    claimed_by = may.case.review.claimed_by_id
+    if claimed_by in (None, may.user.pk) or (may.has("reassign_review") and may.is_member):
         return None
-    told = gettext("Only %(by)s, who claimed it, can release it.") % {"by": case.name(case.review.claimed_by_id)}
+    told = gettext("Only %(by)s, who claimed it, can release it.") % {"by": may.case.name(claimed_by)}
     return Obstacle("claimed", told)
 
 
-def _forbid_asking(case: Case, user: Any) -> Obstacle | None:
-    if (obstacle := _forbid_deciding(case, user)) is not None:
-        return obstacle
-    if case.review.requester_id is None:
+def _forbid_asking(may: Permissions) -> Obstacle | None:
+    if may.deciding is not None:
+        return may.deciding
+    if may.case.review.requester_id is None:
         return Obstacle("requester", gettext("No person asked for this, so there is nobody to ask."))
     return None
 
 
-def _forbid_answering(case: Case, user: Any) -> Obstacle | None:
-    if (closed := _forbid_closed(case)) is not None:
-        return closed
-    if not _is_requester(case, user):
+def _forbid_answering(may: Permissions) -> Obstacle | None:
+    if may.closed is not None:
+        return may.closed
+    if not may.is_requester:
         return Obstacle("requester", gettext("Only who asked for this can answer."))
-    if find_question(case) is None:
+    if find_question(may.case) is None:
         return Obstacle("no_question", gettext("Nobody has asked anything."))
     return None
 
 
-def _forbid_snoozing(case: Case, user: Any) -> Obstacle | None:
-    if (closed := _forbid_closed(case)) is not None:
-        return closed
-    standing = case.find_standing(user)
+def _forbid_snoozing(may: Permissions) -> Obstacle | None:
+    if may.closed is not None:
+        return may.closed
+    standing = may.case.find_standing(may.user)
     if standing.is_candidate or standing.on_absence:
         return None
     return Obstacle("not_candidate", gettext("It is not in your inbox."))
 
 
-def _forbid_nudging(case: Case, user: Any) -> Obstacle | None:
-    if (closed := _forbid_closed(case)) is not None:
-        return closed
-    if not _is_requester(case, user):
+def _forbid_nudging(may: Permissions) -> Obstacle | None:
+    if may.closed is not None:
+        return may.closed
+    if not may.is_requester:
         return Obstacle("requester", gettext("Only who asked for this can remind those asked."))
-    until = find_next_nudge(case.review)
-    if until is not None and until > case.now:
+    until = find_next_nudge(may.case.review)
+    if until is not None and until > may.case.now:
         told = gettext("They were reminded a moment ago. You can do it again %(when)s.")
-        return Obstacle("cooldown", told % {"when": show_when(until, case.now)})
+        return Obstacle("cooldown", told % {"when": show_when(until, may.case.now)})
     return None
 
 
-def _forbid_withdrawing(case: Case, user: Any) -> Obstacle | None:
-    if (closed := _forbid_closed(case, in_grace=True)) is not None:
-        return closed
-    if _is_requester(case, user) or _may(case, user, "withdraw_review"):
+def _forbid_withdrawing(may: Permissions) -> Obstacle | None:
+    if may.closed is not None and may.closed.rule != "grace":
+        return may.closed
+    if may.is_requester or (may.has("withdraw_review") and may.is_member):
         return None
     return Obstacle("requester", gettext("Only who asked for this can withdraw it."))
 
 
-def _forbid_undoing(case: Case, user: Any) -> Obstacle | None:
+def _forbid_undoing(may: Permissions) -> Obstacle | None:
     try:
-        find_undoable(case, user)
+        find_undoable(may.case, may.user)
     except AlreadyDecided as refused:
         return Obstacle("closed", str(refused))
     except NotAllowed as refused:
@@ -163,13 +241,13 @@ def _forbid_undoing(case: Case, user: Any) -> Obstacle | None:
     return None
 
 
-def _need(permission: str, told: Callable[[], str]) -> Check:
-    def check(case: Case, user: Any) -> Obstacle | None:
-        if not _has(user, permission):
+def _need(permission: str, told: Callable[[], str]) -> Rule:
+    def check(may: Permissions) -> Obstacle | None:
+        if not may.has(permission):
             return Obstacle("permission", told())
-        if not case.is_member(user):
+        if not may.is_member:
             return Obstacle("permission", gettext("You can’t do this: you are no member of this workspace."))
-        return _forbid_closed(case)
+        return may.closed
 
     return check
 
@@ -180,24 +258,14 @@ def _has_part(case: Case, user: Any) -> bool:
     return bool(case.list_answering(user)) or any(one.added_by == name for one in case.candidates)
 
 
-def _is_requester(case: Case, user: Any) -> bool:
-    asked = case.review.requester_id is not None and case.review.requester_id == user.pk
-    return asked and bool(user.is_active) and case.is_member(user)
+Rule = Callable[[Permissions], "Obstacle | None"]
 
-
-def _may(case: Case, user: Any, permission: str) -> bool:
-    return _has(user, permission) and case.is_member(user)
-
-
-def _has(user: Any, permission: str) -> bool:
-    return bool(user.is_active and hasattr(user, "has_perm") and user.has_perm(f"holdpoint_approvals.{permission}"))
-
-
-CHECKS: Mapping[str, Check] = {
-    "decide": _forbid_deciding,
-    "claim": _forbid_deciding,
+#: By action.
+CHECKS: Mapping[str, Rule] = {
+    "decide": lambda may: may.deciding,
+    "claim": lambda may: may.deciding,
     "release": _forbid_releasing,
-    "delegate": _forbid_deciding,
+    "delegate": lambda may: may.deciding,
     "comment": _forbid_strangers,
     "request_info": _forbid_asking,
     "answer_info": _forbid_answering,
@@ -207,5 +275,5 @@ CHECKS: Mapping[str, Check] = {
     "undo": _forbid_undoing,
     "reassign": _need("reassign_review", lambda: gettext("You can’t reassign: it takes a permission of its own.")),
     "extend": _need("extend_review", lambda: gettext("You can’t move its deadline: it takes a permission of its own.")),
-    "override": forbid_overriding,
+    "override": lambda may: may.overriding,
 }

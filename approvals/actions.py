@@ -15,10 +15,11 @@ from approvals import records
 from approvals.acting import act, read_later, read_words, record
 from approvals.action_rules import find_question
 from approvals.exceptions import InvalidApproval, NotAllowed
+from approvals.held_case import read_id
 from approvals.models import Comment, Review
 from approvals.policies import Obstacle
 from approvals.principals import USER
-from approvals.settling import close_withdrawn, read_id
+from approvals.settling import close_withdrawn
 from workflows import answering
 from workflows.arguments import read_actor
 
@@ -68,7 +69,6 @@ def extend(
     if due is None and deadline is None:
         raise InvalidApproval("due", None, "say until when: due=, deadline= or both")
     with act("extend", review, actor, door) as case:
-        assert case.held is not None
         for option, moment in (("due", due), ("deadline", deadline)):
             if moment is not None:
                 read_later(moment, option, case.now)

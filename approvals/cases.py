@@ -6,14 +6,14 @@ decide and the decision itself ask the same questions of the same rows; a decisi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, cast
 
 from django.contrib.auth import get_user_model
-from django.db.models import Count, Exists, Q, QuerySet
+from django.db.models import QuerySet
 from django.utils.translation import ngettext
 
 from approvals.answered import find_answerer, is_divided
@@ -23,15 +23,11 @@ from approvals.drifts import SubjectState, read_subject_now
 from approvals.edits import Table, find_shown, find_table, read_asked
 from approvals.models import Candidate, Comment, Review, Vote
 from approvals.policies import (
-    Ballot,
     Decided,
-    Electorate,
     Facts,
     Outcome,
     Quorum,
     Rules,
-    Verdict,
-    judge,
     load_outcomes,
     load_quorum,
 )
@@ -40,21 +36,17 @@ from approvals.principals import (
     GROUP,
     USER,
     describe_principals,
-    list_active,
     list_principals,
-    list_users,
     load_user,
     name_user,
 )
-from approvals.reach import find_gap
 from approvals.viewers import Viewer, is_within_absence, list_absences, see_as
 from workflows import answering
 from workflows.clock import read_now
-from workflows.conf import conf as engine_conf
 from workflows.joining import join_or
 from workflows.lifecycle import Event
 from workflows.members import list_workspaces
-from workflows.models import LedgerEvent, Workspace
+from workflows.models import LedgerEvent
 from workflows.schema import Schema, load_schema
 
 #: Of those who may decide, so many are named; more are counted.
@@ -78,9 +70,8 @@ class Standing:
 class Case:
     """One review, read once and asked many things."""
 
-    def __init__(self, review: Review, held: answering.Held | None = None) -> None:
+    def __init__(self, review: Review) -> None:
         self.review = review
-        self.held = held
         self._standings: dict[Any, Standing] = {}
         self._names: dict[str, str] = {}
         #: The accounts of those whose names were asked for, as far as there are any.
@@ -100,9 +91,8 @@ class Case:
 
     @cached_property
     def now(self) -> datetime:
-        """The database's moment; under the locks that of the lock."""
-        moment: datetime = read_now() if self.held is None else self.held.now
-        return moment
+        """The database's moment."""
+        return read_now()
 
     @cached_property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -122,8 +112,6 @@ class Case:
     @cached_property
     def schema(self) -> Schema | None:
         """What has to be filled in."""
-        if self.held is not None:
-            return answering.find_schema(self.held)
         return load_schema(self.review.interaction.schema, self.review.interaction.schema_type)
 
     @cached_property
@@ -184,6 +172,11 @@ class Case:
             self._names.update(zip(wanted, describe_principals(wanted, self._people), strict=True))
         return self._names
 
+    def read_people(self, principals: Iterable[str]) -> Mapping[str, Any]:
+        """The accounts of these principals and of all who were named before, by principal; not of who has left."""
+        self.read_names(principals)
+        return self._people
+
     def name(self, key: Any) -> str:
         """What a user is called; nothing for nobody."""
         if key is None:
@@ -217,11 +210,16 @@ class Case:
         return replace(self.terms, who=self.who, requester=self.name(self.review.requester_id))
 
     @property
+    def is_open(self) -> bool:
+        """Whether it waits for a decision."""
+        return bool(self.review.open)
+
+    @property
     def state(self) -> Facts:
         """How the review stands, whoever asks."""
         review = self.review
         return Facts(
-            is_open=review.open and (self.held is None or answering.is_open(self.held)),
+            is_open=self.is_open,
             in_grace=review.effective_at is not None,
             decided=self.decided,
         )
@@ -253,7 +251,7 @@ class Case:
             on_absence=standing.on_absence,
             is_requester=review.requester_id is not None and review.requester_id == user.pk,
             decided_earlier_stage=review.four_eyes and user.pk in self.earlier_deciders,
-            voted_before=self._has_voted(user.pk) or self._has_voted(standing.on_behalf_of),
+            voted_before=self.has_voted(user.pk) or self.has_voted(standing.on_behalf_of),
             claimed_by_other=claimed_by_other,
             claimed_by=self.name(review.claimed_by_id) if claimed_by_other else "",
             is_automated=is_automated,
@@ -262,10 +260,13 @@ class Case:
     @cached_property
     def _is_claim_held(self) -> bool:
         """A claim goes with the account: nobody waits for who cannot log in any more."""
-        known = self.review._state.fields_cache
-        is_read = self.held is None and "claimed_by" in known  # together with the review
-        holder = known["claimed_by"] if is_read else load_user(self.review.claimed_by_id)
+        holder = self.find_claimer()
         return holder is not None and bool(holder.is_active)
+
+    def find_claimer(self) -> Any:
+        """The account that claimed it, as it was read together with the review."""
+        known = self.review._state.fields_cache
+        return known["claimed_by"] if "claimed_by" in known else load_user(self.review.claimed_by_id)
 
     def find_vote(self, user: Any) -> Vote | None:
         """The vote of theirs that counts."""
@@ -311,7 +312,7 @@ class Case:
     def list_answering(self, user: Any) -> list[Candidate]:
         """The candidates' rows that name this person; not a group's, once they have handed on their share of it."""
         names = set(self._list_principals(user))
-        if str(user.pk) in self._givers:
+        if str(user.pk) in self.givers:
             names = {name_user(user)}
         return [one for one in self.candidates if one.principal in names]
 
@@ -331,11 +332,11 @@ class Case:
         return frozenset(name for name, key in self.groups.items() if f"group:{key}" in names)
 
     @cached_property
-    def _givers(self) -> frozenset[str]:
+    def givers(self) -> frozenset[str]:
         """Keys, as text, of those who handed their share on and were not asked again."""
         asked = {one.principal for one in self.candidates}
         handed = [one for one in self.candidates if one.instead_of and one.added_by not in asked]
-        return frozenset(_read_key(one.added_by) for one in handed)
+        return frozenset(read_key(one.added_by) for one in handed)
 
     def _find_giver(self, candidate: Candidate) -> Any:
         kind, _, key = candidate.added_by.partition(":")
@@ -344,9 +345,9 @@ class Case:
     def _is_used(self, asked: Candidate) -> bool:
         """Whether it was handed on by somebody who has decided after all."""
         voters = {str(key) for vote in self.votes for key in (vote.user_id, vote.on_behalf_of_id)}
-        return bool(asked.instead_of) and _read_key(asked.added_by) in voters
+        return bool(asked.instead_of) and read_key(asked.added_by) in voters
 
-    def _has_voted(self, key: Any) -> bool:
+    def has_voted(self, key: Any) -> bool:
         """Whether somebody's share is used up: by themselves, or by who decided in their place."""
         return key is not None and any(key in (vote.user_id, vote.on_behalf_of_id) for vote in self.votes)
 
@@ -360,113 +361,9 @@ class Case:
 
     def is_barred(self, user: Any) -> bool:
         """Whether four eyes or an earlier vote keep them from deciding, also through others."""
-        if self._has_voted(user.pk):
+        if self.has_voted(user.pk):
             return True
         return self.review.four_eyes and (user.pk == self.review.requester_id or user.pk in self.earlier_deciders)
-
-    # --- counting -------------------------------------------------------------------------------------------
-
-    def count(self, votes: Iterable[Vote]) -> Verdict:
-        """What these votes amount to, against who may vote now."""
-        return self._judge(votes, is_final=self._is_final())
-
-    def _judge(self, votes: Iterable[Vote], *, is_final: bool) -> Verdict:
-        cast = list(votes)
-        ballots = [Ballot(vote.user_id, vote.outcome, frozenset(vote.groups)) for vote in cast]
-        return judge(self.quorum, self.outcomes, ballots, self._count_electorate(cast), final=is_final)
-
-    def _count_electorate(self, votes: list[Vote]) -> Electorate:
-        gone = {key for vote in votes for key in (vote.user_id, vote.on_behalf_of_id)}
-        if self.review.four_eyes:
-            gone |= {self.review.requester_id, *self.earlier_deciders}
-        done = {str(key) for key in gone - {None}}
-        # A share that was handed on counts once: with who has it now, and not once either of the two has decided.
-        left = [one for one in self.candidates if not (one.instead_of and _read_key(one.added_by) in done)]
-        asked = self.keep_members(list_users(one.principal for one in left)).exclude(pk__in=done | self._givers)
-        handed = [one for one in left if one.instead_of]
-        names = list(self.groups)
-        parts = [_is_in_group(self.groups[name], handed) for name in names]
-        counts = {f"part_{n}": Count("pk", filter=part) for n, part in enumerate(parts)}
-        told = asked.aggregate(everybody=Count("pk"), **counts)
-        return Electorate(told["everybody"], {name: told[f"part_{n}"] for n, name in enumerate(names)})
-
-    def keep_members(self, users: QuerySet[Any]) -> QuerySet[Any]:
-        """Whoever can never vote must not be waited for."""
-        if engine_conf.workspaces_for is not None:
-            return users.filter(pk__in=[user.pk for user in users if self.is_member(user)])
-        others = Workspace.objects.exclude(pk=self.review.workspace_id)
-        members = list_active().filter(holdpoint_workspaces=self.review.workspace_id)
-        return users.filter(Q(pk__in=members.values("pk")) | ~Exists(others))
-
-    def find_gap(self, asked: Collection[str], *, keep: bool) -> str:
-        """Why nothing could be decided if these were asked from now on (with `keep`, as well), in words; or nothing."""
-        voted = {f"{USER}:{key}" for vote in self.votes for key in (vote.user_id, vote.on_behalf_of_id)}
-        people = {*asked, *(one.principal for one in self.candidates if keep)} - voted
-        counted = [f"{GROUP}:{key}" for key in self.groups.values()]
-        return find_gap(self.quorum, counted, people, new=asked, is_final=not self._grows(), votes=len(self.votes))
-
-    def may_any_decide(self, principal: str) -> bool:
-        """Whether anybody of these may decide: not where all of them have left, say, or asked for it themselves."""
-        return any(not self.is_barred(user) for user in self.keep_members(list_users([principal])))
-
-    def has_some_decider(self, principals: Iterable[str]) -> bool:
-        """Whether any of these may decide, before anybody has; in one statement."""
-        users = self.keep_members(list_users(principals))
-        if self.review.four_eyes:
-            place, step = self.review.stage
-            votes = Vote.objects.filter(family=self.review.root, standing=True, user__isnull=False)
-            earlier = votes.exclude(step=step, place=place)
-            users = users.exclude(pk=self.review.requester_id).exclude(pk__in=earlier.values("user_id"))
-        return users.exists()
-
-    @cached_property
-    def is_stranded(self) -> bool:
-        """Whether nobody can decide it any more, as far as people asked by name go: they have left, or may not.
-
-        Groups, permissions and rules are live: somebody may join. Where votes were given and no rung is to come, time
-        answers what they amount to.
-        """
-        if not self.candidates or not all(one.principal.startswith(f"{USER}:") for one in self.candidates):
-            return False
-        if self.votes and not self._grows():
-            return False
-        return self._judge(self.votes, is_final=True).state == "lost"
-
-    @property
-    def may_be_stranded(self) -> bool:
-        """The same, as far as one can tell from what has been read anyway: False, where that is enough to know."""
-        review = self.review
-        if not review.open or review.effective_at is not None:
-            return False
-        if review.stranded_at is not None:
-            return True
-        fixed = self.quorum.fixed_votes
-        needed = 1 if fixed is None else fixed - len(self.votes)
-        asked = self.list_asked()
-        self.read_names(asked)
-        free = [one for one in asked if one.partition(":")[0] != USER or self._is_free(self._people.get(one))]
-        return len(free) < min(needed, len(asked))
-
-    @property
-    def are_all_gone(self) -> bool:
-        """Whether everybody whom a page names of those asked has left."""
-        asked = self.list_asked()
-        self.read_names(asked)
-        return not any((user := self._people.get(one)) is not None and user.is_active for one in asked)
-
-    def _is_free(self, user: Any) -> bool:
-        if user is None or not user.is_active or self._has_voted(user.pk):
-            return False
-        return not (self.review.four_eyes and user.pk == self.review.requester_id)
-
-    def _grows(self) -> bool:
-        """Whether a rung is to come that asks more people."""
-        left = (self.review.rungs or [])[self.review.rung :]
-        return any(rung["do"] in ("add", "reassign") for rung in left)
-
-    def _is_final(self) -> bool:
-        """Whether nobody can join: all asked by name, and no rung to come that asks more."""
-        return not self._grows() and all(one.principal.startswith(f"{USER}:") for one in self.candidates)
 
     # --- the subject ----------------------------------------------------------------------------------------
 
@@ -479,14 +376,5 @@ class Case:
         return rows
 
 
-def _is_in_group(group: Any, handed: Iterable[Candidate]) -> Q:
-    """Its members, and those to whom one of them handed a share on."""
-    members = list_active().filter(groups=group)
-    if givers := {_read_key(one.added_by): _read_key(one.principal) for one in handed}:
-        found = get_user_model()._default_manager.filter(pk__in=list(givers), groups=group).values_list("pk", flat=True)
-        return Q(pk__in=members.values("pk")) | Q(pk__in=[givers[str(key)] for key in found])
-    return Q(pk__in=members.values("pk"))
-
-
-def _read_key(principal: str) -> str:
+def read_key(principal: str) -> str:
     return principal.partition(":")[2]

@@ -21,25 +21,23 @@ from uuid import UUID
 from django.utils.translation import gettext
 
 from approvals import records
-from approvals.cases import Case
-from approvals.doors import PYTHON as PYTHON
-from approvals.doors import Door as Door
+from approvals.action_rules import Permissions, never_own, stand_above
+from approvals.doors import PYTHON, Door
 from approvals.drifts import SubjectState
 from approvals.edits import is_same
+from approvals.electorate import count_votes
 from approvals.exceptions import AlreadyDecided, DecisionRefused, NotAllowed, ReasonRequired
+from approvals.fallen_votes import ask_again, overturn, reverse, show_anew
 from approvals.form_secrets import find_tree, hide_secrets, keep_untouched
 from approvals.form_values import compare_data
-from approvals.grace import carry_out as carry_out
-from approvals.grace import find_end
-from approvals.grace import find_undoable as find_undoable
-from approvals.grace import undo as undo
+from approvals.grace import begin_grace, find_end
+from approvals.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.models import Review, Vote
 from approvals.models.votes import MAX_TEXT
 from approvals.policies import (
     Attempt,
     Facts,
     Obstacle,
-    Rules,
     Verdict,
     check_decision,
     dump_verdict,
@@ -47,19 +45,8 @@ from approvals.policies import (
     says_no,
 )
 from approvals.principals import load_user
-from approvals.settling import (
-    ask_again,
-    begin_grace,
-    check_actor,
-    find_next_moment,
-    finish,
-    note_refusal,
-    open_case,
-    overturn,
-    read_id,
-    reverse,
-    show_anew,
-)
+from approvals.refused_attempt import note_refusal
+from approvals.settling import find_next_moment, finish
 from workflows import answering, store
 from workflows.arguments import read_actor
 from workflows.exceptions import InteractionResolved, InvalidData, PolicyRefused
@@ -114,18 +101,6 @@ def decide(
     return recorded
 
 
-def forbid_overriding(case: Case, user: Any) -> Obstacle | None:
-    """Why somebody may not decide in place of those asked; the page and the decision ask here."""
-    if not (user.is_active and hasattr(user, "has_perm") and user.has_perm("holdpoint_approvals.override_review")):
-        return Obstacle("permission", gettext("You can’t override: it takes a permission of its own."))
-    if not case.is_member(user):
-        return Obstacle("permission", gettext("You can’t override: you are no member of this workspace."))
-    facts = _stand_above(case.find_facts(user))
-    if find_obstacle(_never_own(case.terms), facts) is None:
-        return None
-    return find_obstacle(_never_own(case.rules), facts)
-
-
 # --- deciding ---------------------------------------------------------------------------------------------
 
 
@@ -141,9 +116,8 @@ class _Attempt:
     door: Door
 
 
-def _decide(case: Case, attempt: _Attempt) -> Recorded | None:
+def _decide(case: HeldCase, attempt: _Attempt) -> Recorded | None:
     """None where it came too late; then the deadline has fired, which has to be committed."""
-    assert case.held is not None
     if case.held.found.late:
         _expire(case, attempt.actor)
         return None
@@ -164,11 +138,10 @@ def _read_reason(given: Any) -> str:
     return check_text(text, "a reason", limit=MAX_TEXT, blank=True) if text else ""
 
 
-def _settle(case: Case, attempt: _Attempt, vote: Vote) -> Recorded:
-    assert case.held is not None
+def _settle(case: HeldCase, attempt: _Attempt, vote: Vote) -> Recorded:
     review, door = case.review, attempt.door
     fallen = overturn(case, vote)
-    verdict = case.count([*case.votes, vote])
+    verdict = count_votes(case, [*case.votes, vote])
     answer = vote.outcome if attempt.override else verdict.outcome
     until = None if answer is None else find_end(case, wanted=attempt.grace if not door.is_automated else False)
     is_changed = answer is None and vote.changed_from is not None
@@ -200,7 +173,7 @@ def _read_again(actor: Any) -> Any:
     return found
 
 
-def _check(case: Case, attempt: _Attempt, now: SubjectState | None) -> str:
+def _check(case: HeldCase, attempt: _Attempt, now: SubjectState | None) -> str:
     """The outcome that may be recorded; raises what forbids it."""
     door = attempt.door
     checked = Attempt(
@@ -221,27 +194,18 @@ def _check(case: Case, attempt: _Attempt, now: SubjectState | None) -> str:
     return check_decision(terms, facts, checked).name
 
 
-def _check_override(case: Case, attempt: _Attempt, facts: Facts, checked: Attempt) -> str:
+def _check_override(case: HeldCase, attempt: _Attempt, facts: Facts, checked: Attempt) -> str:
     """In place of those asked: a permission of its own, always with a reason, and never one's own request."""
-    obstacle = forbid_overriding(case, attempt.actor)
+    obstacle = Permissions(case, attempt.actor).overriding
     if obstacle is not None and obstacle.rule == "permission":
         raise NotAllowed(obstacle)
-    chosen = check_decision(_never_own(case.rules), _stand_above(facts), checked)
+    chosen = check_decision(never_own(case.rules), stand_above(facts), checked)
     if not attempt.reason.strip():
         raise ReasonRequired(attempt.outcome)
     return chosen.name
 
 
-def _stand_above(facts: Facts) -> Facts:
-    """Whoever overrides need not be asked, and neither a claim nor a vote is in their way."""
-    return replace(facts, is_candidate=True, voted_before=False, claimed_by_other=False)
-
-
-def _never_own(rules: Rules) -> Rules:
-    return replace(rules, four_eyes=True)
-
-
-def _is_current(case: Case, attempt: _Attempt, now: SubjectState) -> bool:
+def _is_current(case: HeldCase, attempt: _Attempt, now: SubjectState) -> bool:
     """Whether what was shown is what there is. Whoever saw the newest state may decide about it at once.
 
     About what is gone one can only say no: nothing happens by that, and it would wait for ever otherwise.
@@ -253,7 +217,7 @@ def _is_current(case: Case, attempt: _Attempt, now: SubjectState) -> bool:
     return now.digest == (case.review.digest if attempt.door.seen is None else attempt.door.seen)
 
 
-def _find_difference(case: Case, attempt: _Attempt, now: SubjectState | None) -> Mapping[str, tuple[Any, Any]]:
+def _find_difference(case: HeldCase, attempt: _Attempt, now: SubjectState | None) -> Mapping[str, tuple[Any, Any]]:
     """What is not as it was shown: of the subject, and of what others have filled in since that version."""
     found = {} if now is None else now.difference
     if attempt.version in (None, case.review.version) or case.schema is None or not case.review.open:
@@ -263,13 +227,12 @@ def _find_difference(case: Case, attempt: _Attempt, now: SubjectState | None) ->
     return {**found, **{one.label: (one.before.text, one.after.text) for one in edits}}
 
 
-def _read_data(case: Case, outcome: str, attempt: _Attempt) -> Any:
+def _read_data(case: HeldCase, outcome: str, attempt: _Attempt) -> Any:
     """The form's data, as it will be read back.
 
     The last outcome, which also stands for no agreement, does without. Whoever has looked at what others filled in,
     and sends nothing else, agrees to that.
     """
-    assert case.held is not None
     data, table = attempt.data, case.table
     if data is not None:
         data = json.loads(dump_value(data, "the data"))  # judged as it is kept: a date is a text
@@ -289,13 +252,13 @@ def _read_data(case: Case, outcome: str, attempt: _Attempt) -> Any:
     return data
 
 
-def _take_back(case: Case, vote: Vote, attempt: _Attempt) -> None:
+def _take_back(case: HeldCase, vote: Vote, attempt: _Attempt) -> None:
     """Everybody counts once: who overrides what they voted for themselves has changed their mind."""
     actor = attempt.actor
     reverse(case, vote, actor=read_actor(actor), user=actor, door=attempt.door.name, reason=attempt.reason)
 
 
-def _make_vote(case: Case, attempt: _Attempt, outcome: str, data: Any) -> Vote:
+def _make_vote(case: HeldCase, attempt: _Attempt, outcome: str, data: Any) -> Vote:
     standing = case.find_standing(attempt.actor)
     return Vote(
         review=case.review,
@@ -333,9 +296,8 @@ def _tell_vote(vote: Vote, until: datetime | None, fallen: Sequence[Vote]) -> di
     }
 
 
-def _expire(case: Case, actor: Any) -> None:
+def _expire(case: HeldCase, actor: Any) -> None:
     """It came too late: the answer is not taken, and the deadline that has passed fires."""
-    assert case.held is not None
     try:
         answering.answer(case.held, None, actor=read_actor(actor), door="")
     except InteractionResolved:

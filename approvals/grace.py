@@ -14,26 +14,30 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError
 from django.utils.translation import gettext
 
-from approvals.cases import Case
+from approvals import records
+from approvals.action_rules import find_undoable
 from approvals.conf import conf
 from approvals.doors import PYTHON, Door
-from approvals.exceptions import AlreadyDecided, DecisionFailed, DecisionRefused, NotAllowed, Stale
+from approvals.exceptions import DecisionFailed, DecisionRefused, NotAllowed, Stale
+from approvals.fallen_votes import dump_problem, reverse
+from approvals.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.models import Review, Vote
 from approvals.policies import Obstacle, says_no
 from approvals.principals import load_user
-from approvals.settling import TIME, check_actor, finish, note_refusal, open_case, read_id, reopen, reverse
+from approvals.refused_attempt import note_refusal
+from approvals.settling import TIME, finish
 from workflows import answering, store
 from workflows.arguments import read_actor
 
 
-def find_end(case: Case, *, wanted: bool | timedelta) -> datetime | None:
+def find_end(case: HeldCase, *, wanted: bool | timedelta) -> datetime | None:
     """Until when a decision of now can be undone; None where it is carried out at once.
 
     A timedelta makes it so much longer: what is decided together can be undone together, also the first of it.
     """
     if wanted is False or conf.undo_seconds <= 0 or case.review.risk == "high":
         return None
-    if case.held is None or not case.held.parked:
+    if not case.held.parked:
         return None  # its deadline is in its worker's hands and could not be held
     longer = wanted if isinstance(wanted, timedelta) else timedelta(0)
     return case.now + timedelta(seconds=conf.undo_seconds) + longer
@@ -54,15 +58,19 @@ def undo(review: Review | UUID | str, *, actor: Any, door: Door = PYTHON) -> Rev
         raise
 
 
-def find_undoable(case: Case, user: Any) -> Vote:
-    """The vote that this person may take back now; the error that says why not."""
-    review, vote = case.review, case.find_vote(user)
-    if not case.state.is_open or (review.effective_at is not None and review.effective_at <= case.now):
-        raise AlreadyDecided(case.decided.by, review.decided_at, review.outcome)
-    is_theirs = user.is_active and case.is_member(user)
-    if vote is None or not is_theirs or (review.effective_at is not None and review.decided_by_id != vote.user_id):
-        raise NotAllowed(Obstacle("voted", gettext("You have decided nothing here that could be undone.")))
-    return vote
+def begin_grace(case: HeldCase, outcome: str, vote: Vote, until: datetime) -> None:
+    """Nothing else decides it meanwhile: no deadline, no rung of the ladder."""
+    held = case.held
+    records.update_review(
+        case.review,
+        outcome=outcome,
+        decided_at=case.now,
+        decided_by_id=vote.user_id,
+        effective_at=until,
+        held_deadline=held.found.deadline,
+    )
+    if held.found.deadline is not None:
+        answering.move_deadline(held, None, {"what": "grace"}, actor=vote.actor)
 
 
 def carry_out(id: UUID) -> bool:
@@ -80,17 +88,17 @@ def carry_out(id: UUID) -> bool:
     return store.in_transaction(db, lambda: _carry_out(open_case(id), problem))
 
 
-def _undo(case: Case, actor: Any, door: str) -> Review:
+def _undo(case: HeldCase, actor: Any, door: str) -> Review:
     vote = find_undoable(case, actor)
     if case.review.effective_at is not None:
-        reopen(case, vote, actor=read_actor(actor), user=actor, door=door, reason="")
+        _reopen(case, vote, actor=read_actor(actor), user=actor, door=door, reason="")
     else:
         by = {"actor": read_actor(actor), "user": actor, "door": door}
         reverse(case, vote, **by, reason="", raises_version=True)
     return case.review
 
 
-def _carry_out(case: Case, problem: Exception | None) -> bool:
+def _carry_out(case: HeldCase, problem: Exception | None) -> bool:
     review = case.review
     if not review.open or review.effective_at is None or review.effective_at > case.now:
         return False
@@ -99,16 +107,33 @@ def _carry_out(case: Case, problem: Exception | None) -> bool:
         raise DecisionFailed("the vote that decided it is gone")
     problem = problem or _find_change(case, vote)
     if problem is not None:
-        reopen(case, vote, actor="holdpoint", user=None, door=TIME, reason=str(problem), problem=problem)
+        _reopen(case, vote, actor="holdpoint", user=None, door=TIME, reason=str(problem), problem=problem)
         return True
-    assert case.held is not None
     answering.ask_site(case.held, vote.actor)
     override = vote.reason if vote.override else None
     finish(case, review.outcome, actor=vote.actor, user=vote.user_id, door=vote.door, override=override)
     return True
 
 
-def _find_change(case: Case, vote: Vote) -> DecisionRefused | None:
+def _reopen(
+    case: HeldCase, vote: Vote, *, actor: str, user: Any, door: str, reason: str, problem: Exception | None = None
+) -> None:
+    """As if it had not been decided: the deadline runs again, others may decide."""
+    review, held = case.review, case.held
+    if review.held_deadline is not None:
+        answering.move_deadline(held, review.held_deadline, {"what": "undo"}, actor=actor)
+    records.update_review(
+        review, outcome="", decided_at=None, decided_by_id=None, effective_at=None, held_deadline=None
+    )
+    reverse(case, vote, actor=actor, user=user, door=door, reason=reason)
+    if user is None:
+        # Read again only for what tells of it: what failed may be the reading itself.
+        drift = case.read_subject().drift if isinstance(problem, Stale) else ()
+        told = {"reason": reason} if problem is None else dump_problem(problem, drift)
+        records.insert_notice(review, "reopened", at=case.now, to=[vote.actor], data=told)
+
+
+def _find_change(case: HeldCase, vote: Vote) -> DecisionRefused | None:
     """What has changed since the decision, of what it took."""
     now = case.read_subject(lock=True)
     is_no = any(one.name == vote.outcome and says_no(one, case.outcomes) for one in case.outcomes)
@@ -121,7 +146,7 @@ def _find_change(case: Case, vote: Vote) -> DecisionRefused | None:
     return None
 
 
-def _may_still(case: Case, user: Any, vote: Vote) -> bool:
+def _may_still(case: HeldCase, user: Any, vote: Vote) -> bool:
     """Whether the decider may still decide; their own vote does not count against it."""
     if vote.override:
         return bool(user.is_active and user.has_perm("holdpoint_approvals.override_review") and case.is_member(user))

@@ -15,6 +15,7 @@ from approvals import records
 from approvals.acting import act, read_words, record
 from approvals.cases import Case
 from approvals.channel import list_given
+from approvals.electorate import find_case_gap
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.models import Candidate, Review
 from approvals.people import find_group, find_user, refuse_user
@@ -135,7 +136,7 @@ def _find_share(asked: Candidate, name: str) -> tuple[str, str]:
 
 def _check_counted(case: Case, asked: list[str], *, keep: bool) -> None:
     """Nobody is asked whose answers would not count, or who would be too few."""
-    told: str = case.find_gap(asked, keep=keep)
+    told: str = find_case_gap(case, asked, keep=keep)
     if not told:
         return
     if not case.quorum.groups:

@@ -126,7 +126,6 @@ def _fill(case: Case, found: Any) -> None:
         "earlier_deciders": frozenset(one.user_id for one in deciders if one.stage != review.stage),
     }.items():
         case.__dict__.setdefault(name, value)
-    if case.held is None:
-        case.now = found.read_at
+    case.__dict__.setdefault("now", found.read_at)
     case.said = make_rows(Comment, found.read_comments, alias)
     case.told = make_rows(LedgerEvent, found.read_events, alias)

@@ -17,6 +17,7 @@ from django.db import router
 from approvals import records
 from approvals.cases import Case
 from approvals.changes import read_change
+from approvals.electorate import has_some_decider
 from approvals.exceptions import InvalidApproval
 from approvals.ladder import Action, dump_rungs, next_moment, place_due, place_rungs
 from approvals.models import Review
@@ -107,7 +108,7 @@ def _check_deciders(approval: Approval, review: Review, principals: list[str]) -
     helps = any(step.action.do != "remind" for step in approval.ladder.steps)
     if helps or not all(one.startswith(f"{USER}:") for one in principals):
         return
-    if not Case(review).has_some_decider(principals):
+    if not has_some_decider(Case(review), principals):
         raise InvalidApproval("assignees", describe_principals(principals), _STRANDED)
 
 

@@ -12,11 +12,11 @@ from typing import Any
 from uuid import UUID
 
 from approvals.acting import make_refusal
-from approvals.action_rules import CHECKS
+from approvals.action_rules import Permissions
 from approvals.cases import Case
 from approvals.exceptions import ApprovalError, UnknownReview
 from approvals.models import Review
-from approvals.settling import note_refusal
+from approvals.refused_attempt import note_refusal
 from workflows import answering
 from workflows.exceptions import InvalidData, PolicyRefused
 
@@ -52,5 +52,5 @@ def note_unseen(id: UUID, user: Any, what: str, door: str, *, action: str = "dec
     if review is None or not user.is_active:
         return
     case = Case(review)
-    if case.is_member(user) and (obstacle := CHECKS[action](case, user)) is not None:
+    if case.is_member(user) and (obstacle := Permissions(case, user).find_obstacle(action)) is not None:
         note_refusal(id, user, what, door, make_refusal(case, obstacle))

@@ -15,6 +15,7 @@ from django.utils.translation import gettext, ngettext
 from approvals.answered import find_answerer
 from approvals.cases import MAX_NAMED, Case
 from approvals.edited import find_edit
+from approvals.electorate import are_all_gone, count_votes, is_stranded, may_be_stranded
 from approvals.models import Review
 from approvals.policies import KnownOutcome, Outcome, Tally, count_fixed
 from approvals.policies.outcomes import WITHDRAWN
@@ -93,7 +94,7 @@ def measure_progress(case: Case) -> tuple[Progress, ...]:
     """
     names = [outcome.name for outcome in case.outcomes]
     fixed = count_fixed(case.quorum, [vote.outcome for vote in case.votes], names)
-    tallies = case.count(case.votes).tallies if fixed is None else (fixed,)
+    tallies = count_votes(case, case.votes).tallies if fixed is None else (fixed,)
     return tuple(_tell_tally(case, tally) for tally in tallies)
 
 
@@ -172,7 +173,7 @@ def _tell_tally(case: Case, tally: Tally) -> Progress:
 
 def _tell_open(case: Case, user: Any) -> str:
     review = case.review
-    if case.may_be_stranded and case.is_stranded:
+    if may_be_stranded(case) and is_stranded(case):
         return _tell_stranded(case)
     since = show_since(review.created_at, case.now)
     principals = [one.principal for one in case.candidates]
@@ -196,7 +197,7 @@ def _tell_open(case: Case, user: Any) -> str:
 
 def _tell_stranded(case: Case) -> str:
     """Why, and what to do."""
-    if case.are_all_gone:
+    if are_all_gone(case):
         return gettext("Nobody can decide this any more, because those asked have left: reassign it, or withdraw it")
     return gettext(
         "Nobody can decide this any more, because too few of those asked are left who may: reassign it, or withdraw it"

@@ -19,11 +19,12 @@ from django.contrib.auth import get_user_model
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from approvals import records
-from approvals.cases import Case
+from approvals.electorate import is_stranded
 from approvals.exceptions import UnknownReview
+from approvals.held_case import HeldCase, open_case
 from approvals.ladder import Rung, load_rungs
 from approvals.principals import USER, is_key, list_active
-from approvals.settling import TIME, open_case
+from approvals.settling import TIME
 from approvals.timers import climb
 from workflows import answering, store
 from workflows.lifecycle import Event
@@ -97,19 +98,19 @@ def look(id: UUID) -> bool:
     if not review.open or review.effective_at is not None:
         return False
     is_new = _note_who_left(case)
-    while case.is_stranded and (rung := _find_asking(case)) is not None:
+    while (is_lost := is_stranded(case)) and (rung := _find_asking(case)) is not None:
         climb(case, rung)
-        case, is_new = Case(review, case.held), True
-    if case.is_stranded is (review.stranded_at is not None):
+        case, is_new = HeldCase(review, case.held), True
+    if is_lost is (review.stranded_at is not None):
         return is_new
-    if case.is_stranded:
+    if is_lost:
         _tell(case)
     else:
         records.update_review(review, stranded_at=None)
     return True
 
 
-def _note_who_left(case: Case) -> bool:
+def _note_who_left(case: HeldCase) -> bool:
     model: Any = get_user_model()
     asked = {one.principal: one for one in case.candidates if one.principal.startswith(f"{USER}:")}
     keys = {name: model._meta.pk.to_python(key) for name in asked if is_key(model, key := name.partition(":")[2])}
@@ -121,14 +122,13 @@ def _note_who_left(case: Case) -> bool:
     return bool(left or back)
 
 
-def _find_asking(case: Case) -> Rung | None:
+def _find_asking(case: HeldCase) -> Rung | None:
     rungs = load_rungs(case.review.rungs or [])
     return next((one for one in rungs[case.review.rung :] if one.action.do in _ASKS), None)
 
 
-def _tell(case: Case) -> None:
+def _tell(case: HeldCase) -> None:
     review = case.review
-    assert case.held is not None
     records.update_review(review, stranded_at=case.now)
     answering.record(case.held, Event.HANDLED, {"what": "stranded"}, actor=TIME)
     to = [] if review.requester_id is None else [f"{USER}:{review.requester_id}"]

@@ -19,7 +19,8 @@ from uuid import UUID
 
 from approvals import decisions
 from approvals.action_rules import explain
-from approvals.decisions import Door, Recorded
+from approvals.decisions import Recorded
+from approvals.doors import Door
 from approvals.models import Review
 from approvals.principals import name_person
 from workflows import answering

@@ -16,14 +16,16 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from approvals import records
-from approvals.cases import Case
+from approvals.electorate import count_votes, find_case_gap, may_any_decide
 from approvals.exceptions import DecisionRefused, UnknownReview
+from approvals.fallen_votes import dump_problem
 from approvals.grace import carry_out
+from approvals.held_case import HeldCase, open_case
 from approvals.ladder import Rung, load_rungs, next_rung
 from approvals.models import Review, Vote
 from approvals.policies import dump_verdict
 from approvals.principals import USER
-from approvals.settling import TIME, answer_by_time, dump_problem, find_next_moment, open_case
+from approvals.settling import TIME, answer_by_time, find_next_moment
 from workflows import answering, store
 from workflows.clock import Now
 from workflows.exceptions import PolicyRefused
@@ -98,12 +100,11 @@ def take_rung(id: UUID) -> bool:
     return True
 
 
-def _give_up(case: Case, problem: Exception) -> bool:
+def _give_up(case: HeldCase, problem: Exception) -> bool:
     review = case.review
     rungs = load_rungs(review.rungs or [])
     if not case.state.is_open or review.rung >= len(rungs) or case.now < rungs[-1].at + TRY_FOR:
         return False
-    assert case.held is not None
     review.rung = len(rungs)
     records.update_review(review, rung=review.rung, next_at=find_next_moment(case))
     answering.record(case.held, Event.HANDLED, {"what": "escalation failed", "reason": str(problem)}, actor="time")
@@ -113,22 +114,21 @@ def _give_up(case: Case, problem: Exception) -> bool:
     return True
 
 
-def _judge_anew(case: Case) -> bool:
+def _judge_anew(case: HeldCase) -> bool:
     """Answer what the votes amount to since somebody has left; whether that is anything."""
-    verdict = case.count(case.votes) if _is_due(case) else None
+    verdict = count_votes(case, case.votes) if _is_due(case) else None
     if verdict is None or verdict.outcome is None:
         return False
     now = case.read_subject(lock=True)
     if now.is_gone or now.digest != case.review.digest:
         return False  # the votes were about something else: whoever decides next is told so
-    assert case.held is not None
     told = {"what": "judged anew", "outcome": verdict.outcome, "state": verdict.state, "verdict": dump_verdict(verdict)}
     answering.record(case.held, Event.HANDLED, told, actor=TIME)
     answer_by_time(case, verdict.outcome)
     return True
 
 
-def _is_due(case: Case) -> bool:
+def _is_due(case: HeldCase) -> bool:
     """Whether its moment has come, and nothing else ends it: its deadline, or whoever is deciding it."""
     review = case.review
     if not review.open or review.effective_at is not None or review.next_at is None or review.next_at > case.now:
@@ -136,7 +136,7 @@ def _is_due(case: Case) -> bool:
     return case.state.is_open
 
 
-def _take_rung(case: Case) -> bool:
+def _take_rung(case: HeldCase) -> bool:
     review = case.review
     if not _is_due(case):
         return False
@@ -149,10 +149,9 @@ def _take_rung(case: Case) -> bool:
     return True
 
 
-def climb(case: Case, rung: Rung) -> None:
+def climb(case: HeldCase, rung: Rung) -> None:
     """Take a rung, under the locks of an open case."""
     review, action = case.review, rung.action
-    assert case.held is not None
     review.rung = rung.index + 1
     records.update_review(review, rung=review.rung, next_at=find_next_moment(case))
     principal = (review.rungs or [])[rung.index].get("principal")
@@ -179,17 +178,17 @@ def climb(case: Case, rung: Rung) -> None:
     records.insert_notice(review, "escalation", at=case.now, to=[principal])
 
 
-def _check_handing_on(case: Case, do: str, principal: str) -> dict[str, Any]:
+def _check_handing_on(case: HeldCase, do: str, principal: str) -> dict[str, Any]:
     """What is done in place of a rung that would leave nobody who can decide: those asked stay, or are reminded.
 
     Where it was written this was refused; since then people left, or the review is older than that check.
     """
-    problem = "" if case.may_any_decide(principal) else "nobody of these can decide it"
-    problem = problem or case.find_gap([principal], keep=do == "add")
+    problem = "" if may_any_decide(case, principal) else "nobody of these can decide it"
+    problem = problem or find_case_gap(case, [principal], keep=do == "add")
     if not problem:
         return {}
     logger.warning("review %s: its escalation to %s does not replace anybody: %s", case.review.pk, principal, problem)
-    if case.quorum.groups and case.find_gap([principal], keep=True):
+    if case.quorum.groups and find_case_gap(case, [principal], keep=True):
         return {"do": "remind", "to": None, "problem": problem}
     return {"do": "add", "problem": problem}
 

@@ -12,7 +12,7 @@ from django.utils import translation
 
 from approvals import Outcome, claim, comment, decide
 from approvals.decision_form import DecisionForm
-from approvals.decisions import Door
+from approvals.doors import Door
 from approvals.exceptions import ReasonRequired
 from approvals.models import Review, Vote
 from tests.cards_world import Page, People, ask, ask_about_order, build, make_people, read_again, render_part

@@ -18,7 +18,7 @@ from django.contrib.auth.models import User
 
 from approvals import NotAllowed, Outcome, Stale, Veto, decide, undo
 from approvals.cards import build_card
-from approvals.decisions import Door
+from approvals.doors import Door
 from approvals.grace import carry_out
 from approvals.models import Review, Vote
 from tests import approving

@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 
 import workflows
 from approvals import AlreadyDecided, NotAllowed, claim, decide, explain, records, timers, undo, withdraw
-from approvals.decisions import Door
+from approvals.doors import Door
 from approvals.grace import carry_out
 from approvals.models import Review, Vote
 from tests import approving

@@ -23,7 +23,7 @@ from django.db.models import Count, Exists, F, Max, OuterRef, Q
 
 import workflows
 from approvals import ApprovalError, candidates, claim, decide, delegate, principals, reassign, release, snooze, undo
-from approvals.action_rules import CHECKS, sees
+from approvals.action_rules import Permissions, sees
 from approvals.cases import Case
 from approvals.loading import load_case
 from approvals.models import Review
@@ -217,7 +217,7 @@ class World:
             seen = {one.pk for one in Review.objects.visible_to(user)}
             for id in known:
                 case = Case(Review.objects.get(pk=id))
-                obstacle = CHECKS["decide"](case, user)
+                obstacle = Permissions(case, user).find_obstacle("decide")
                 told = f"{user.username}, review {id}: {obstacle}"
                 assert (id in listed) is (obstacle is None), (
                     f"for_user says {id in listed}, decide says otherwise: {told}"
@@ -267,7 +267,7 @@ def test_whoever_joins_a_group_or_leaves_it_sees_that_at_once() -> None:
     assert list(Review.objects.for_user(ann)) == [review]
     ann.groups.remove(finance)
     assert list(Review.objects.for_user(ann)) == []
-    assert CHECKS["decide"](Case(review), ann) is not None
+    assert Permissions(Case(review), ann).find_obstacle("decide") is not None
 
 
 def test_a_permission_that_is_given_or_taken_counts_at_once_also_for_who_is_at_hand() -> None:

@@ -19,7 +19,7 @@ from approvals import (
     explain,
     undo,
 )
-from approvals.decisions import Door
+from approvals.doors import Door
 from approvals.models import Review, Vote
 from tests.approving import (
     Looping,

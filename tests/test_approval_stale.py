@@ -14,7 +14,7 @@ from approvals import (
     request_info,
 )
 from approvals.cases import Case
-from approvals.decisions import Door
+from approvals.doors import Door
 from approvals.models import Review, Vote
 from tests.approving import (
     again,

@@ -12,7 +12,7 @@ from django.template import Context, Template
 from django.test.utils import CaptureQueriesContext
 
 from approvals import Outcome, decide, withdraw
-from approvals.decisions import Door
+from approvals.doors import Door
 from approvals.models import Review
 from approvals.newest import find_newest, find_visible
 from approvals.templatetags.approvals import gauge, initials

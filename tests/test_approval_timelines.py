@@ -26,7 +26,7 @@ from approvals import (
     withdraw,
 )
 from approvals.cases import Case
-from approvals.decisions import Door
+from approvals.doors import Door
 from approvals.exceptions import DecisionRefused
 from approvals.show_times import show_when
 from approvals.timelines import MAX_ENTRIES, Entry, list_entries

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 import workflows
 from approvals import actions, decide
-from approvals.decisions import Door
+from approvals.doors import Door
 from approvals.models import Candidate, Comment, Review, Vote
 from tests.approving import (
     again,

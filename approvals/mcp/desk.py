@@ -16,10 +16,10 @@ from approvals.cards import build_card
 from approvals.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import UnknownReview
+from approvals.held_case import read_id
 from approvals.loading import load_case
 from approvals.models import Review
 from approvals.rest.rows import name_people, read_rows, show_card, show_listed
-from approvals.settling import read_id
 from approvals.sight import hiding
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text

@@ -27,6 +27,7 @@ from django.db.models import Q, QuerySet
 
 from approvals.answered import find_answerer
 from approvals.cases import Case
+from approvals.electorate import keep_members
 from approvals.models import Absence, Comment, Notice
 from approvals.notify.records import read_data
 from approvals.principals import USER, list_users
@@ -85,7 +86,7 @@ def _list_asked(notice: Notice, case: Case) -> list[Recipient]:
 
 
 def _keep(case: Case, principals: Iterable[str]) -> QuerySet[Any]:
-    return case.keep_members(list_users(principals)).order_by("pk")
+    return keep_members(case, list_users(principals)).order_by("pk")
 
 
 def _leave_out(actor: Any, recipients: Iterable[Recipient]) -> list[Recipient]:

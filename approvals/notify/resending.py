@@ -11,10 +11,10 @@ from django.db import transaction
 from django.utils.translation import gettext
 
 from approvals.exceptions import NotAllowed, UnknownReview
+from approvals.held_case import check_actor, open_case
 from approvals.models import Delivery
 from approvals.notify import records
 from approvals.policies import Obstacle
-from approvals.settling import check_actor, open_case
 from workflows import answering
 from workflows.arguments import read_actor
 from workflows.lifecycle import Event
@@ -41,7 +41,6 @@ def resend(delivery: Delivery, *, actor: Any, door: str = "python") -> Delivery:
         if found is None:
             raise UnknownReview(delivery.review_id)
         records.send_again(found)
-        assert case.held is not None
         told = {"what": "resent", "door": door, "delivery": str(found.pk), "channel": found.channel}
         answering.record(case.held, Event.HANDLED, told, actor=read_actor(actor))
         found.refresh_from_db()

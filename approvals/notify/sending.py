@@ -24,6 +24,7 @@ from approvals.cards import build_card
 from approvals.cases import Case
 from approvals.conf import conf
 from approvals.edited import list_changes, tell_change
+from approvals.electorate import is_stranded
 from approvals.models import Comment, Delivery, Review, Snooze
 from approvals.notify import records
 from approvals.notify.failures import Dropped, PutOff, SendFailed, describe_error, describe_place
@@ -159,7 +160,7 @@ def _check_ask(delivery: Delivery, case: Case, reader: Reader) -> None:
 def _check_stranded(case: Case) -> None:
     """Who asked need not do anything where somebody is there again."""
     check_waits(case.review, case.now)
-    if not case.is_stranded:
+    if not is_stranded(case):
         raise Dropped(gettext("Somebody can decide it again."))
 
 

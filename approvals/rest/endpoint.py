@@ -17,9 +17,9 @@ from rest_framework.request import Request
 from approvals.exceptions import ApprovalError, NotAllowed
 from approvals.models import Review
 from approvals.policies import Obstacle
+from approvals.refused_attempt import note_refusal
 from approvals.rest.bodies import RefusalProblemOut
 from approvals.rest.refusals import answer_refusal
-from approvals.settling import note_refusal
 from approvals.sight import REFUSALS, hiding
 from workflows.rest.callers import Need
 from workflows.rest.endpoint import ChangeAnswer, Endpoint

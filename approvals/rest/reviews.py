@@ -10,8 +10,9 @@ from __future__ import annotations
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from approvals import decisions
 from approvals.cards import build_card
+from approvals.decisions import decide
+from approvals.doors import Door
 from approvals.exceptions import AlreadyDecided, Stale, UnknownOutcome
 from approvals.loading import load_case, read_case
 from approvals.models import Review
@@ -79,9 +80,9 @@ class DecideReview(ReviewEndpoint):
 
     def decide(self, review: Review, body: DecideBody) -> ChangeAnswer:
         """Record the caller's decision."""
-        door = decisions.Door(name=DOOR, saw_diff=body.version is not None, has_reauthenticated=False)
+        door = Door(name=DOOR, saw_diff=body.version is not None, has_reauthenticated=False)
         try:
-            done = decisions.decide(
+            done = decide(
                 review,
                 body.outcome,
                 actor=self.caller.user,

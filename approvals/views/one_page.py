@@ -17,6 +17,7 @@ from django.urls import reverse
 
 from approvals.cases import MAX_ROWS, Case
 from approvals.doors import Door
+from approvals.electorate import keep_members
 from approvals.exceptions import UnknownReview
 from approvals.inbox.filters import read_filters
 from approvals.inbox.presence import Around, list_lookers, look
@@ -148,7 +149,7 @@ class PageVisit(Visit):
             users = get_user_model()._default_manager
             near |= Q(pk__in=users.filter(groups__in=self.user.groups.values("pk")).values("pk"))
         known = (
-            self.case.keep_members(list_active().filter(near))
+            keep_members(self.case, list_active().filter(near))
             .exclude(pk__in=asked.values("pk"))
             .exclude(Q(pk=self.user.pk) | Q(pk=self.review.requester_id))
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 import workflows
 from approvals import decide
-from approvals.decisions import Door
+from approvals.doors import Door
 from approvals.models import Review
 from examples.demo.clock import start_ago
 from workflows.clock import read_now
