@@ -9,6 +9,7 @@ number of statements does not grow with votes, comments or candidates.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,7 @@ from uuid import UUID
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from approvals.action_rules import explain
+from approvals.action_rules import Permissions
 from approvals.answered import find_agreeing
 from approvals.cases import Case
 from approvals.diffs import FieldDiff, compare, find_drift
@@ -28,7 +29,7 @@ from approvals.facts import Fact, list_evidence, list_facts
 from approvals.form_secrets import find_tree, hide_secrets
 from approvals.models import Review, Vote
 from approvals.plain_values import redact_json
-from approvals.policies import describe_four_eyes, find_obstacle, says_no
+from approvals.policies import Outcome, describe_four_eyes, find_obstacle, says_no
 from approvals.related import find_link
 from approvals.rivals import Rival, list_rivals
 from approvals.show_values import MAX_BLOCK, MAX_NAME, Shown, show_text
@@ -208,6 +209,7 @@ def build_card(review: Review, user: Any | None, *, case: Case | None = None) ->
     names = case.read_names([*case.list_people(), *case.list_asked(), *later, *history.list_principals()])
     status = find_status(case)
     shown = _look_at_subject(case, user, status)
+    permissions = None if user is None else Permissions(case, user)
     endings = list_endings(case) if status == "open" else ()
     tree = find_tree(interaction.schema)
     return Card(
@@ -248,8 +250,8 @@ def build_card(review: Review, user: Any | None, *, case: Case | None = None) ->
         similar=list_similar(case, user),
         rivals=list_rivals(case, user),
         schema=interaction.schema,
-        outcomes=_list_choices(case, user, status),
-        actions=_list_actions(case, user, status),
+        outcomes=list_choices(case.outcomes, review.risk, _find_obstacle(case, permissions, status)),
+        actions=_list_actions(case, permissions, status),
         timeline=list_entries(case, user, history=history, names=names),
         version=review.version,
         seen=shown.digest,
@@ -295,32 +297,59 @@ def _look_at_subject(case: Case, user: Any, status: Status) -> _Subject:
     return _Subject(named, seen, drift, unchanged)
 
 
-def _list_choices(case: Case, user: Any, status: Status) -> tuple[Choice, ...]:
-    obstacle = _find_lateness(case, status)
-    if not obstacle:
-        found = find_obstacle(case.rules, case.state if user is None else case.find_facts(user))
-        if found is not None and (user is not None or found.rule in ("closed", "grace")):
-            obstacle = show_text(found.message)
+def list_choices(outcomes: Sequence[Outcome], risk: str, obstacle: str = "") -> tuple[Choice, ...]:
+    """The buttons of a request, as they were frozen with it; `obstacle` is why a person can’t press them.
+
+    >>> [one.label for one in list_choices(case.outcomes, "low")]
+    ['Approve', 'Reject']
+    """
     return tuple(
         Choice(
             name=one.name,
             label=show_text(one.label, MAX_NAME),
             tone=one.tone,
-            requires_reason=one.requires_reason or case.review.risk == "high",
+            requires_reason=one.requires_reason or risk == "high",
             presets=tuple(show_text(preset, MAX_BLOCK) for preset in one.presets),
             obstacle=obstacle,
-            says_no=says_no(one, case.outcomes),
+            says_no=says_no(one, outcomes),
         )
-        for one in case.outcomes
+        for one in outcomes
     )
 
 
-def _list_actions(case: Case, user: Any, status: Status) -> dict[str, str]:
-    if user is None:
+def may_decide(case: Case, user: Any) -> bool:
+    """Whether any button would be open to this person: what `Card.may_decide` says, without a card.
+
+    >>> may_decide(Case(review), ann)
+    True
+    """
+    return not _find_obstacle(case, Permissions(case, user), find_status(case))
+
+
+def _find_obstacle(case: Case, permissions: Permissions | None, status: Status) -> str:
+    """Why nobody in particular, or this person, can decide; nobody in particular is told of what is over only."""
+    if late := _find_lateness(case, status):
+        return late
+    if permissions is not None:
+        found = permissions.deciding
+    else:
+        found = find_obstacle(case.rules, case.state)
+        found = found if found is not None and found.rule in ("closed", "grace") else None
+    return "" if found is None else show_text(found.message)
+
+
+def _list_actions(case: Case, permissions: Permissions | None, status: Status) -> dict[str, str]:
+    if permissions is None:
         return {}
     late = _find_lateness(case, status)
-    found = {name: "" if one is None else show_text(one.message) for name, one in explain(case, user).items()}
-    return {name: told if not late or name == "comment" else late for name, told in found.items()}
+    shown: dict[str, str] = {"": ""}
+    actions = {}
+    for action, obstacle in permissions.list_obstacles().items():
+        message = "" if obstacle is None else obstacle.message
+        if message not in shown:  # many actions are forbidden by the same rule
+            shown[message] = show_text(message)
+        actions[action] = late if late and action != "comment" else shown[message]
+    return actions
 
 
 def _find_lateness(case: Case, status: Status) -> str:

@@ -1,10 +1,9 @@
 """The form of a decision: the fields of the schema, a reason, and one button for each outcome.
 
-    form = DecisionForm(card)
-    shown = form.show()                                   # for approvals/parts/form.html and bar.html
-    filled = form.read(request.POST)                      # what came back
+    shown = DecisionForm(card).show()                              # for approvals/parts/form.html and bar.html
+    filled = FrozenForm.from_review(review).read(request.POST)     # what came back
     decide(review, filled.outcome, reason=filled.reason, data=filled.data, version=filled.version, …)
-    shown = form.show(filled, reason_error=…)             # the same page again, with all that was typed
+    shown = DecisionForm(card).show(filled, reason_error=…)        # the same page again, with all that was typed
 
 Lives here: between what was posted and what `decide` takes. Must not live here: whether it may be. Invariants owned:
 nothing typed is lost on the way round; a form that was left alone sends no data with the outcome that says no, and what
@@ -20,9 +19,11 @@ from typing import Any
 from django.http import QueryDict
 from django.utils.translation import gettext
 
-from approvals.cards import Card, Choice
+from approvals.cards import Card, Choice, list_choices
 from approvals.diff_parts import ABSENT
 from approvals.form_secrets import keep_untouched, leave_out_secrets, open_secrets
+from approvals.models import Review
+from approvals.policies import load_outcomes
 from approvals.show_values import show_text
 from workflows.exceptions import InvalidData
 from workflows.joining import join_list
@@ -126,18 +127,32 @@ class Filled:
             self.errors = self.reading.errors
 
 
-class DecisionForm:
-    """The form on one card."""
+class FrozenForm:
+    """The form as it was frozen with a request: reads what was posted, without the card around it."""
 
-    def __init__(self, card: Card, *, prefix: str = "data", asks_password: bool = False) -> None:
-        self.card, self.prefix, self.asks_password = card, prefix, asks_password
-        self.fields = None if card.schema is None else SchemaForm(card.schema, prefix=prefix)
-        if self.fields is not None and card.filled is not MISSING:
-            self.fields.tree = open_secrets(self.fields.tree, card.filled)
+    def __init__(self, outcomes: tuple[Choice, ...], schema: Any, filled: Any, *, prefix: str = "data") -> None:
+        self.outcomes, self.schema, self.filled, self.prefix = outcomes, schema, filled, prefix
+        self.fields = None if schema is None else SchemaForm(schema, prefix=prefix)
+        if self.fields is not None and filled is not MISSING:
+            self.fields.tree = open_secrets(self.fields.tree, filled)
+
+    @staticmethod
+    def from_review(review: Review, filled: Any = MISSING, *, prefix: str = "data") -> FrozenForm:
+        """The form of a request; `filled` is what is on the table, as `Card.filled`.
+
+        >>> FrozenForm.from_review(review).read(request.POST).outcome
+        'approve'
+        """
+        outcomes = list_choices(load_outcomes(review.outcomes), review.risk)
+        return FrozenForm(outcomes, review.interaction.schema, filled, prefix=prefix)
+
+    def label(self, outcome: str) -> str:
+        """What an answer is called."""
+        return next((one.label for one in self.outcomes if one.name == outcome), outcome)
 
     def begin(self) -> dict[str, list[str]]:
         """What stands in the fields at first: what is on the table but its secrets, or the form's defaults."""
-        return self._begin(self.card.filled)
+        return self._begin(self.filled)
 
     def take_over(self, filled: Filled, shown: Any) -> Filled:
         """What was typed, with what others have filled in since: where a field was left as it was shown (`shown` is
@@ -150,37 +165,14 @@ class DecisionForm:
         }
         return replace(filled, typed=typed)
 
-    def show(
-        self, filled: Filled | None = None, *, focus: str = "", reason_error: str = "", password_error: str = ""
-    ) -> ShownDecision:
-        """The form at first, or with what was typed and what is wrong with it."""
-        shown = None
-        if self.fields is not None:
-            typed = self.begin() if filled is None else filled.typed
-            shown = self.fields.show(typed, filled.errors if filled else None, focus=focus)
-        menus = {one.name: self._show_presets(one, filled) for one in self.card.outcomes}
-        return ShownDecision(
-            prefix=self.prefix,
-            card=self.card,
-            fields=shown,
-            presets=tuple(menus[one.name] for one in self.card.outcomes if one.presets),
-            menus={one.name: menus[one.name] for one in self.card.outcomes if self._has_menu(one)},
-            reason=filled.typed_reason if filled else "",
-            reason_hint=self._tell_when_needed(),
-            reason_error=reason_error,
-            password_error=password_error,
-            asks_password=self.asks_password,
-            is_shown=self.card.may_decide or filled is not None,
-        )
-
     def read(self, posted: QueryDict) -> Filled:
         """What came back."""
         # A button of a menu decides with a ready reason: "reject:1".
         outcome, _, ready = posted.get("outcome", "")[:_MAX_WORD].partition(":")
-        chosen = {one.name: posted.get(f"preset-{one.name}", "") for one in self.card.outcomes}
+        chosen = {one.name: posted.get(f"preset-{one.name}", "") for one in self.outcomes}
         if ready:
             chosen[outcome] = ready
-        typed_menus = {one.name: posted.get(f"reason-{one.name}", "") for one in self.card.outcomes}
+        typed_menus = {one.name: posted.get(f"reason-{one.name}", "") for one in self.outcomes}
         typed_reason = posted.get("reason", "")
         version = posted.get("version", "")
         filled = Filled(
@@ -210,7 +202,7 @@ class DecisionForm:
 
     def _read_fields(self, filled: Filled, fields: SchemaForm, posted: QueryDict) -> None:
         filled.typed = fields.pick(posted)
-        schema = load_schema(self.card.schema, None)
+        schema = load_schema(self.schema, None)
         reading = fields.read(filled.typed, schema=schema)
         if self._says_no(filled.outcome) and (filled.typed == self.begin() or not _is_whole(reading, schema)):
             return  # saying no must never be harder than it is
@@ -224,7 +216,7 @@ class DecisionForm:
 
     def _join_held(self, fields: SchemaForm, value: Any) -> Any:
         """What was sent, with what is on the table where it was left as it stood."""
-        held = self.card.filled
+        held = self.filled
         if held is not MISSING:
             shown = fields.read(self.begin()).value
             shown, value = (ABSENT if side is MISSING else side for side in (shown, value))
@@ -233,14 +225,45 @@ class DecisionForm:
 
     def _says_no(self, outcome: str) -> bool:
         """Whether this is the answer that does without data: the last one, unless it says yes in its own way."""
-        last = self.card.outcomes[-1]
-        return len(self.card.outcomes) > 1 and outcome == last.name and last.tone != "positive"
+        last = self.outcomes[-1]
+        return len(self.outcomes) > 1 and outcome == last.name and last.tone != "positive"
 
     def _join_reason(self, outcome: str, chosen: Mapping[str, str], typed: Iterable[str]) -> str:
-        presets = next((one.presets for one in self.card.outcomes if one.name == outcome), ())
+        presets = next((one.presets for one in self.outcomes if one.name == outcome), ())
         number = chosen.get(outcome, "")
         ready = presets[int(number)] if number in map(str, range(len(presets))) else ""
         return "\n".join(part for part in (ready, *(one.strip() for one in typed)) if part)
+
+
+class DecisionForm(FrozenForm):
+    """The form on one card: shows it, too."""
+
+    def __init__(self, card: Card, *, prefix: str = "data", asks_password: bool = False) -> None:
+        super().__init__(card.outcomes, card.schema, card.filled, prefix=prefix)
+        self.card, self.asks_password = card, asks_password
+
+    def show(
+        self, filled: Filled | None = None, *, focus: str = "", reason_error: str = "", password_error: str = ""
+    ) -> ShownDecision:
+        """The form at first, or with what was typed and what is wrong with it."""
+        shown = None
+        if self.fields is not None:
+            typed = self.begin() if filled is None else filled.typed
+            shown = self.fields.show(typed, filled.errors if filled else None, focus=focus)
+        menus = {one.name: self._show_presets(one, filled) for one in self.outcomes}
+        return ShownDecision(
+            prefix=self.prefix,
+            card=self.card,
+            fields=shown,
+            presets=tuple(menus[one.name] for one in self.outcomes if one.presets),
+            menus={one.name: menus[one.name] for one in self.outcomes if self._has_menu(one)},
+            reason=filled.typed_reason if filled else "",
+            reason_hint=self._tell_when_needed(),
+            reason_error=reason_error,
+            password_error=password_error,
+            asks_password=self.asks_password,
+            is_shown=self.card.may_decide or filled is not None,
+        )
 
     def _has_menu(self, outcome: Choice) -> bool:
         """Whether its button asks why. What is of high risk is answered in the form, where there is more room."""
@@ -258,10 +281,10 @@ class DecisionForm:
         return Presets(name, id, legend, options, not any(one.chosen for one in options), reason)
 
     def _tell_when_needed(self) -> str:
-        needing = [one.label for one in self.card.outcomes if one.requires_reason]
+        needing = [one.label for one in self.outcomes if one.requires_reason]
         if not needing:
             return gettext("Optional. Whoever may see this request reads it.")
-        if len(needing) == len(self.card.outcomes):
+        if len(needing) == len(self.outcomes):
             return gettext("Needed for every answer. Whoever may see this request reads it.")
         quoted = join_list(gettext("“%(label)s”") % {"label": show_text(label)} for label in needing)
         return gettext("Needed for %(outcomes)s. Whoever may see this request reads it.") % {"outcomes": quoted}

@@ -71,7 +71,7 @@ def test_a_click_without_javascript_reads_the_form_decides_and_leads_back(
     warm, review = reviews[:2]
     client.post(f"/approvals/{warm.pk}/", read_fields(client, warm))
     fields = read_fields(client, review)
-    with costs(calls=842, statements=29):
+    with costs(calls=400, statements=21):
         answer = client.post(f"/approvals/{review.pk}/", fields)
     assert answer.status_code == 303
     assert again(review).outcome == "approve"
@@ -81,7 +81,7 @@ def test_a_click_by_htmx_draws_one_card(client: Client, reviews: list[Review]) -
     warm, review = reviews[:2]
     client.post(f"/approvals/{warm.pk}/", read_fields(client, warm), headers=BY_HTMX)
     fields = read_fields(client, review)
-    with costs(calls=1513, statements=33):
+    with costs(calls=1002, statements=30):
         answer = client.post(f"/approvals/{review.pk}/", fields, headers=BY_HTMX)
     assert answer.status_code == 200
     assert answer.context["card"].status == "grace"
@@ -91,7 +91,7 @@ def test_a_decision_by_rest(client: Client, reviews: list[Review]) -> None:
     api = Api(client=client)
     warm, review = reviews[:2]
     api.post(f"/v1/approvals/{warm.pk}/decide", {"outcome": "approve"})
-    with costs(calls=262, statements=19):
+    with costs(calls=263, statements=19):
         answer = api.post(f"/v1/approvals/{review.pk}/decide", {"outcome": "approve"})
     assert answer.status_code == 200
 
@@ -105,6 +105,6 @@ def test_the_inbox_with_six_rows(client: Client, reviews: list[Review]) -> None:
 
 def test_the_page_of_a_request(client: Client, reviews: list[Review]) -> None:
     client.get(f"/approvals/{reviews[0].pk}/")
-    with costs(calls=688, statements=12):
+    with costs(calls=628, statements=12):
         answer = client.get(f"/approvals/{reviews[1].pk}/")
     assert answer.context["card"].may_decide

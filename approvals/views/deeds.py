@@ -43,6 +43,7 @@ from approvals.refused import tell_refusal
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, show_text
 from approvals.sight import note_unseen
+from approvals.status import find_status
 from approvals.views.visit import Banner, Typed, Visit, has_typed, read_typed
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge, WorkflowError
 from workflows.joining import end_sentence
@@ -142,13 +143,15 @@ def _decide(visit: Visit, data: QueryDict, typed: Typed) -> HttpResponse:
     except InvalidCall as refused:
         return visit.show(status=422, typed=replace(typed, reason_error=refused.tell()))
     voted = recorded.vote.outcome if recorded.vote else recorded.outcome
-    return _finish(visit, _tell(visit, voted, recorded.outcome), left=True)
+    # Whoever has voted sees the request from then on: it is read again only where it is drawn.
+    done = visit.look_again() if visit.draws else visit
+    return done.finish(_tell(visit, voted, recorded.outcome), left=True)
 
 
 def _answer_again(visit: Visit, typed: Typed) -> HttpResponse | None:
     """What the first one was answered, if this is, word for word, the decision of theirs that counts."""
     filled, vote = typed.filled, visit.case.find_vote(visit.user)
-    if filled is None or vote is None or visit.card.status == "closed":
+    if filled is None or vote is None or find_status(visit.case) == "closed":
         return None
     if (vote.outcome, vote.reason, vote.data) != (filled.outcome, filled.reason.strip(), filled.data):
         return None
@@ -157,12 +160,12 @@ def _answer_again(visit: Visit, typed: Typed) -> HttpResponse | None:
 
 def _tell(visit: Visit, voted: str, answer: str) -> str:
     """What a decision did, for the line that says so; `answer` is what was answered, if that is known by now."""
-    named = {"title": show_text(visit.review.title, MAX_BLOCK), "outcome": visit.label(voted)}
+    named = {"title": show_text(visit.review.title, MAX_BLOCK), "outcome": visit.form.label(voted)}
     if not answer:
         return gettext("“%(outcome)s” noted: %(title)s. Others still have to decide.") % named
     if answer != voted:
         told = gettext("“%(outcome)s” noted, but those asked did not agree: %(title)s is answered “%(answer)s”.")
-        return told % {**named, "answer": visit.label(answer)}
+        return told % {**named, "answer": visit.form.label(answer)}
     return gettext("“%(outcome)s”: %(title)s.") % named
 
 
@@ -322,7 +325,7 @@ def _do(visit: Visit, name: str, data: QueryDict, typed: Typed, choice: str) -> 
     except AlreadyDecided:
         return _show_late(visit, typed)
     except TooSoon as refused:
-        when = show_when(refused.until, visit.card.now)
+        when = show_when(refused.until, visit.case.now)
         said = gettext("Those asked were reminded a moment ago. You can do it again %(when)s.") % {"when": when}
         return visit.show(status=409, banner=Banner("warn", gettext("Nobody was reminded"), said), typed=typed)
     except NotAllowed as refused:

@@ -105,9 +105,14 @@ class PageVisit(Visit):
         template = "approvals/parts/detail.html" if self.page.is_part else "approvals/one.html"
         return self.page.answer(template, context, status=status, headers=headers)
 
+    @property
+    def draws(self) -> bool:
+        """Only in the pane."""
+        return self.page.is_part
+
     def finish(self, told: str, *, left: bool) -> HttpResponse:
         """The pane as it is now, with what was done for the script; a browser alone goes back to the page."""
-        if not self.page.is_part:
+        if not self.draws:
             return HttpResponseRedirect(self.request.get_full_path(), status=303)
         undo = self.find_undo()
         done = {**(undo or {"seconds": 0}), "id": str(self.review.pk), "told": told, "left": left, "undo": bool(undo)}

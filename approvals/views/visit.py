@@ -20,15 +20,17 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from approvals.action_rules import find_question
-from approvals.cards import Card, build_card
+from approvals.cards import Card, build_card, may_decide
 from approvals.cases import Case
 from approvals.conf import conf
-from approvals.decision_form import DecisionForm, Filled, ShownDecision
+from approvals.decision_form import DecisionForm, Filled, FrozenForm, ShownDecision
 from approvals.doors import Door
 from approvals.models import Review
 from approvals.notify.readers import Reader
 from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
+from approvals.status import find_status
+from workflows.completion import MISSING
 from workflows.joining import end_sentence
 
 #: Fields of the page beside those of the decision; the password is never shown again.
@@ -87,14 +89,20 @@ class Visit(ABC):
         return build_card(self.review, self.user, case=self.case)
 
     @cached_property
-    def form(self) -> DecisionForm:
-        """The form on it."""
-        return DecisionForm(self.card, asks_password=self.asks_password)
+    def form(self) -> FrozenForm:
+        """The form that they were shown, to be read; it takes no card."""
+        table = self.case.table
+        return FrozenForm.from_review(self.review, MISSING if table.vote is None or table.data is None else table.data)
 
     @cached_property
     def is_high(self) -> bool:
         """Whether it takes more care to decide it."""
-        return self.card.risk == "high" and self.card.may_decide
+        return self.review.risk == "high" and self.may_decide
+
+    @cached_property
+    def may_decide(self) -> bool:
+        """Whether any answer is open to them."""
+        return may_decide(self.case, self.user)
 
     @cached_property
     def asks_password(self) -> bool:
@@ -104,16 +112,12 @@ class Visit(ABC):
     @property
     def is_over(self) -> bool:
         """Whether nothing is to be decided any more."""
-        return self.card.status in ("decided", "closed")
+        return find_status(self.case) in ("decided", "closed")
 
     @property
     def is_requester(self) -> bool:
         """Whether it is theirs."""
         return self.review.requester_id is not None and self.review.requester_id == self.user.pk
-
-    def label(self, name: str) -> str:
-        """What an answer is called."""
-        return next((one.label for one in self.card.outcomes if one.name == name), name)
 
     def make_door(self, typed: Typed, *, has_reauthenticated: bool) -> Door:
         """How carefully it is decided here."""
@@ -127,6 +131,11 @@ class Visit(ABC):
     @abstractmethod
     def show(self, *, status: int = 200, banner: Banner | None = None, typed: Typed | None = None) -> HttpResponse:
         """The page as it stands, with what was typed if it was sent and not taken."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether `finish` shows the request; else it leads to its page."""
+        return False
 
     @abstractmethod
     def finish(self, told: str, *, left: bool) -> HttpResponse:
@@ -158,7 +167,7 @@ class Visit(ABC):
         }
 
     def _show_form(self, typed: Typed) -> ShownDecision:
-        return self.form.show(
+        return DecisionForm(self.card, asks_password=self.asks_password).show(
             typed.filled, focus=typed.focus, reason_error=typed.reason_error, password_error=typed.password_error
         )
 
@@ -209,7 +218,7 @@ def read_typed(visit: Visit, data: QueryDict) -> Typed:
 
 def has_typed(visit: Visit, filled: Filled | None) -> bool:
     """Whether there is anything in the form of the decision that would be lost."""
-    if filled is None or not visit.card.may_decide:
+    if filled is None or not visit.may_decide:
         return False
     begun = visit.form.begin()
     return bool(filled.typed_reason.strip() or any(filled.chosen.values()) or filled.typed != begun)
