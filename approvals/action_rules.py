@@ -42,6 +42,8 @@ class Permissions:
 
     def list_obstacles(self) -> dict[str, Obstacle | None]:
         """For every action the rule that forbids it, or None."""
+        first = self.deciding  # asks first whether it is closed, as `closed` does
+        self.closed = first if first is not None and first.rule in ("closed", "grace") else None
         return {action: check(self) for action, check in CHECKS.items()}
 
     @cached_property
@@ -52,9 +54,6 @@ class Permissions:
     @cached_property
     def deciding(self) -> Obstacle | None:
         """Why they may not decide."""
-        # Words are looked up for a refusal only.
-        if find_obstacle(self.case.terms, self.facts) is None:
-            return None
         return find_obstacle(self.case.rules, self.facts)
 
     @cached_property
@@ -70,10 +69,7 @@ class Permissions:
             return Obstacle("permission", gettext("You can’t override: it takes a permission of its own."))
         if not self.is_member:
             return Obstacle("permission", gettext("You can’t override: you are no member of this workspace."))
-        facts = stand_above(self.facts)
-        if find_obstacle(never_own(self.case.terms), facts) is None:
-            return None
-        return find_obstacle(never_own(self.case.rules), facts)
+        return find_obstacle(never_own(self.case.rules), stand_above(self.facts))
 
     @property
     def is_member(self) -> bool:

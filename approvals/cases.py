@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
+from django.utils.functional import SimpleLazyObject
 from django.utils.translation import ngettext
 
 from approvals.answered import find_answerer, is_divided
@@ -195,19 +196,16 @@ class Case:
         return join_or(names)
 
     @cached_property
-    def terms(self) -> Rules:
-        """What was frozen with the request."""
+    def rules(self) -> Rules:
+        """What was frozen with the request, and the words for it, which are looked up for a refusal only."""
         return Rules(
             outcomes=self.outcomes,
             four_eyes=self.review.four_eyes,
             risk=cast(Risk, self.review.risk),
             reauthenticate=conf.reauthenticate,
+            who=cast(str, SimpleLazyObject(lambda: self.who)),
+            requester=cast(str, SimpleLazyObject(lambda: self.name(self.review.requester_id))),
         )
-
-    @cached_property
-    def rules(self) -> Rules:
-        """The same with the words for it, which have to be looked up."""
-        return replace(self.terms, who=self.who, requester=self.name(self.review.requester_id))
 
     @property
     def is_open(self) -> bool:

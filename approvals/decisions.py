@@ -41,7 +41,6 @@ from approvals.policies import (
     Verdict,
     check_decision,
     dump_verdict,
-    find_obstacle,
     says_no,
 )
 from approvals.principals import load_user
@@ -189,9 +188,7 @@ def _check(case: HeldCase, attempt: _Attempt, now: SubjectState | None) -> str:
     facts = case.find_facts(attempt.actor, is_automated=door.is_automated)
     if attempt.override:
         return _check_override(case, attempt, facts, checked)
-    # Words are looked up for a refusal only.
-    terms = case.terms if find_obstacle(case.terms, facts, checked) is None else case.rules
-    return check_decision(terms, facts, checked).name
+    return check_decision(case.rules, facts, checked).name
 
 
 def _check_override(case: HeldCase, attempt: _Attempt, facts: Facts, checked: Attempt) -> str:

@@ -72,7 +72,9 @@ def show_text(value: object, limit: int = MAX_SHOWN, *, lines: bool = False) -> 
     >>> show_text("invoice\\u202egpj.exe")
     'invoice⟨U+202E⟩gpj.exe'
     """
-    text = _exact(str(value))
+    text = "".join((str(value),))  # `str` itself: a subclass may claim to be safe for a page
+    if len(text) <= limit and text.isascii() and text.isprintable():
+        return text
     shown = reveal(text[: limit + 1], lines=lines)
     if len(text) <= limit and len(shown) <= limit:
         return shown
@@ -176,11 +178,6 @@ def _blur(text: str) -> str:
     """What is left of a text for an eye: not how spaces, accents, variants and borrowed letters are made."""
     plain = UNSEEN.sub("", unicodedata.normalize("NFC", text)).translate(_LOOKALIKES)
     return _SPACES.sub(" ", plain).strip()
-
-
-def _exact(text: str) -> str:
-    """The text as `str` itself: a subclass may claim to be safe for a page."""
-    return "".join((text,))
 
 
 def name_kind(workflow: str) -> str:

@@ -149,7 +149,7 @@ def _check_ask(delivery: Delivery, case: Case, reader: Reader) -> None:
     facts = case.find_facts(reader.user)
     if delivery.kind in ("new", "escalation", "edited"):
         facts = replace(facts, claimed_by_other=False)  # whoever has it may give it back
-    if (obstacle := find_obstacle(case.terms, facts)) is not None:
+    if (obstacle := find_obstacle(replace(case.rules, who="", requester=""), facts)) is not None:
         raise Dropped(show_text(obstacle.message))
     if delivery.kind == "reminder":
         aside = Snooze.objects.using(answering.reach().alias).filter(review_id=review.pk, user_id=reader.user.pk)

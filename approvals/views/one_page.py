@@ -7,6 +7,7 @@ pane and the page are the same card with the same forms, and only the page's fra
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -19,10 +20,10 @@ from approvals.cases import MAX_ROWS, Case
 from approvals.doors import Door
 from approvals.electorate import keep_members
 from approvals.exceptions import UnknownReview
-from approvals.inbox.filters import read_filters
+from approvals.inbox.filters import Filters, read_filters
 from approvals.inbox.presence import Around, list_lookers, look
 from approvals.inbox.snoozes import list_snoozes
-from approvals.loading import load_case
+from approvals.loading import load_again, load_case
 from approvals.models import Vote
 from approvals.principals import forget_permissions, has_groups, list_active, list_users, name_person
 from approvals.show_times import show_when
@@ -53,11 +54,18 @@ class PageVisit(Visit):
     def __init__(self, page: Opened, case: Case) -> None:
         super().__init__(page.request, page.user, page.reader, case)
         self.page = page
-        self.filters = read_filters(page.request.GET)
+
+    @cached_property
+    def filters(self) -> Filters:
+        """Those of the list that it was opened from."""
+        return read_filters(self.request.GET)
 
     def look_again(self) -> PageVisit:
-        """The same with the review as it has become."""
-        return open_visit(self.page, self.review.pk, anew=True)
+        """The same with the review as it has become, and with the rights that they have now."""
+        case = load_again(self.review.pk, forget_permissions(self.page.user))
+        if case is None:
+            raise UnknownReview(self.review.pk)
+        return PageVisit(self.page, case)
 
     def make_door(self, typed: Typed, *, has_reauthenticated: bool) -> Door:
         """How carefully it is decided here."""
@@ -193,9 +201,9 @@ def colleagues(page: Opened, id: UUID) -> HttpResponse:
     return page.answer("approvals/parts/colleagues.html", {"colleagues": found})
 
 
-def open_visit(page: Opened, id: UUID, *, anew: bool = False) -> PageVisit:
-    """What somebody may see; after something was done, with the rights that they have now."""
-    case = load_case(id, forget_permissions(page.user) if anew else page.viewer)
+def open_visit(page: Opened, id: UUID) -> PageVisit:
+    """What somebody may see."""
+    case = load_case(id, page.viewer)
     if case is None:
         raise UnknownReview(id)
     return PageVisit(page, case)

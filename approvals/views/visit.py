@@ -77,11 +77,8 @@ class Visit(ABC):
 
     def __init__(self, request: HttpRequest, user: Any, reader: Reader, case: Case) -> None:
         self.request, self.user, self.reader, self.case = request, user, reader, case
-
-    @property
-    def review(self) -> Review:
-        """The review as it was when it was looked at."""
-        return self.case.review
+        #: The review as it was when it was looked at.
+        self.review: Review = case.review
 
     @cached_property
     def card(self) -> Card:
