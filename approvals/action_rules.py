@@ -137,7 +137,7 @@ def find_next_nudge(review: Review) -> datetime | None:
 def find_undoable(case: Case, user: Any) -> Vote:
     """The vote that this person may take back now; the error that says why not."""
     review, vote = case.review, case.find_vote(user)
-    if not case.state.is_open or (review.effective_at is not None and review.effective_at <= case.now):
+    if not case.is_open or (review.effective_at is not None and review.effective_at <= case.now):
         raise AlreadyDecided(case.decided.by, review.decided_at, review.outcome)
     is_theirs = user.is_active and case.is_member(user)
     if vote is None or not is_theirs or (review.effective_at is not None and review.decided_by_id != vote.user_id):

@@ -93,7 +93,8 @@ class Case:
     @cached_property
     def now(self) -> datetime:
         """The database's moment."""
-        return read_now()
+        moment: datetime = read_now()
+        return moment
 
     @cached_property
     def outcomes(self) -> tuple[Outcome, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping
 from copy import copy
+from functools import cache
 from typing import Any, TypeVar
 
 from django.contrib.auth import get_user_model
@@ -148,7 +149,7 @@ def list_active() -> QuerySet[Any]:
     """
     model = get_user_model()
     rows = model._default_manager.using(router.db_for_write(model))
-    return rows.filter(is_active=True) if _has_field("is_active") else rows.all()
+    return rows.filter(is_active=True) if _has_field(model, "is_active") else rows.all()
 
 
 def list_users(principals: Iterable[str]) -> QuerySet[Any]:
@@ -200,7 +201,7 @@ def name_person(user: Any) -> str:
 
 def has_groups() -> bool:
     """Whether the project's users can be in groups, of Django's own kind."""
-    return _find_related("groups") is Group
+    return _find_related(get_user_model(), "groups") is Group
 
 
 def has_permissions() -> bool:
@@ -287,8 +288,8 @@ def _list_with_permission(app: str, codename: str) -> QuerySet[Any]:
     """Without the backends' own `with_perm`, which a user model of a project's own need not have."""
     meant = Permission.objects.filter(content_type__app_label=app, codename=codename).values("pk")
     # Superusers have what there is, as `get_all_permissions` tells; not what nobody knows.
-    wanted = Q(Exists(meant), is_superuser=True) if _has_field("is_superuser") else Q(pk__in=[])
-    if _find_related("user_permissions") is Permission:
+    wanted = Q(Exists(meant), is_superuser=True) if _has_field(get_user_model(), "is_superuser") else Q(pk__in=[])
+    if _find_related(get_user_model(), "user_permissions") is Permission:
         wanted |= Q(pk__in=list_active().filter(user_permissions__in=meant).values("pk"))
     if has_groups():
         named = Group.objects.filter(permissions__in=meant).values("pk")
@@ -296,13 +297,15 @@ def _list_with_permission(app: str, codename: str) -> QuerySet[Any]:
     return list_active().filter(wanted)
 
 
-def _has_field(name: str) -> bool:
+@cache
+def _has_field(model: Any, name: str) -> bool:
     try:
-        get_user_model()._meta.get_field(name)
+        model._meta.get_field(name)
     except FieldDoesNotExist:
         return False
     return True
 
 
-def _find_related(name: str) -> Any:
-    return get_user_model()._meta.get_field(name).related_model if _has_field(name) else None
+@cache
+def _find_related(model: Any, name: str) -> Any:
+    return model._meta.get_field(name).related_model if _has_field(model, name) else None

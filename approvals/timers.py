@@ -103,7 +103,7 @@ def take_rung(id: UUID) -> bool:
 def _give_up(case: HeldCase, problem: Exception) -> bool:
     review = case.review
     rungs = load_rungs(review.rungs or [])
-    if not case.state.is_open or review.rung >= len(rungs) or case.now < rungs[-1].at + TRY_FOR:
+    if not case.is_open or review.rung >= len(rungs) or case.now < rungs[-1].at + TRY_FOR:
         return False
     review.rung = len(rungs)
     records.update_review(review, rung=review.rung, next_at=find_next_moment(case))
@@ -133,7 +133,7 @@ def _is_due(case: HeldCase) -> bool:
     review = case.review
     if not review.open or review.effective_at is not None or review.next_at is None or review.next_at > case.now:
         return False
-    return case.state.is_open
+    return case.is_open
 
 
 def _take_rung(case: HeldCase) -> bool:

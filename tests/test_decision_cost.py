@@ -71,7 +71,7 @@ def test_a_click_without_javascript_reads_the_form_decides_and_leads_back(
     warm, review = reviews[:2]
     client.post(f"/approvals/{warm.pk}/", read_fields(client, warm))
     fields = read_fields(client, review)
-    with costs(calls=400, statements=21):
+    with costs(calls=320, statements=21):
         answer = client.post(f"/approvals/{review.pk}/", fields)
     assert answer.status_code == 303
     assert again(review).outcome == "approve"
@@ -81,7 +81,7 @@ def test_a_click_by_htmx_draws_one_card(client: Client, reviews: list[Review]) -
     warm, review = reviews[:2]
     client.post(f"/approvals/{warm.pk}/", read_fields(client, warm), headers=BY_HTMX)
     fields = read_fields(client, review)
-    with costs(calls=1002, statements=30):
+    with costs(calls=800, statements=30):
         answer = client.post(f"/approvals/{review.pk}/", fields, headers=BY_HTMX)
     assert answer.status_code == 200
     assert answer.context["card"].status == "grace"
@@ -91,20 +91,20 @@ def test_a_decision_by_rest(client: Client, reviews: list[Review]) -> None:
     api = Api(client=client)
     warm, review = reviews[:2]
     api.post(f"/v1/approvals/{warm.pk}/decide", {"outcome": "approve"})
-    with costs(calls=263, statements=19):
+    with costs(calls=230, statements=19):
         answer = api.post(f"/v1/approvals/{review.pk}/decide", {"outcome": "approve"})
     assert answer.status_code == 200
 
 
 def test_the_inbox_with_six_rows(client: Client, reviews: list[Review]) -> None:
     client.get("/approvals/")
-    with costs(calls=739, statements=11):
+    with costs(calls=680, statements=11):
         answer = client.get("/approvals/")
     assert len(answer.context["rows"].rows) == len(reviews)
 
 
 def test_the_page_of_a_request(client: Client, reviews: list[Review]) -> None:
     client.get(f"/approvals/{reviews[0].pk}/")
-    with costs(calls=628, statements=12):
+    with costs(calls=535, statements=12):
         answer = client.get(f"/approvals/{reviews[1].pk}/")
     assert answer.context["card"].may_decide

@@ -81,12 +81,12 @@ class Opened:
         """Whether they are logged in. A backend of the project's may let somebody in whose account was closed."""
         return bool(self.user.is_authenticated and self.user.is_active)
 
-    @property
+    @cached_property
     def viewer(self) -> Viewer:
         """Who looks."""
         return find_viewer(self.request, **ask_desk())
 
-    @property
+    @cached_property
     def is_part(self) -> bool:
         """Whether a part of a page is wanted, by our own script."""
         return self.request.headers.get("HX-Request") == "true"

@@ -106,12 +106,12 @@ class Visit(ABC):
         """Whether it takes the password, and there is one."""
         return self.is_high and conf.reauthenticate and self.user.has_usable_password()
 
-    @property
+    @cached_property
     def is_over(self) -> bool:
         """Whether nothing is to be decided any more."""
         return find_status(self.case) in ("decided", "closed")
 
-    @property
+    @cached_property
     def is_requester(self) -> bool:
         """Whether it is theirs."""
         return self.review.requester_id is not None and self.review.requester_id == self.user.pk
