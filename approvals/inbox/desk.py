@@ -36,7 +36,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class InboxDesk:
     """Of one person."""
 
     #: The database's moment.
@@ -57,7 +57,7 @@ def ask_desk() -> dict[str, Any]:
     }
 
 
-def read_desk(viewer: Viewer) -> Desk:
+def read_desk(viewer: Viewer) -> InboxDesk:
     """The desk of a viewer that was made with `ask_desk()`.
 
     >>> read_desk(Viewer(ann, **ask_desk())).saved[0].name
@@ -65,10 +65,10 @@ def read_desk(viewer: Viewer) -> Desk:
     """
     told = viewer.beside
     if told.get("desk_now") is None:  # deactivated a moment ago
-        return Desk(read_now(), None, ())
+        return InboxDesk(read_now(), None, ())
     saved = tuple(Kept(one["key"], one["name"], read_query(one["query"])) for one in told["desk_saved"])
     said = [Preference(user=viewer.user, **one) for one in told["desk_said"]]
-    return Desk(told["desk_now"], said[0] if said else None, saved)
+    return InboxDesk(told["desk_now"], said[0] if said else None, saved)
 
 
 def read_query(query: str) -> Filters:

@@ -14,14 +14,14 @@ from django.urls import reverse
 from django.utils.translation import gettext, pgettext
 
 from approvals.inbox.filters import Filters
-from approvals.inbox.rail import Link
-from approvals.inbox.rows import Row
+from approvals.inbox.rail import RailLink
+from approvals.inbox.rows import RequestRow
 from approvals.models.reviews import RISKS
 from approvals.show_values import MAX_NAME, name_kind, show_text
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class MenuOption:
     """One choice."""
 
     label: str
@@ -37,10 +37,10 @@ class Menu:
     label: str
     #: What is chosen; empty for nothing.
     value_label: str
-    options: tuple[Option, ...]
+    options: tuple[MenuOption, ...]
 
 
-def list_menus(filters: Filters, rows: Sequence[Row], groups: Iterable[Link]) -> tuple[Menu, ...]:
+def list_menus(filters: Filters, rows: Sequence[RequestRow], groups: Iterable[RailLink]) -> tuple[Menu, ...]:
     """The filters of a list; workflows, types and people are those of the rows that are shown."""
     workflows = sorted({row.workflow for row in rows} | ({filters.workflow} if filters.workflow else set()))
     people = {row.username: row.requester for row in rows if row.username}
@@ -99,9 +99,9 @@ def _make(filters: Filters, name: str, label: str, choices: Iterable[tuple[str, 
     at = reverse("approvals:inbox")
     choices = list(choices)
 
-    def offer(value: str, told: str) -> Option:
+    def offer(value: str, told: str) -> MenuOption:
         query = filters.write(**{name: value})
-        return Option(told, f"{at}?{query}" if query else at, value == chosen)
+        return MenuOption(told, f"{at}?{query}" if query else at, value == chosen)
 
     options = [offer("", otherwise or gettext("Any"))] + [offer(value, told) for value, told in choices]
     return Menu(name, label, next((told for value, told in choices if value == chosen), ""), tuple(options))

@@ -55,7 +55,7 @@ _NOTHING = "SELECT NULL::text, 0::bigint WHERE false"
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class RailLink:
     """One view."""
 
     name: str
@@ -75,13 +75,13 @@ class Link:
 class Rail:
     """All of them."""
 
-    waiting: tuple[Link, ...]
-    saved: tuple[Link, ...]
-    groups: tuple[Link, ...]
-    mine: tuple[Link, ...]
+    waiting: tuple[RailLink, ...]
+    saved: tuple[RailLink, ...]
+    groups: tuple[RailLink, ...]
+    mine: tuple[RailLink, ...]
 
     @property
-    def current(self) -> Link | None:
+    def current(self) -> RailLink | None:
         """The one whose list is shown."""
         links = (*self.waiting, *self.saved, *self.groups, *self.mine)
         return next((one for one in links if one.is_current), None)
@@ -96,10 +96,10 @@ def read_rail(lists: Lists, filters: Filters, saved: Sequence[Kept] = ()) -> Rai
     here, at = filters.write(), reverse("approvals:inbox")
     is_kept = any(one.filters.write() == here for one in saved)
 
-    def link(view: str, name: str, icon: str, count: str = "", **more: Any) -> Link:
+    def link(view: str, name: str, icon: str, count: str = "", **more: Any) -> RailLink:
         query = Filters(view=view).write()
         current = not is_kept and filters.view == view
-        return Link(name, f"{at}?{query}" if query else at, icon, count, is_current=current, view=view, **more)
+        return RailLink(name, f"{at}?{query}" if query else at, icon, count, is_current=current, view=view, **more)
 
     others = _count_others(lists)
     return Rail(
@@ -113,7 +113,7 @@ def read_rail(lists: Lists, filters: Filters, saved: Sequence[Kept] = ()) -> Rai
             link("snoozed", gettext("Snoozed"), "snooze", counts["snoozed"]),
         ),
         saved=tuple(
-            Link(
+            RailLink(
                 show_text(one.name, MAX_NAME),
                 f"{at}?{one.filters.write()}",
                 "saved",

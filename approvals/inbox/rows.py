@@ -66,7 +66,7 @@ _FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RequestRow:
     """One review in a list."""
 
     id: UUID
@@ -102,7 +102,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RowGroup:
     """Requests that are alike: the same step of the same workflow, for the same reason."""
 
     key: str
@@ -113,7 +113,7 @@ class Group:
     due_tone: str
     risk: str
     risk_label: str
-    rows: tuple[Row, ...]
+    rows: tuple[RequestRow, ...]
     bulk_url: str
     is_group: bool = True
 
@@ -123,12 +123,12 @@ class Section:
     """A part of a list under one heading."""
 
     heading: str
-    items: tuple[Row | Group, ...]
+    items: tuple[RequestRow | RowGroup, ...]
 
     @property
     def count(self) -> int:
         """How many requests stand in it."""
-        return sum(one.count if isinstance(one, Group) else 1 for one in self.items)
+        return sum(one.count if isinstance(one, RowGroup) else 1 for one in self.items)
 
 
 def complete(lists: Lists, rows: Any) -> Any:
@@ -139,7 +139,7 @@ def complete(lists: Lists, rows: Any) -> Any:
     return rows.annotate(given=gather(votes, ("user_id", "outcome")), lookers=ArraySubquery(others))
 
 
-def read_rows(lists: Lists, ids: Sequence[UUID], filters: Filters, read: Iterable[Any] = ()) -> tuple[Row, ...]:
+def read_rows(lists: Lists, ids: Sequence[UUID], filters: Filters, read: Iterable[Any] = ()) -> tuple[RequestRow, ...]:
     """The rows of these reviews, in this order; `read` are those that have been read already, `complete`."""
     found = {one.pk: one for one in read}
     if missing := [id for id in ids if id not in found]:
@@ -150,12 +150,12 @@ def read_rows(lists: Lists, ids: Sequence[UUID], filters: Filters, read: Iterabl
     return tuple(_show(found[id], lists, filters, names, asked) for id in ids if id in found)
 
 
-def make_sections(rows: Iterable[Row], lists: Lists, filters: Filters) -> tuple[Section, ...]:
+def make_sections(rows: Iterable[RequestRow], lists: Lists, filters: Filters) -> tuple[Section, ...]:
     """Rows under their headings."""
     if filters.view in ("requested", "decided") or filters.sort:
         items = tuple(rows)
         return (Section("", items),) if items else ()
-    parts: dict[str, list[Row]] = {}
+    parts: dict[str, list[RequestRow]] = {}
     for row in rows:
         parts.setdefault(_head(row.due_at, lists), []).append(row)
     return tuple(Section(heading, _group(found, filters, heading)) for heading, found in parts.items())
@@ -188,7 +188,7 @@ def _find_asked(ids: Iterable[UUID]) -> frozenset[UUID]:
     return frozenset(questions.values_list("review_id", flat=True))
 
 
-def _show(review: Any, lists: Lists, filters: Filters, names: dict[Any, str], asked: frozenset[UUID]) -> Row:
+def _show(review: Any, lists: Lists, filters: Filters, names: dict[Any, str], asked: frozenset[UUID]) -> RequestRow:
     votes = make_rows(Vote, review.given, review._state.db)
     status, told, tone = _tell(review, votes, lists.now)
     requester = show_text(name_person(review.requester), MAX_NAME)
@@ -199,7 +199,7 @@ def _show(review: Any, lists: Lists, filters: Filters, names: dict[Any, str], as
     is_anothers = review.claimed_by_id not in (None, lists.user.pk)
     query = filters.write(after=filters.after)  # the way back leads to the page of the list that it was on
     url = reverse("approvals:review", args=[review.pk])
-    return Row(
+    return RequestRow(
         id=review.pk,
         url=f"{url}?{query}" if query else url,
         title=show_text(review.title, MAX_BLOCK),
@@ -274,13 +274,13 @@ def _head(due_at: datetime | None, lists: Lists) -> str:
     return gettext("This week") if due_at < lists.week else gettext("Later")
 
 
-def _group(rows: Sequence[Row], filters: Filters, heading: str) -> tuple[Row | Group, ...]:
+def _group(rows: Sequence[RequestRow], filters: Filters, heading: str) -> tuple[RequestRow | RowGroup, ...]:
     """Those that are alike as one, where the first of them stands."""
-    alike: dict[tuple[str, str, str], list[Row]] = {}
+    alike: dict[tuple[str, str, str], list[RequestRow]] = {}
     for row in rows:
         if row.may_pick:
             alike.setdefault((row.workflow, row.step, row.why), []).append(row)
-    items: list[Row | Group] = []
+    items: list[RequestRow | RowGroup] = []
     for row in rows:
         same = alike.get((row.workflow, row.step, row.why), []) if row.may_pick else []
         if len(same) < ALIKE:
@@ -290,14 +290,14 @@ def _group(rows: Sequence[Row], filters: Filters, heading: str) -> tuple[Row | G
     return tuple(items)
 
 
-def _join(rows: Sequence[Row], filters: Filters, heading: str) -> Group:
+def _join(rows: Sequence[RequestRow], filters: Filters, heading: str) -> RowGroup:
     first = rows[0]
     kind = (heading, first.workflow, first.step, first.why)
     riskiest = max(rows, key=lambda row: _RANK[row.risk])
     # Those on the screen and no others: what else is alike elsewhere was not seen.
     query = urlencode([*(("pick", str(row.id)) for row in rows), ("list", filters.write())])
     named = {"n": len(rows), "what": name_kind(first.workflow)}
-    return Group(
+    return RowGroup(
         # The same whichever of them are left, so that it stays open on the screen.
         key=sha256(repr(kind).encode()).hexdigest()[:16],
         title=gettext("%(n)s × %(what)s") % named,

@@ -18,7 +18,7 @@ from approvals.inbox.each import Came, count_undone
 from approvals.inbox.filters import Filters
 from approvals.inbox.lists import Lists
 from approvals.inbox.materials import Material
-from approvals.inbox.rows import Row, read_rows
+from approvals.inbox.rows import RequestRow, read_rows
 from approvals.models import Review
 from approvals.models.reviews import RISKS
 from approvals.policies import Outcome
@@ -31,7 +31,7 @@ _RANK = {name: number for number, name in enumerate(RISKS)}
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SharedAnswer:
     """An answer that all of them take."""
 
     name: str
@@ -43,10 +43,10 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BulkLine:
     """One of them."""
 
-    row: Row
+    row: RequestRow
     cells: tuple[Cell, ...]
     #: The digest of what is shown.
     seen: str
@@ -69,15 +69,15 @@ class Together:
     kind: str
     risk: str
     risk_label: str
-    lines: tuple[Line, ...]
+    lines: tuple[BulkLine, ...]
     #: Those that take a look of their own: each says why.
-    apart: tuple[Line, ...]
+    apart: tuple[BulkLine, ...]
     columns: tuple[Column, ...]
     #: What is the same in all of them, as (label, value).
     same: tuple[tuple[str, str], ...]
     #: What differs besides, and has no column.
     unshown: str
-    choices: tuple[Choice, ...]
+    choices: tuple[SharedAnswer, ...]
     #: More answers than these exist, for some of them.
     has_others: bool
 
@@ -116,7 +116,7 @@ def read_together(
         obstacle = _find_obstacle(row, materials[row.id], is_mine=row.id in mine)
         is_ticked = not obstacle and (ticked is None or row.id in ticked)
         digest, before = materials[row.id].digest, undone.get(row.id, 0)
-        lines.append(Line(row, (), digest, obstacle, is_ticked, before, came.get(row.id)))
+        lines.append(BulkLine(row, (), digest, obstacle, is_ticked, before, came.get(row.id)))
     apart = tuple(one for one in lines if _is_apart(one.row, materials[one.row.id]) and one.came is None)
     kept = [one for one in lines if one not in apart]
     compared = compare_facts({one.row.id: _list_facts(one.row, materials[one.row.id]) for one in kept})
@@ -140,7 +140,7 @@ def read_together(
     )
 
 
-def list_choices(offered: Sequence[tuple[Outcome, ...]]) -> tuple[tuple[Choice, ...], bool]:
+def list_choices(offered: Sequence[tuple[Outcome, ...]]) -> tuple[tuple[SharedAnswer, ...], bool]:
     """The answers that all of them take, and whether some of them take others besides.
 
     >>> from approvals.policies import read_outcomes
@@ -156,11 +156,11 @@ def list_choices(offered: Sequence[tuple[Outcome, ...]]) -> tuple[tuple[Choice, 
     return choices, any(len(known) > len(names) for known in by_name)
 
 
-def _join(same: Sequence[Outcome]) -> Choice:
+def _join(same: Sequence[Outcome]) -> SharedAnswer:
     """Outcomes of one name: where their labels differ, the button has them all."""
     labels = list(dict.fromkeys(show_text(one.label, MAX_NAME) for one in same))
     tones = {one.tone for one in same}
-    return Choice(
+    return SharedAnswer(
         name=same[0].name,
         label=" / ".join(labels[:3]) + (" …" if len(labels) > 3 else ""),
         tone=same[0].tone if len(tones) == 1 else "neutral",
@@ -171,11 +171,11 @@ def _join(same: Sequence[Outcome]) -> Choice:
     )
 
 
-def _is_apart(row: Row, material: Material) -> bool:
+def _is_apart(row: RequestRow, material: Material) -> bool:
     return row.status == "open" and (row.risk == "high" or not material.is_blank)
 
 
-def _find_obstacle(row: Row, material: Material, *, is_mine: bool) -> str:
+def _find_obstacle(row: RequestRow, material: Material, *, is_mine: bool) -> str:
     if row.status != "open":
         return row.told
     if row.risk == "high":
@@ -187,7 +187,7 @@ def _find_obstacle(row: Row, material: Material, *, is_mine: bool) -> str:
     return ""
 
 
-def _tell_title(rows: Sequence[Row]) -> str:
+def _tell_title(rows: Sequence[RequestRow]) -> str:
     n = len(rows)
     if n == 1:
         return rows[0].title
@@ -198,5 +198,5 @@ def _tell_title(rows: Sequence[Row]) -> str:
     return ngettext("%(n)s request", "%(n)s requests", n) % {"n": n}
 
 
-def _list_facts(row: Row, material: Material) -> dict[str, str]:
+def _list_facts(row: RequestRow, material: Material) -> dict[str, str]:
     return {gettext("Asked by"): row.requester, gettext("Due"): row.due} | dict(material.facts)

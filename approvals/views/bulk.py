@@ -28,7 +28,7 @@ from approvals.sight import note_unseen
 from approvals.viewers import Viewer
 from approvals.views.bulk_form import BulkPost, find_reason_error, read_ids, read_sent
 from approvals.views.reader import Opened, for_people
-from approvals.views.visit import Banner
+from approvals.views.visit import TopMessage
 from workflows.clock import read_now
 from workflows.pages.posted import read_posted
 
@@ -36,11 +36,11 @@ METHODS = ("GET", "HEAD", "POST")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class BulkNotes:
     """What is said on the page beside the requests."""
 
     status: int = 200
-    banner: Banner | None = None
+    banner: TopMessage | None = None
     reason: str = ""
     reason_error: str = ""
     #: None: all that can be.
@@ -71,7 +71,7 @@ def _look(page: Opened, filters: Filters) -> HttpResponse:
     materials = read_materials(page.viewer, ids[:MOST])
     if ids and not materials:
         raise UnknownReview(ids[0])
-    return _show(page, lists, filters, materials, Shown(more=max(0, len(ids) - MOST), is_cut=is_cut))
+    return _show(page, lists, filters, materials, BulkNotes(more=max(0, len(ids) - MOST), is_cut=is_cut))
 
 
 def _take(page: Opened, filters: Filters) -> HttpResponse:
@@ -116,7 +116,7 @@ def _decide(
         told = gettext("Use one of the buttons. What you typed is kept.")
         return _refuse(page, lists, filters, materials, sent, 422, title, told)
     if error := find_reason_error(sent, is_needed=any(one.requires_reason for one in asked)):
-        shown = Shown(422, reason=sent.typed, reason_error=error, ticked=sent.ticked)
+        shown = BulkNotes(422, reason=sent.typed, reason_error=error, ticked=sent.ticked)
         return _show(page, lists, filters, materials, shown)
     data = {pick.id: materials[pick.id].data for pick in picks}
     came = decide_each(picks, sent.outcome, actor=page.user, reason=sent.reason, data=data)
@@ -133,17 +133,17 @@ def _refuse(
     title: str,
     told: str,
 ) -> HttpResponse:
-    shown = Shown(status, Banner("warn", title, told), reason=sent.typed, ticked=sent.ticked)
+    shown = BulkNotes(status, TopMessage("warn", title, told), reason=sent.typed, ticked=sent.ticked)
     return _show(page, lists, filters, materials, shown)
 
 
-def _answer(page: Opened, filters: Filters, sent: BulkPost, came: dict[UUID, Came], banner: Banner) -> HttpResponse:
+def _answer(page: Opened, filters: Filters, sent: BulkPost, came: dict[UUID, Came], banner: TopMessage) -> HttpResponse:
     """The page as things are now: what was not begun is still ticked, and nothing else."""
     lists = Lists(Viewer(page.user), read_now())
     left = [id for id, one in came.items() if one.kind == "waits"]
     ids = lists.find_all(filters, WINDOW) if _is_whole(page) else ()
     more = len(set(ids) - set(sent.shown))
-    shown = Shown(
+    shown = BulkNotes(
         banner=banner,
         reason=sent.typed if left else "",
         ticked=left,
@@ -155,7 +155,7 @@ def _answer(page: Opened, filters: Filters, sent: BulkPost, came: dict[UUID, Cam
 
 
 def _show(
-    page: Opened, lists: Lists, filters: Filters, materials: Mapping[UUID, Material], shown: Shown
+    page: Opened, lists: Lists, filters: Filters, materials: Mapping[UUID, Material], shown: BulkNotes
 ) -> HttpResponse:
     query = filters.write()
     at, inbox = reverse("approvals:bulk"), reverse("approvals:inbox")
@@ -196,7 +196,7 @@ def _is_cut(lists: Lists, filters: Filters, ids: Sequence[UUID]) -> bool:
     return bool(lists.read(filters)[:WINDOW].count() >= WINDOW)
 
 
-def _tell_decided(came: Mapping[UUID, Came], *, gone: int) -> Banner:
+def _tell_decided(came: Mapping[UUID, Came], *, gone: int) -> TopMessage:
     kinds = [one.kind for one in came.values()]
     done, before, left, waits = (kinds.count(kind) for kind in ("done", "before", "left", "waits"))
     items = []
@@ -215,17 +215,17 @@ def _tell_decided(came: Mapping[UUID, Came], *, gone: int) -> Banner:
         told = ngettext("%(n)s is not here for you any more.", "%(n)s are not here for you any more.", gone)
         items.append(told % {"n": gone})
     if not done:
-        return Banner("warn", gettext("Nothing was decided"), " ".join(items))
+        return TopMessage("warn", gettext("Nothing was decided"), " ".join(items))
     answers = {one.how for one in came.values() if one.kind == "done"}
     named = {"votes": done, "needed": len(came) + gone, "outcome": answers.pop()}
     if answers:  # one name, and different words for it
         named["outcome"] = gettext("decided")
-    return Banner("good", pgettext("requests", "%(votes)d of %(needed)d %(outcome)s") % named, " ".join(items))
+    return TopMessage("good", pgettext("requests", "%(votes)d of %(needed)d %(outcome)s") % named, " ".join(items))
 
 
-def _tell_undone(came: Mapping[UUID, Came]) -> Banner:
+def _tell_undone(came: Mapping[UUID, Came]) -> TopMessage:
     undone = sum(one.kind == "undone" for one in came.values())
     if not undone:
-        return Banner("warn", gettext("Nothing was undone"))
+        return TopMessage("warn", gettext("Nothing was undone"))
     title = gettext("%(n)s of %(all)s undone") % {"n": undone, "all": len(came)}
-    return Banner("good", title, gettext("Nothing of these was carried out: they wait again."))
+    return TopMessage("good", title, gettext("Nothing of these was carried out: they wait again."))

@@ -44,7 +44,7 @@ from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, show_text
 from approvals.sight import note_unseen
 from approvals.status import find_status
-from approvals.views.visit import Banner, Typed, Visit, has_typed, read_typed
+from approvals.views.visit import RequestVisit, TopMessage, Typed, has_typed, read_typed
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge, WorkflowError
 from workflows.joining import end_sentence
 from workflows.pages.posted import read_posted
@@ -70,7 +70,7 @@ def note_attempt(request: HttpRequest, id: UUID, user: Any, door: str) -> None:
 
 
 @sensitive_variables("data", "posted", "typed")
-def take_deed(visit: Visit) -> HttpResponse:
+def take_deed(visit: RequestVisit) -> HttpResponse:
     """Do what the form says; `FormRefused` where it cannot be read."""
     posted = read_posted(visit.request)
     data = posted.data
@@ -80,7 +80,7 @@ def take_deed(visit: Visit) -> HttpResponse:
             "It did not come from a page of this site that is still good, or your browser keeps no cookies for this "
             "site. What you typed is kept: check it, then send it again."
         )
-        return visit.show(status=403, banner=Banner("warn", gettext("Nothing was sent"), told), typed=typed)
+        return visit.show(status=403, banner=TopMessage("warn", gettext("Nothing was sent"), told), typed=typed)
     # A button of a menu says with its name what was chosen there: "snooze:monday".
     name, _, choice = data.get("do", "").partition(":")
     if name == KEEP:
@@ -97,7 +97,7 @@ def take_deed(visit: Visit) -> HttpResponse:
 
 
 @sensitive_variables("data", "filled", "typed")
-def _decide(visit: Visit, data: QueryDict, typed: Typed) -> HttpResponse:
+def _decide(visit: RequestVisit, data: QueryDict, typed: Typed) -> HttpResponse:
     filled = typed.filled
     assert filled is not None
     if (answered := _answer_again(visit, typed)) is not None:
@@ -128,7 +128,7 @@ def _decide(visit: Visit, data: QueryDict, typed: Typed) -> HttpResponse:
         return visit.show(status=422, typed=replace(typed, reason_error=told))
     except UnknownOutcome:
         told = gettext("Use one of the buttons. What you typed is kept.")
-        return visit.show(status=422, banner=Banner("warn", gettext("Nothing was decided"), told), typed=typed)
+        return visit.show(status=422, banner=TopMessage("warn", gettext("Nothing was decided"), told), typed=typed)
     except InvalidData as refused:
         filled.place_errors(refused.errors)
         if not filled.errors:
@@ -148,7 +148,7 @@ def _decide(visit: Visit, data: QueryDict, typed: Typed) -> HttpResponse:
     return done.finish(_tell(visit, voted, recorded.outcome), left=True)
 
 
-def _answer_again(visit: Visit, typed: Typed) -> HttpResponse | None:
+def _answer_again(visit: RequestVisit, typed: Typed) -> HttpResponse | None:
     """What the first one was answered, if this is, word for word, the decision of theirs that counts."""
     filled, vote = typed.filled, visit.case.find_vote(visit.user)
     if filled is None or vote is None or find_status(visit.case) == "closed":
@@ -158,7 +158,7 @@ def _answer_again(visit: Visit, typed: Typed) -> HttpResponse | None:
     return visit.finish(_tell(visit, vote.outcome, visit.review.outcome), left=True)
 
 
-def _tell(visit: Visit, voted: str, answer: str) -> str:
+def _tell(visit: RequestVisit, voted: str, answer: str) -> str:
     """What a decision did, for the line that says so; `answer` is what was answered, if that is known by now."""
     named = {"title": show_text(visit.review.title, MAX_BLOCK), "outcome": visit.form.label(voted)}
     if not answer:
@@ -169,23 +169,23 @@ def _tell(visit: Visit, voted: str, answer: str) -> str:
     return gettext("“%(outcome)s”: %(title)s.") % named
 
 
-def _check_password(visit: Visit, filled: Filled) -> bool:
+def _check_password(visit: RequestVisit, filled: Filled) -> bool:
     """Whether they have just shown who they are: by their password, or by a login where they have none."""
     if visit.asks_password:
         return bool(filled.password) and check_password(visit.user, filled.password)
     return visit.is_logged_in and has_logged_in_lately(visit.user, visit.case.now)
 
 
-def _show_late(visit: Visit, typed: Typed) -> HttpResponse:
+def _show_late(visit: RequestVisit, typed: Typed) -> HttpResponse:
     again = visit.look_again()
     # The first may have been under way when this one was looked at.
     if (answered := _answer_again(again, typed)) is not None:
         return answered
-    banner = Banner("warn", gettext("What you sent was not taken"), end_sentence(again.card.told))
+    banner = TopMessage("warn", gettext("What you sent was not taken"), end_sentence(again.card.told))
     return again.show(status=410, banner=banner, typed=typed)
 
 
-def _show_stale(visit: Visit, refused: Stale, typed: Typed) -> HttpResponse:
+def _show_stale(visit: RequestVisit, refused: Stale, typed: Typed) -> HttpResponse:
     again = visit.look_again()
     if again.is_over:
         return _show_late(visit, typed)
@@ -200,11 +200,11 @@ def _show_stale(visit: Visit, refused: Stale, typed: Typed) -> HttpResponse:
         shown = again.case.find_shown(typed.filled.version)
         seen = replace(seen, filled=again.form.take_over(typed.filled, shown))
     return again.show(
-        status=409, banner=Banner("warn", gettext("Changed since you opened it"), told, items), typed=seen
+        status=409, banner=TopMessage("warn", gettext("Changed since you opened it"), told, items), typed=seen
     )
 
 
-def _show_forbidden(visit: Visit, refused: NotAllowed, typed: Typed) -> HttpResponse:
+def _show_forbidden(visit: RequestVisit, refused: NotAllowed, typed: Typed) -> HttpResponse:
     rule, message = refused.obstacle.rule, show_text(refused.obstacle.message)
     if rule == "reauthenticate" and visit.asks_password:
         told = (
@@ -228,8 +228,8 @@ def _show_forbidden(visit: Visit, refused: NotAllowed, typed: Typed) -> HttpResp
     return _show_problem(again, 409 if rule in _PASSING else 403, message, typed)
 
 
-def _show_problem(visit: Visit, status: int, told: str, typed: Typed) -> HttpResponse:
-    banner = Banner("warn", gettext("Nothing was decided"), show_text(told, 1000))
+def _show_problem(visit: RequestVisit, status: int, told: str, typed: Typed) -> HttpResponse:
+    banner = TopMessage("warn", gettext("Nothing was decided"), show_text(told, 1000))
     return visit.show(status=status, banner=banner, typed=typed)
 
 
@@ -237,10 +237,10 @@ def _show_problem(visit: Visit, status: int, told: str, typed: Typed) -> HttpRes
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class FormAction:
     """Something that a button does: the function, the field that it reads, and what is told afterwards."""
 
-    do: Callable[[Visit, QueryDict, str], Any]
+    do: Callable[[RequestVisit, QueryDict, str], Any]
     told: Any
     #: Of the page, where what is wrong is said.
     field: str = ""
@@ -248,42 +248,42 @@ class Deed:
     leaves: bool = False
 
 
-def _comment(visit: Visit, data: QueryDict, choice: str) -> None:
+def _comment(visit: RequestVisit, data: QueryDict, choice: str) -> None:
     actions.comment(visit.review, data.get("text", ""), actor=visit.user, door=visit.door)
 
 
-def _ask(visit: Visit, data: QueryDict, choice: str) -> None:
+def _ask(visit: RequestVisit, data: QueryDict, choice: str) -> None:
     words = data.get("question", "").strip() or data.get("text", "")
     actions.request_info(visit.review, words, actor=visit.user, door=visit.door)
 
 
-def _answer(visit: Visit, data: QueryDict, choice: str) -> None:
+def _answer(visit: RequestVisit, data: QueryDict, choice: str) -> None:
     actions.answer_info(visit.review, data.get("answer", ""), actor=visit.user, door=visit.door)
 
 
-def _nudge(visit: Visit, data: QueryDict, choice: str) -> None:
+def _nudge(visit: RequestVisit, data: QueryDict, choice: str) -> None:
     actions.nudge(visit.review, actor=visit.user, door=visit.door)
 
 
-def _withdraw(visit: Visit, data: QueryDict, choice: str) -> None:
+def _withdraw(visit: RequestVisit, data: QueryDict, choice: str) -> None:
     actions.withdraw(visit.review, actor=visit.user, reason=data.get("withdrawal", ""), door=visit.door)
 
 
-def _claim(visit: Visit, data: QueryDict, choice: str) -> None:
+def _claim(visit: RequestVisit, data: QueryDict, choice: str) -> None:
     actions.claim(visit.review, actor=visit.user, door=visit.door)
 
 
-def _release(visit: Visit, data: QueryDict, choice: str) -> None:
+def _release(visit: RequestVisit, data: QueryDict, choice: str) -> None:
     actions.release(visit.review, actor=visit.user, door=visit.door)
 
 
-def _delegate(visit: Visit, data: QueryDict, choice: str) -> None:
+def _delegate(visit: RequestVisit, data: QueryDict, choice: str) -> None:
     # Not everybody is in the list: the name that was typed says it more exactly.
     to, reason = data.get("whom", "").strip() or data.get("to", "").strip(), data.get("handing", "")
     delegate(visit.review, to=to, reason=reason, actor=visit.user, door=visit.door)
 
 
-def _snooze(visit: Visit, data: QueryDict, choice: str) -> None:
+def _snooze(visit: RequestVisit, data: QueryDict, choice: str) -> None:
     chosen = choice or data.get("until", "")
     until = find_snooze(chosen, visit.case.now)
     if until is None:
@@ -291,30 +291,30 @@ def _snooze(visit: Visit, data: QueryDict, choice: str) -> None:
     actions.snooze(visit.review, until=until, actor=visit.user, door=visit.door)
 
 
-def _unsnooze(visit: Visit, data: QueryDict, choice: str) -> None:
+def _unsnooze(visit: RequestVisit, data: QueryDict, choice: str) -> None:
     actions.unsnooze(visit.review, actor=visit.user)
 
 
-def _undo(visit: Visit, data: QueryDict, choice: str) -> None:
+def _undo(visit: RequestVisit, data: QueryDict, choice: str) -> None:
     undo(visit.review, actor=visit.user, door=Door(visit.door))
 
 
-DEEDS: Mapping[str, Deed] = {
-    "comment": Deed(_comment, _("Your comment is there."), "text"),
-    "ask": Deed(_ask, _("Asked. The answer will stand here."), "text"),
-    "answer": Deed(_answer, _("Answered."), "answer"),
-    "nudge": Deed(_nudge, _("Those asked were reminded.")),
-    "withdraw": Deed(_withdraw, _("Withdrawn."), "withdrawal", leaves=True),
-    "claim": Deed(_claim, _("It is yours now.")),
-    "release": Deed(_release, _("Released: others can take it.")),
-    "delegate": Deed(_delegate, _("Handed on."), "to", leaves=True),
-    "snooze": Deed(_snooze, _("Put aside."), "until", leaves=True),
-    "unsnooze": Deed(_unsnooze, _("Taken up again.")),
-    "undo": Deed(_undo, _("Undone. Nothing was carried out.")),
+DEEDS: Mapping[str, FormAction] = {
+    "comment": FormAction(_comment, _("Your comment is there."), "text"),
+    "ask": FormAction(_ask, _("Asked. The answer will stand here."), "text"),
+    "answer": FormAction(_answer, _("Answered."), "answer"),
+    "nudge": FormAction(_nudge, _("Those asked were reminded.")),
+    "withdraw": FormAction(_withdraw, _("Withdrawn."), "withdrawal", leaves=True),
+    "claim": FormAction(_claim, _("It is yours now.")),
+    "release": FormAction(_release, _("Released: others can take it.")),
+    "delegate": FormAction(_delegate, _("Handed on."), "to", leaves=True),
+    "snooze": FormAction(_snooze, _("Put aside."), "until", leaves=True),
+    "unsnooze": FormAction(_unsnooze, _("Taken up again.")),
+    "undo": FormAction(_undo, _("Undone. Nothing was carried out.")),
 }
 
 
-def _do(visit: Visit, name: str, data: QueryDict, typed: Typed, choice: str) -> HttpResponse:
+def _do(visit: RequestVisit, name: str, data: QueryDict, typed: Typed, choice: str) -> HttpResponse:
     deed = DEEDS[name]
     try:
         deed.do(visit, data, choice)
@@ -327,26 +327,26 @@ def _do(visit: Visit, name: str, data: QueryDict, typed: Typed, choice: str) -> 
     except TooSoon as refused:
         when = show_when(refused.until, visit.case.now)
         said = gettext("Those asked were reminded a moment ago. You can do it again %(when)s.") % {"when": when}
-        return visit.show(status=409, banner=Banner("warn", gettext("Nobody was reminded"), said), typed=typed)
+        return visit.show(status=409, banner=TopMessage("warn", gettext("Nobody was reminded"), said), typed=typed)
     except NotAllowed as refused:
         status = 409 if refused.obstacle.rule in _PASSING else 403
-        banner = Banner("warn", gettext("That was not done"), show_text(refused.obstacle.message))
+        banner = TopMessage("warn", gettext("That was not done"), show_text(refused.obstacle.message))
         return visit.look_again().show(status=status, banner=banner, typed=typed)
     except UnknownReview:
         raise
     except (ApprovalError, WorkflowError) as refused:  # withdrawing may lead to code of the project, which fails
-        banner = Banner("warn", gettext("That was not done"), tell_refusal(refused, visit.review))
+        banner = TopMessage("warn", gettext("That was not done"), tell_refusal(refused, visit.review))
         return visit.look_again().show(status=409, banner=banner, typed=typed)
     sent = {"delegate": ("handing", "to", "whom"), "ask": ("question", "text")}.get(name, (deed.field,))
     left = {one: text for one, text in typed.said.items() if one not in sent}
     if any(text.strip() for text in left.values()) or has_typed(visit, typed.filled):
         # There is more on the page that was not sent: a redirect would lose it.
-        done = Banner("good", str(deed.told), gettext("What you typed elsewhere on this page is still there."))
+        done = TopMessage("good", str(deed.told), gettext("What you typed elsewhere on this page is still there."))
         return visit.look_again().show(banner=done, typed=replace(typed, said=left))
     return _finish(visit, str(deed.told), left=deed.leaves)
 
 
-def _finish(visit: Visit, told: str, *, left: bool) -> HttpResponse:
+def _finish(visit: RequestVisit, told: str, *, left: bool) -> HttpResponse:
     try:
         again = visit.look_again()
     except UnknownReview:

@@ -25,7 +25,7 @@ from approvals.inbox.lists import DECIDABLE, ROWS, WINDOW, Found, Lists
 from approvals.inbox.menus import list_menus
 from approvals.inbox.presence import look
 from approvals.inbox.rail import Rail, read_rail, tell_count, title_list
-from approvals.inbox.rows import Row, Section, complete, make_sections, read_rows
+from approvals.inbox.rows import RequestRow, Section, complete, make_sections, read_rows
 from approvals.models import Preference, Review
 from approvals.views.one_page import write_said
 from approvals.views.reader import Opened, for_people, go_back, set_theme
@@ -41,14 +41,14 @@ MAX_SHOWN = 3 * ROWS
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """A list as its templates show it."""
 
     title: str
     #: How many there are, as it is told.
     count: str
     sections: tuple[Section, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[RequestRow, ...]
     next_url: str
     note: str
     is_narrowed: bool
@@ -116,7 +116,7 @@ def keys(page: Opened) -> HttpResponse:
     return go_back(page)
 
 
-def make_page(lists: Lists, filters: Filters, rail: Rail, *, keep: Sequence[UUID] | None = None) -> Page:
+def make_page(lists: Lists, filters: Filters, rail: Rail, *, keep: Sequence[UUID] | None = None) -> ListPage:
     """One page of a list; with `keep`, also those that were on the screen and have left it."""
     found = lists.find(filters, partial(complete, lists))
     gone = _find_gone(lists, found, keep or ())
@@ -131,7 +131,7 @@ def make_page(lists: Lists, filters: Filters, rail: Rail, *, keep: Sequence[UUID
         count = "" if found.count is None else tell_count(found.count, is_cut=found.is_cut)
     else:
         count = current.count
-    return Page(
+    return ListPage(
         title=title_list(filters, rail),
         count=count,
         sections=make_sections(rows, lists, filters),
@@ -175,23 +175,23 @@ def _find_gone(lists: Lists, found: Found, keep: Sequence[UUID]) -> dict[UUID, b
     return {id: seen[id] == lists.user.pk for id in left if id in seen}
 
 
-def _put_in_place(rows: Iterable[Row], keep: Sequence[UUID], gone: Collection[UUID]) -> tuple[Row, ...]:
+def _put_in_place(rows: Iterable[RequestRow], keep: Sequence[UUID], gone: Collection[UUID]) -> tuple[RequestRow, ...]:
     """What has left the list stays where it was on the screen: behind the row that it stood behind."""
     before = {id: number for number, id in enumerate(keep)}
-    placed: list[Row] = [row for row in rows if row.id not in gone]
+    placed: list[RequestRow] = [row for row in rows if row.id not in gone]
     for row in sorted((one for one in rows if one.id in gone), key=lambda one: before[one.id]):
         earlier = [n for n, one in enumerate(placed) if before.get(one.id, len(before)) < before[row.id]]
         placed.insert(earlier[-1] + 1 if earlier else 0, row)
     return tuple(placed)
 
 
-def _find_new(lists: Lists, rows: Iterable[Row], keep: Sequence[UUID]) -> list[Row]:
+def _find_new(lists: Lists, rows: Iterable[RequestRow], keep: Sequence[UUID]) -> list[RequestRow]:
     """What has come since the page last asked; a row that only moved up is no news."""
     fresh = lists.now - RECENT
     return [row for row in rows if row.status == "open" and row.id not in keep and row.created_at > fresh]
 
 
-def _announce(rows: Iterable[Row], gone: Sequence[UUID], new: Sequence[Row], left: str) -> str:
+def _announce(rows: Iterable[RequestRow], gone: Sequence[UUID], new: Sequence[RequestRow], left: str) -> str:
     """`left` is how many wait for the person; empty in lists of what waits for others."""
     told = [end_sentence(join_label(row.title, _tell_gone(row))) for row in rows if row.id in gone][:MOST_TOLD]
     if len(new) > MOST_TOLD:
@@ -204,7 +204,7 @@ def _announce(rows: Iterable[Row], gone: Sequence[UUID], new: Sequence[Row], lef
     return " ".join(told)
 
 
-def _tell_gone(row: Row) -> str:
+def _tell_gone(row: RequestRow) -> str:
     return row.told or gettext("%(who)s has claimed it") % {"who": row.claimed_by}
 
 

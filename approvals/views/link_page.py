@@ -19,7 +19,7 @@ from approvals.models import Review
 from approvals.notify.readers import read_readers
 from approvals.status import describe_status
 from approvals.views.reader import read_theme
-from approvals.views.visit import Banner, Typed, Visit
+from approvals.views.visit import RequestVisit, TopMessage, Typed
 from workflows import answering
 from workflows.joining import end_sentence
 from workflows.pages.answers import answer_page
@@ -31,7 +31,7 @@ NOTICE = "workflows/notice.html"
 _ACTIONS = ("comment", "answer_info", "nudge", "withdraw")
 
 
-class LinkVisit(Visit):
+class LinkVisit(RequestVisit):
     """By a link of one's own, without any sign-in."""
 
     door = "link"
@@ -44,7 +44,7 @@ class LinkVisit(Visit):
             raise UnknownReview(self.review.pk)
         return LinkVisit(self.request, self.user, self.reader, Case(review))
 
-    def show(self, *, status: int = 200, banner: Banner | None = None, typed: Typed | None = None) -> HttpResponse:
+    def show(self, *, status: int = 200, banner: TopMessage | None = None, typed: Typed | None = None) -> HttpResponse:
         """The page as it stands."""
         context = self.make_context(banner=banner, typed=typed)
         has_form = self.card.may_decide or any(not self.card.actions[name] for name in _ACTIONS)

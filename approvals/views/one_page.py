@@ -30,7 +30,7 @@ from approvals.show_times import show_when
 from approvals.show_values import MAX_NAME, show_text
 from approvals.views.deeds import note_attempt, take_deed
 from approvals.views.reader import Opened, for_people
-from approvals.views.visit import Banner, Typed, Visit
+from approvals.views.visit import RequestVisit, TopMessage, Typed
 from workflows.conf import conf as engine_conf
 
 METHODS = ("GET", "HEAD", "POST")
@@ -40,7 +40,7 @@ LATEST_VOTES = 1_000
 MAX_COLLEAGUES = 50
 
 
-class PageVisit(Visit):
+class PageVisit(RequestVisit):
     """In the inbox, or on the page of the request alone."""
 
     door = "page"
@@ -82,7 +82,7 @@ class PageVisit(Visit):
         self,
         *,
         status: int = 200,
-        banner: Banner | None = None,
+        banner: TopMessage | None = None,
         typed: Typed | None = None,
         headers: dict[str, str] | None = None,
     ) -> HttpResponse:

@@ -25,7 +25,7 @@ from django.views.decorators.gzip import gzip_page
 
 from approvals.conf import DEFAULTS, conf
 from approvals.exceptions import UnknownReview
-from approvals.inbox.desk import Desk, ask_desk, read_desk
+from approvals.inbox.desk import InboxDesk, ask_desk, read_desk
 from approvals.notify.readers import Reader, make_reader
 from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
@@ -67,7 +67,7 @@ class Opened:
         self.user: Any = request.user
 
     @cached_property
-    def desk(self) -> Desk:
+    def desk(self) -> InboxDesk:
         """The moment, how they like to work, and the lists that they kept."""
         return read_desk(self.viewer)
 

@@ -21,7 +21,7 @@ from approvals.inbox.kept import MAX_NAME, NameForm, ViewForm, keep_view, remove
 from approvals.models import SavedView
 from approvals.show_values import show_text
 from approvals.views.reader import Opened, find_back, for_people
-from approvals.views.visit import Banner
+from approvals.views.visit import TopMessage
 from workflows.pages.posted import read_posted
 
 METHODS = ("GET", "HEAD", "POST")
@@ -50,7 +50,7 @@ def saved(page: Opened) -> HttpResponse:
     data = posted.data
     if not posted.trusted:
         told = _("It did not come from a page of this site that is still good. Nothing was changed.")
-        return _show(page, status=403, banner=Banner("warn", _("Nothing was sent"), told))
+        return _show(page, status=403, banner=TopMessage("warn", _("Nothing was sent"), told))
     match data.get("do", ""):
         case "keep":
             return _keep(page, data)
@@ -60,7 +60,7 @@ def saved(page: Opened) -> HttpResponse:
             if not remove_view(page.user, read_key(data)):
                 raise UnknownReview(data.get("view", ""))
             return _go(page, reverse("approvals:saved"))
-    return _show(page, status=422, banner=Banner("warn", _("Nothing was changed"), _("Use one of the buttons.")))
+    return _show(page, status=422, banner=TopMessage("warn", _("Nothing was changed"), _("Use one of the buttons.")))
 
 
 def _keep(page: Opened, data: Any) -> HttpResponse:
@@ -96,7 +96,7 @@ def _show(
     page: Opened,
     *,
     status: int = 200,
-    banner: Banner | None = None,
+    banner: TopMessage | None = None,
     adding: Filters | None = None,
     failed: int = 0,
     typed: str = "",

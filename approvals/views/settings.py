@@ -25,7 +25,7 @@ from approvals.inbox.own import (
 from approvals.models import Preference
 from approvals.show_times import name_zone
 from approvals.views.reader import Opened, for_people, set_theme
-from approvals.views.visit import Banner
+from approvals.views.visit import TopMessage
 from workflows.pages.posted import read_posted
 
 METHODS = ("GET", "HEAD", "POST")
@@ -42,7 +42,7 @@ def settings(page: Opened) -> HttpResponse:
     data = posted.data
     if not posted.trusted:
         told = _("It did not come from a page of this site that is still good. Nothing was changed.")
-        return _show(page, data, status=403, banner=Banner("warn", _("Nothing was sent"), told))
+        return _show(page, data, status=403, banner=TopMessage("warn", _("Nothing was sent"), told))
     match data.get("do", ""):
         case "preferences":
             return _keep(page, data)
@@ -51,13 +51,13 @@ def settings(page: Opened) -> HttpResponse:
         case "end":
             if not end_absence(_read_key(data), page.user):
                 told = _("It has not begun, or it is over already.")
-                return _show(page, status=409, banner=Banner("warn", _("Nothing was changed"), told))
+                return _show(page, status=409, banner=TopMessage("warn", _("Nothing was changed"), told))
             return _go("ended")
         case "remove":
             if not remove_absence(_read_key(data), page.user):
                 raise UnknownReview(data.get("absence", ""))
             return _go("removed")
-    return _show(page, status=422, banner=Banner("warn", _("Nothing was changed"), _("Use one of the buttons.")))
+    return _show(page, status=422, banner=TopMessage("warn", _("Nothing was changed"), _("Use one of the buttons.")))
 
 
 def _keep(page: Opened, data: QueryDict) -> HttpResponse:
@@ -84,7 +84,7 @@ def _show(
     data: QueryDict | None = None,
     *,
     status: int = 200,
-    banner: Banner | None = None,
+    banner: TopMessage | None = None,
     absence: OwnAbsenceForm | None = None,
 ) -> HttpResponse:
     now = page.desk.now
@@ -110,14 +110,14 @@ def _make_preferences(page: Opened, data: QueryDict | None) -> OwnPreferenceForm
     return OwnPreferenceForm(data, instance=page.desk.preference or Preference(user=page.user))
 
 
-def _tell_done(done: str) -> Banner | None:
+def _tell_done(done: str) -> TopMessage | None:
     words = {
         "kept": _("Kept."),
         "added": _("Your absence is noted."),
         "ended": _("Welcome back: your absence is over."),
         "removed": _("The absence is removed."),
     }
-    return Banner("good", words[done]) if done in words else None
+    return TopMessage("good", words[done]) if done in words else None
 
 
 def _go(done: str) -> HttpResponse:

@@ -38,7 +38,7 @@ SAID = ("text", "question", "answer", "withdrawal", "handing", "to", "whom")
 
 
 @dataclass(frozen=True, slots=True)
-class Banner:
+class TopMessage:
     """What has to be read first."""
 
     tone: Literal["good", "warn"]
@@ -63,7 +63,7 @@ class Typed:
     said_errors: Mapping[str, str] = field(default_factory=dict)
 
 
-class Visit(ABC):
+class RequestVisit(ABC):
     """One request, and what it came for."""
 
     #: The door's name, as votes and the ledger have it.
@@ -122,11 +122,11 @@ class Visit(ABC):
         return Door(self.door, saw_diff=typed.saw, has_reauthenticated=has_reauthenticated, seen=seen)
 
     @abstractmethod
-    def look_again(self) -> Visit:
+    def look_again(self) -> RequestVisit:
         """The same with the review as it has become."""
 
     @abstractmethod
-    def show(self, *, status: int = 200, banner: Banner | None = None, typed: Typed | None = None) -> HttpResponse:
+    def show(self, *, status: int = 200, banner: TopMessage | None = None, typed: Typed | None = None) -> HttpResponse:
         """The page as it stands, with what was typed if it was sent and not taken."""
 
     @property
@@ -142,7 +142,7 @@ class Visit(ABC):
         """The same where the visitor may not see the request any more, for they have handed it on, say."""
         return self.finish(told, left=True)
 
-    def make_context(self, *, banner: Banner | None, typed: Typed | None) -> dict[str, Any]:
+    def make_context(self, *, banner: TopMessage | None, typed: Typed | None) -> dict[str, Any]:
         """What every page of a request shows."""
         typed, card = typed or Typed(), self.card
         chosen = self._find_chosen(typed)
@@ -168,14 +168,14 @@ class Visit(ABC):
             typed.filled, focus=typed.focus, reason_error=typed.reason_error, password_error=typed.password_error
         )
 
-    def _tell_state(self) -> Banner | None:
+    def _tell_state(self) -> TopMessage | None:
         """The first words of a page on which nothing is to be done."""
         card = self.card
         if not self.is_over:
             return None
         told = _("“%(reason)s”") % {"reason": card.answer.reason} if card.answer and card.answer.reason else ""
         tone: Literal["good", "warn"] = "good" if card.status == "decided" else "warn"
-        return Banner(tone, end_sentence(card.told), told or _("Nothing more is needed."))
+        return TopMessage(tone, end_sentence(card.told), told or _("Nothing more is needed."))
 
     def _tell_effect(self) -> str:
         """When an answer takes effect, and whether it can be taken back; only to whoever can give one."""
@@ -207,13 +207,13 @@ def speaking_to(reader: Reader) -> Iterator[None]:
         yield
 
 
-def read_typed(visit: Visit, data: QueryDict) -> Typed:
+def read_typed(visit: RequestVisit, data: QueryDict) -> Typed:
     """What was on the page."""
     said = {name: data.get(name, "") for name in SAID}
     return Typed(filled=visit.form.read(data), said=said, saw=data.get("saw") == "1", by_key=data.get("key") == "1")
 
 
-def has_typed(visit: Visit, filled: Filled | None) -> bool:
+def has_typed(visit: RequestVisit, filled: Filled | None) -> bool:
     """Whether there is anything in the form of the decision that would be lost."""
     if filled is None or not visit.may_decide:
         return False
