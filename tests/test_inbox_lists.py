@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import RowGroup, User
+from django.contrib.auth.models import Group, User
 from django.http import QueryDict
 from django.test import Client
 
@@ -80,7 +80,7 @@ def test_each_view_has_what_it_says_and_counts_it(ann: User) -> None:
     assert titles(ann, view="snoozed") == ["aside"]
     assert titles(ann, view="requested") == ["asked"]
     assert titles(ann, view="decided") == ["decided"]
-    finance = RowGroup.objects.get(name="finance")
+    finance = Group.objects.get(name="finance")
     assert sorted(titles(ann, view=f"group-{finance.pk}")) == ["aside", "asked", "plain", "risky", "today"]
     assert counts(ann) == {
         "Waiting for me": "4",
@@ -111,7 +111,7 @@ def test_what_was_due_is_overdue_and_comes_first(ann: User) -> None:
 def test_the_group_of_others_is_nobodys_view(ann: User) -> None:
     make_person("lea", "legal")
     ask(title="for legal", groups=["legal"])
-    legal = RowGroup.objects.get(name="legal")
+    legal = Group.objects.get(name="legal")
     assert titles(ann, view=f"group-{legal.pk}") == []
     assert "legal" not in counts(ann)
 
@@ -126,7 +126,7 @@ def test_another_workspace_is_in_no_view(ann: User) -> None:
     Review.objects.all()
     assert titles(ann) == ["here"]
     home.members.remove(ann)
-    finance = RowGroup.objects.get(name="finance")
+    finance = Group.objects.get(name="finance")
     for view in ("mine", "requested", "decided", f"group-{finance.pk}"):
         assert titles(ann, view=view) == []
 
@@ -167,7 +167,7 @@ def test_a_filter_keeps_what_it_asks_for(ann: User, asked: dict[str, str], found
 def test_a_group_that_is_asked_is_a_filter(ann: User) -> None:
     ask(title="one", groups=["finance"])
     ask(title="two", assignees=["ann"])
-    finance = RowGroup.objects.get(name="finance")
+    finance = Group.objects.get(name="finance")
     assert titles(ann, asked=f"group-{finance.pk}") == ["one"]
     assert titles(ann, asked="group-0") == []
 

@@ -15,6 +15,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 
 from approvals import records
+from approvals.cases import MAX_ROWS
 from approvals.models import Presence
 from approvals.principals import name_person
 from approvals.show_values import MAX_NAME, show_text
@@ -62,3 +63,8 @@ def list_lookers(review: UUID, user: Any) -> tuple[str, ...]:
     """Who else has it open, without being seen."""
     others = looking_at(review).exclude(user_id=user.pk).select_related("user")
     return tuple(show_text(name_person(one.user), MAX_NAME) for one in others[:5])
+
+
+def write_said(claimed_by: Any, comments: int) -> str:
+    """What changes with each claim and comment, for a page to compare."""
+    return f"{claimed_by or ''}-{min(comments, MAX_ROWS)}"

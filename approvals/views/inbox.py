@@ -23,11 +23,10 @@ from approvals.inbox.done import tell_today
 from approvals.inbox.filters import Filters, read_filters
 from approvals.inbox.lists import DECIDABLE, ROWS, WINDOW, Found, Lists
 from approvals.inbox.menus import list_menus
-from approvals.inbox.presence import look
+from approvals.inbox.presence import look, write_said
 from approvals.inbox.rail import Rail, read_rail, tell_count, title_list
 from approvals.inbox.rows import RequestRow, Section, complete, make_sections, read_rows
 from approvals.models import Preference, Review
-from approvals.views.one_page import write_said
 from approvals.views.reader import Opened, for_people, go_back, set_theme
 from workflows.joining import end_sentence, join_label
 from workflows.pages.posted import read_posted

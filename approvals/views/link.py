@@ -27,7 +27,7 @@ from approvals.views.link_page import (
     find_refusal,
     make_visit,
 )
-from approvals.views.visit import speaking_to
+from approvals.views.reader import speaking_to
 from workflows.exceptions import InvalidToken
 from workflows.pages.posted import FormRefused
 from workflows.rest.machines import open_to_machines

@@ -16,12 +16,12 @@ from django.db.models import Q
 from django.http import HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import reverse
 
-from approvals.cases import MAX_ROWS, Case
+from approvals.cases import Case
 from approvals.doors import Door
 from approvals.electorate import keep_members
 from approvals.exceptions import UnknownReview
 from approvals.inbox.filters import Filters, read_filters
-from approvals.inbox.presence import Around, list_lookers, look
+from approvals.inbox.presence import Around, list_lookers, look, write_said
 from approvals.inbox.snoozes import list_snoozes
 from approvals.loading import load_again, load_case
 from approvals.models import Vote
@@ -183,11 +183,6 @@ def review(page: Opened, id: UUID) -> HttpResponse:
             note_attempt(page.request, id, page.user, PageVisit.door)
         return page.tell_gone(page.keep_typed())
     return take_deed(visit) if page.request.method == "POST" else visit.show()
-
-
-def write_said(claimed_by: Any, comments: int) -> str:
-    """What changes with each claim and comment, for a page to compare."""
-    return f"{claimed_by or ''}-{min(comments, MAX_ROWS)}"
 
 
 @for_people

@@ -7,8 +7,8 @@ back; no page may run or load anything that is not this site's own; every answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
+from django.utils import timezone, translation
 from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import get_language
@@ -30,7 +31,6 @@ from approvals.notify.readers import Reader, make_reader
 from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.viewers import Viewer, find_viewer
-from approvals.views.visit import speaking_to
 from workflows.pages.answers import answer_page, write_policy
 from workflows.pages.posted import FormRefused, check_charset, give_token, keep_cookie, read_posted
 from workflows.rest.machines import open_to_machines
@@ -179,6 +179,14 @@ def for_people(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
         return response
 
     return opened
+
+
+@contextmanager
+def speaking_to(reader: Reader) -> Iterator[None]:
+    """In the language that they chose, else in that of the browser; in their time zone."""
+    language = reader.language if reader.chose_language else translation.get_language()
+    with translation.override(language), timezone.override(reader.zone):
+        yield
 
 
 def _open(view: Callable[..., HttpResponse], page: Opened, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -8,14 +8,12 @@ there; what somebody typed is on every page that refuses it, but for the passwor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from django.http import HttpRequest, HttpResponse, QueryDict
-from django.utils import timezone, translation
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -197,14 +195,6 @@ class RequestVisit(ABC):
         """What waits for the requester's answer."""
         found = find_question(self.case)
         return "" if found is None else show_text(found.text, MAX_BLOCK, lines=True)
-
-
-@contextmanager
-def speaking_to(reader: Reader) -> Iterator[None]:
-    """In the language that they chose, else in that of the browser; in their time zone."""
-    language = reader.language if reader.chose_language else translation.get_language()
-    with translation.override(language), timezone.override(reader.zone):
-        yield
 
 
 def read_typed(visit: RequestVisit, data: QueryDict) -> Typed:
