@@ -28,8 +28,8 @@ from approvals.notify.readers import Reader
 from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.status import find_status
-from workflows.completion import MISSING
 from workflows.joining import end_sentence
+from workflows.jsontext import MISSING
 
 #: Fields of the page beside those of the decision; the password is never shown again.
 SAID = ("text", "question", "answer", "withdrawal", "handing", "to", "whom")
