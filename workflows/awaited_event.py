@@ -16,7 +16,7 @@ from workflows.jsontext import check_signal_name, check_text, dump_value
 
 if TYPE_CHECKING:
     from workflows.schema import Schema
-    from workflows.typed import SchemaValue
+    from workflows.typed import SchemaArgument
 
 #: Before the id of a wait: the name under which its event arrives.
 EVENT = "holdpoint:event:"
@@ -39,7 +39,7 @@ class EventSpec:
 def event(
     name: str,
     match: Mapping[str, Any] | None = None,
-    schema: type[Any] | SchemaValue | None = None,
+    schema: SchemaArgument | None = None,
     *,
     channel: str | None = None,
 ) -> EventSpec:

@@ -44,7 +44,7 @@ class Channel(Generic[A]):
     #: Where an answer is given, for the message to those who try elsewhere: in English, marked with `gettext_noop`.
     door: ClassVar[str] = gettext_noop("through its channel")
 
-    request: Any = None
+    request: object = None
     schema: Any = None
     #: A function (request, submitted) -> output: what the author gets, made of what somebody sent.
     projector: Any = None

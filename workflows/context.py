@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from workflows.schema import Schema
     from workflows.store import Claim, Rewind
     from workflows.trouble import Trouble
-    from workflows.typed import BodyKind, Projector, SchemaValue
+    from workflows.typed import BodyKind, Projector, SchemaArgument
     from workflows.units.lines import UnitAccess
 
 
@@ -316,7 +316,7 @@ class StepContext(Context):
     def callback(
         self,
         id: str,
-        schema: type[Any] | SchemaValue | None = None,
+        schema: SchemaArgument | None = None,
         *,
         projector: Projector | None = None,
         channel: str = "callback",

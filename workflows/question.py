@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from workflows.schema import Schema
+    from workflows.typed import Projector, SchemaArgument
 
 #: Before the id of a unit: the name under which the answer of a question arrives.
 UNIT = "holdpoint:unit:"
@@ -46,7 +47,7 @@ class Question:
     #: Whether it gets a resume URL.
     token: bool = False
     schema: Schema | None = None
-    request: Any = None
+    request: object = None
     cardinality: str = Cardinality.ONE_TO_ONE
     assignee: str | None = None
     group: str | None = None
@@ -85,12 +86,12 @@ def ask_channel(
     step: str,
     channel: str | Channel,
     *,
-    request: Any = None,
-    schema: Any = None,
+    request: object = None,
+    schema: SchemaArgument | None = None,
     cardinality: str = Cardinality.ONE_TO_ONE,
     assignee: str | None = None,
     group: str | None = None,
-    projector: Any = None,
+    projector: Projector | None = None,
 ) -> Question:
     """The question that a channel, or a mere label of one, asks; with `MANY_TO_…` about a list, read to its end."""
     from workflows.schema import read_schema
@@ -125,7 +126,7 @@ def ask_channel(
     )
 
 
-def _read_list(step: str, channel: object, request: Any) -> list[Any] | None:
+def _read_list(step: str, channel: object, request: object) -> list[Any] | None:
     from workflows.units.streams import take_items
 
     if request is None and isinstance(channel, Channel):
@@ -185,7 +186,7 @@ class Callback:
         return self._ask(self.question).token or ""
 
 
-def name_projector(given: Any) -> str | None:
+def name_projector(given: object) -> str | None:
     """Where a projector is found: every door has to find it, in whatever process."""
     if given is None:
         return None
@@ -201,10 +202,11 @@ def name_projector(given: Any) -> str | None:
     return path
 
 
-def find_projector(path: str) -> Any:
+def find_projector(path: str) -> Callable[..., Any]:
     """The function that a row names."""
     module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
 
 
 def check_signal_id(value: object) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from typing_extensions import TypeVar
 
 if TYPE_CHECKING:
+    from workflows.channel import Channel
     from workflows.schema import Schema
     from workflows.styles.function import Durable
     from workflows.styles.machine import Machine
@@ -30,6 +31,12 @@ OnItem: TypeAlias = Literal["fail", "partial"]
 
 #: A schema that is no class: JSON Schema, or field to type.
 SchemaValue: TypeAlias = "Mapping[str, Any] | bool | Schema"
+
+#: What authors pass as schema=: a class, whose values they are handed, or a schema that is no class.
+SchemaArgument: TypeAlias = "type[Any] | SchemaValue"
+
+#: How each item of a list is asked: a channel for all of them, or a function that makes one of an item.
+ItemChannel: TypeAlias = "str | Channel[Any] | Callable[[Any], str | Channel[Any]]"
 
 #: What can be started: a class, a durable function, or a name.
 WorkflowRef: TypeAlias = "type[Workflow] | type[Machine] | Durable[..., Any] | str"

@@ -22,13 +22,10 @@ from django.utils.translation import gettext
 
 from workflows.admin.listing import CappedPaginator
 from workflows.admin.markup import NOTHING, VALUE, answer_plainly, dump_json, show_block
+from workflows.admin.tenancy import ModelAdmin
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrPromise
-
-    ModelAdmin = admin.ModelAdmin[Any]
-else:
-    ModelAdmin = admin.ModelAdmin
 
 #: Messages of one request; the rest is summed up.
 MESSAGES = 20
@@ -103,11 +100,11 @@ class ReadOnlyAdmin(StyledAdmin):
         """Never: rows come into being through the engine's own calls."""
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Never."""
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Never: retention removes what has ended."""
         return False
 

@@ -99,8 +99,8 @@ class InstanceAdmin(OperatorActions):
         return InstanceChangeList
 
     def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
+        self, request: HttpRequest, queryset: QuerySet[Instance], search_term: str
+    ) -> tuple[QuerySet[Instance], bool]:
         """See `search_instances`; never a duplicate, because nothing is joined."""
         term = search_term.strip()
         return (search_instances(queryset, term) if term else queryset), False

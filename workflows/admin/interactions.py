@@ -33,7 +33,7 @@ from workflows.admin.markup import (
     show_standing,
     show_text,
 )
-from workflows.admin.tenancy import keep_own
+from workflows.admin.tenancy import ModelAdmin, keep_own
 from workflows.admin.waits import COLUMNS, show_holder
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction
@@ -49,10 +49,10 @@ class AnswerFilter(SimpleListFilter):
     title = _("status")
     parameter_name = "status"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> list[tuple[str, Any]]:
         return [(status.value, ANSWERS[status][0]) for status in InteractionStatus]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Interaction]) -> QuerySet[Interaction]:
         value = self.value()
         if value is None:
             return queryset
@@ -71,11 +71,11 @@ class QuestionChannelFilter(SimpleListFilter):
     title = _("channel")
     parameter_name = "channel"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> list[tuple[str, str]]:
         stored = keep_own(Interaction.objects.all(), request).order_by("-id").values_list("channel", flat=True)[:SAMPLE]
         return [(channel, channel) for channel in sorted(set(stored) | chosen(self))]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Interaction]) -> QuerySet[Interaction]:
         value = self.value()
         return queryset if value is None else queryset.filter(channel=value)
 
@@ -86,10 +86,10 @@ class UnitFilter(SimpleListFilter):
     title = _("await unit")
     parameter_name = "unit"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> list[tuple[str, Any]]:
         return [(value, show_text(value, 8)) for value in chosen(self)]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Interaction]) -> QuerySet[Interaction]:
         value = self.value()
         try:
             return queryset if value is None else queryset.filter(unit_id=UUID(value))
@@ -141,7 +141,7 @@ class InteractionAdmin(JsonColumns, DispatchAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Interaction]:
         """What a row needs, with the names of what it belongs to from the same statement; a count leaves those out."""
         names = ("instance__workflow", "instance__key", "workspace__slug", "unit__step")
-        rows: QuerySet[Any] = keep_own(Interaction.objects.exclude(channel=LINE), request).only(
+        rows: QuerySet[Interaction] = keep_own(Interaction.objects.exclude(channel=LINE), request).only(
             *COLUMNS, "owned", *names
         )
         return rows.select_related("instance", "workspace", "unit")
@@ -155,8 +155,8 @@ class InteractionAdmin(JsonColumns, DispatchAdmin):
         return found
 
     def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
+        self, request: HttpRequest, queryset: QuerySet[Interaction], search_term: str
+    ) -> tuple[QuerySet[Interaction], bool]:
         """Only by how a signal id begins, which an index can answer; never a duplicate."""
         term = search_term.strip()
         return (queryset.filter(signal_id__startswith=term) if term else queryset), False

@@ -23,7 +23,7 @@ from workflows.admin.key_actions import KeyActions, make_once, show_state, show_
 from workflows.admin.key_forms import KeyForm
 from workflows.admin.listing import WorkspaceFilter
 from workflows.admin.markup import show_moment, show_text
-from workflows.admin.tenancy import keep_own, list_rights
+from workflows.admin.tenancy import ModelAdmin, keep_own, list_rights
 from workflows.exceptions import InvalidCall
 from workflows.joining import join_html, join_list
 from workflows.keys import SCOPES, change_key, create_key, forget_keys
@@ -47,10 +47,10 @@ class StateFilter(SimpleListFilter):
         "revoked": Q(revoked_at__isnull=False),
     }
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> list[tuple[str, Any]]:
         return [("usable", _("Usable")), ("expired", _("Expired")), ("revoked", _("Revoked"))]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> QuerySet[ApiKey]:
         value = self.value()
         if value is None:
             return queryset
@@ -81,7 +81,7 @@ class ApiKeyAdmin(KeyActions):
 
     # --- what is allowed ----------------------------------------------------------------------------
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
         """Not of a revoked one: it stays as it ended; nor of one that may do what this user may not."""
         if obj is not None and (obj.revoked_at is not None or not set(obj.scopes) <= list_rights(request.user)):
             return False
@@ -91,7 +91,7 @@ class ApiKeyAdmin(KeyActions):
         """Who may do nothing has nothing to give a key."""
         return bool(list_rights(request.user)) and super().has_add_permission(request)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
         """Not of one that was used: the ledger names it."""
         return (obj is None or obj.last_used_at is None) and super().has_delete_permission(request, obj)
 
@@ -113,8 +113,8 @@ class ApiKeyAdmin(KeyActions):
     # --- the list -----------------------------------------------------------------------------------
 
     def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
+        self, request: HttpRequest, queryset: QuerySet[ApiKey], search_term: str
+    ) -> tuple[QuerySet[ApiKey], bool]:
         """By how the key or its name begins; never a duplicate, because nothing is joined."""
         term = search_term.strip().rstrip("…")
         found = queryset.filter(Q(prefix__startswith=term) | Q(name__startswith=term)) if term else queryset
@@ -170,7 +170,7 @@ class ApiKeyAdmin(KeyActions):
     def ended(self, row: ApiKey) -> SafeString:
         return show_moment(row.revoked_at)
 
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fieldsets(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         """Fields to fill in, or what stands in them where nothing may be changed."""
         if obj is None:
             return [(None, {"fields": ASKED})]
@@ -181,7 +181,7 @@ class ApiKeyAdmin(KeyActions):
             known = [("beginning", "state"), "title", "workspace", *RIGHTS]
         return [(None, {"fields": known}), (_("Origin"), {"fields": ORIGIN})]
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+    def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
         """A key stays in its workspace."""
         return () if obj is None else (*SHOWN, "title", "workspace")
 
@@ -192,7 +192,7 @@ class ApiKeyAdmin(KeyActions):
         found = keep_own(rows, request, "pk").values_list("pk", flat=True)
         return {"workspace": found.first(), **super().get_changeform_initial_data(request)}
 
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **options: Any) -> Any:
+    def get_form(self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **options: Any) -> Any:
         """With the scopes that this user may give."""
         form: Any = super().get_form(request, obj, change=change, **options)
         return type(form.__name__, (form,), {"rights": list_rights(request.user)})

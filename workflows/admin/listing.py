@@ -22,7 +22,7 @@ from django.utils.translation import gettext_lazy as _
 
 from workflows import registry
 from workflows.admin.markup import STATUSES, to_local
-from workflows.admin.tenancy import keep_own
+from workflows.admin.tenancy import ModelAdmin, keep_own
 from workflows.admin.waits import read_waits
 from workflows.lifecycle import LIVE, TERMINAL, Status
 from workflows.models import Instance, Workspace
@@ -65,7 +65,7 @@ class CappedPaginator(_Paginator):
 class InstanceChangeList(ChangeList):
     """Rows without their values, which may be a megabyte each."""
 
-    def get_queryset(self, *args: Any, **kwargs: Any) -> QuerySet[Any]:
+    def get_queryset(self, *args: Any, **kwargs: Any) -> QuerySet[Instance]:
         """The filtered rows of the list."""
         return super().get_queryset(*args, **kwargs).defer("input", "stored_state", "result", "error")
 
@@ -84,11 +84,11 @@ class InstanceStatusFilter(SimpleListFilter):
     parameter_name = "status"
     groups = {"live": LIVE, "ended": TERMINAL}
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> list[tuple[str, Any]]:
         words = [(status.value, STATUSES[status][0]) for status in Status if status in STATUSES]
         return [("live", _("Not ended")), ("ended", _("Ended")), *words]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Instance]) -> QuerySet[Instance]:
         value = self.value()
         if value is None:
             return queryset
@@ -104,12 +104,12 @@ class InstanceWorkflowFilter(SimpleListFilter):
     title = _("workflow")
     parameter_name = "workflow"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> list[tuple[str, str]]:
         stored = keep_own(Instance.objects.all(), request).order_by("-id").values_list("workflow", flat=True)[:SAMPLE]
         names = {definition.name for definition in registry.list_definitions()} | set(stored)
         return [(name, name) for name in sorted(names | chosen(self))]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Instance]) -> QuerySet[Instance]:
         value = self.value()
         return queryset if value is None else queryset.filter(workflow=value)
 
@@ -120,13 +120,13 @@ class WorkspaceFilter(SimpleListFilter):
     title = _("workspace")
     parameter_name = "workspace"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> list[tuple[str, str]]:
         slugs = set(
             keep_own(Workspace.objects.all(), request, "pk").order_by("slug").values_list("slug", flat=True)[:CHOICES]
         )
         return [(slug, slug) for slug in sorted(slugs | chosen(self))] if len(slugs) > 1 else []
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Instance]) -> QuerySet[Instance]:
         value = self.value()
         return queryset if value is None else queryset.filter(workspace__slug=value)
 
@@ -137,7 +137,7 @@ class CreatedFilter(SimpleListFilter):
     title = _("created")
     parameter_name = "created"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> list[tuple[str, Any]]:
         return [
             ("hour", _("In the past hour")),
             ("today", _("Today")),
@@ -146,7 +146,7 @@ class CreatedFilter(SimpleListFilter):
             ("older", _("More than 30 days ago")),
         ]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Instance]) -> QuerySet[Instance]:
         value, now = self.value(), timezone.now()
         if value == "hour":
             return since(queryset, now - timedelta(hours=1))
@@ -162,7 +162,7 @@ class CreatedFilter(SimpleListFilter):
         return queryset
 
 
-def search_instances(queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+def search_instances(queryset: QuerySet[Instance], term: str) -> QuerySet[Instance]:
     """One instance by its whole id; else those whose key or workflow begins with the term."""
     try:
         found = queryset.filter(pk=UUID(term))
@@ -180,7 +180,7 @@ def chosen(filter: SimpleListFilter) -> set[str]:
     return {value} if value else set()
 
 
-def since(queryset: QuerySet[Any], moment: datetime) -> QuerySet[Any]:
+def since(queryset: QuerySet[Instance], moment: datetime) -> QuerySet[Instance]:
     """Rows created since a moment; the bound on the id only makes it fast."""
     return queryset.filter(id__gte=first_id(moment - SKEW), created_at__gte=moment)
 

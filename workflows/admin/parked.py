@@ -6,7 +6,6 @@ Invariant owned: read only but for that; the bytes of a record are shown as text
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin import SimpleListFilter
@@ -20,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from workflows.admin.base import ReadOnlyAdmin
 from workflows.admin.listing import WorkspaceFilter
 from workflows.admin.markup import NOTHING, VALUE, show_badge, show_moment, show_text
-from workflows.admin.tenancy import TenantAdmin
+from workflows.admin.tenancy import ModelAdmin, TenantAdmin
 from workflows.models import ParkedAnswer
 from workflows.store.counting import REASONS
 from workflows.unseen import reveal
@@ -37,10 +36,10 @@ class ReasonFilter(SimpleListFilter):
     title = _("reason")
     parameter_name = "reason"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> list[tuple[str, str]]:
         return [(reason, reason) for reason in REASONS]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[ParkedAnswer]) -> QuerySet[ParkedAnswer]:
         value = self.value()
         return queryset if value is None else queryset.filter(reason=value)
 

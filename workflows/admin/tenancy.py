@@ -7,10 +7,10 @@ that may do what they may not do themselves.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from workflows.keys import SCOPES
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
 else:
     ModelAdmin = admin.ModelAdmin
+
+Row = TypeVar("Row", bound=Model)
 
 ALL_WORKSPACES = "holdpoint.all_workspaces"
 #: What a session needs for what a key with the scope may do.
@@ -55,7 +57,7 @@ def list_own(request: HttpRequest) -> list[tuple[int, str]]:
     return found
 
 
-def keep_own(rows: QuerySet[Any], request: HttpRequest, path: str = "workspace") -> QuerySet[Any]:
+def keep_own(rows: QuerySet[Row], request: HttpRequest, path: str = "workspace") -> QuerySet[Row]:
     """Those rows that lie in this user's workspaces.
 
     >>> keep_own(Instance.objects.all(), request_of_a_member_of_acme).count()

@@ -32,7 +32,7 @@ from workflows.admin.markup import (
     show_relative,
     show_text,
 )
-from workflows.admin.tenancy import keep_own
+from workflows.admin.tenancy import ModelAdmin, keep_own
 from workflows.lifecycle import InteractionStatus, UnitStatus
 from workflows.models import AwaitUnit, Instance
 from workflows.units.counts import count_items
@@ -52,10 +52,10 @@ class UnitStatusFilter(SimpleListFilter):
     title = _("status")
     parameter_name = "status"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> list[tuple[str, Any]]:
         return [(status.value, UNITS[status][0]) for status in UnitStatus]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[AwaitUnit]) -> QuerySet[AwaitUnit]:
         value = self.value()
         try:
             return queryset if value is None else queryset.filter(status=UnitStatus(value))
@@ -69,10 +69,10 @@ class ItemsFilter(SimpleListFilter):
     title = _("items")
     parameter_name = "items"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> list[tuple[str, Any]]:
         return [("true", _("One question per item")), ("false", _("One question"))]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[AwaitUnit]) -> QuerySet[AwaitUnit]:
         value = self.value()
         return queryset if value is None else queryset.filter(items=value == "true")
 
@@ -97,7 +97,7 @@ class UnitAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AwaitUnit]:
         """What a row needs, with the names of what it belongs to from the same statement."""
-        rows: QuerySet[Any] = keep_own(AwaitUnit.objects.all(), request)
+        rows: QuerySet[AwaitUnit] = keep_own(AwaitUnit.objects.all(), request)
         return rows.select_related("instance").defer("instance__input", "instance__stored_state", "instance__result")
 
     @admin.display(description=_("wait"))

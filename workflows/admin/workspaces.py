@@ -31,12 +31,12 @@ class WorkspaceAdmin(TenantAdmin, StyledAdmin):
     filter_horizontal = ("members",)
     workspace_path = "pk"
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+    def get_fields(self, request: HttpRequest, obj: Workspace | None = None) -> tuple[str, ...]:
         """One that is being made leads nowhere yet."""
         asked = ("slug", "name", "members")
         return asked if obj is None else (*asked, "its_instances", "its_keys", "created_at")
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+    def get_readonly_fields(self, request: HttpRequest, obj: Workspace | None = None) -> tuple[str, ...]:
         """The slug of the default one is not to be changed; nor by who would learn from it which others are taken."""
         known = ("created_at", "its_instances", "its_keys")
         is_fixed = is_default(obj) or find_scopes(request) is not None
@@ -62,7 +62,7 @@ class WorkspaceAdmin(TenantAdmin, StyledAdmin):
             vars(field)["label_from_instance"] = users.get_username
         return field
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: Workspace | None = None) -> bool:
         """Not the default one."""
         return not is_default(obj) and super().has_delete_permission(request, obj)
 
@@ -78,7 +78,7 @@ class WorkspaceAdmin(TenantAdmin, StyledAdmin):
                 kept.append(gettext("%(workspace)s has API keys that were used") % {"workspace": workspace})
         return ([], {}, set(), kept) if kept else super().get_deleted_objects(rows, request)
 
-    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+    def delete_model(self, request: HttpRequest, obj: Workspace) -> None:
         """With its keys."""
         super().delete_model(request, obj)
         forget_keys()
@@ -99,6 +99,6 @@ class WorkspaceAdmin(TenantAdmin, StyledAdmin):
         return format_html('<a href="{}?{}">{}</a>', url, urlencode({"workspace": workspace.slug}), _("Show"))
 
 
-def is_default(workspace: Any) -> bool:
+def is_default(workspace: Workspace | None) -> bool:
     """Whether this is the one that projects without tenants live in."""
     return isinstance(workspace, Workspace) and workspace.slug == DEFAULT_WORKSPACE

@@ -38,8 +38,10 @@ class ChildCalls(ReplayContext):
         timeout: Duration | None = None,
     ) -> R: ...
     @overload
-    def invoke(self, id: str, workflow: WorkflowRef, input: Any = None, *, timeout: Duration | None = None) -> Any: ...
-    def invoke(self, id: str, workflow: Any, input: Any = None, *, timeout: object = None) -> Any:
+    def invoke(
+        self, id: str, workflow: WorkflowRef, input: object = None, *, timeout: Duration | None = None
+    ) -> Any: ...
+    def invoke(self, id: str, workflow: WorkflowRef, input: object = None, *, timeout: object = None) -> Any:
         """Run another workflow as a child and wait for its result."""
         saved = self._find(Call.INVOKE, id)
         if saved is None:
@@ -63,7 +65,7 @@ class ChildCalls(ReplayContext):
             raise self._trace(saved, ChildCancelled(id, saved.child, saved.child_error))
         return read_saved(saved.child_result)
 
-    def launch(self, id: str, workflow: WorkflowRef, input: Any = None) -> UUID:
+    def launch(self, id: str, workflow: WorkflowRef, input: object = None) -> UUID:
         """Start another workflow and go on; its id."""
         saved = self._find(Call.LAUNCH, id)
         if saved is None:

@@ -19,7 +19,7 @@ from workflows.outcomes import Suspend
 from workflows.question import UNIT, name_projector
 from workflows.store import FoundItem, LineItem, Saved
 from workflows.styles.call_replay import ReplayContext, read_saved, refuse_async
-from workflows.typed import A, Duration, SchemaValue, T, Validating
+from workflows.typed import A, Duration, ItemChannel, SchemaArgument, T, Validating
 from workflows.units.lines import make_error
 from workflows.units.results import ItemResult, cast_answer
 from workflows.units.streams import (
@@ -47,11 +47,11 @@ class EachCalls(ReplayContext):
     def wait_for_each(
         self,
         id: str,
-        items: Iterable[Any],
-        channel: str | Channel[Any] | Callable[[Any], str | Channel[Any]],
+        items: Iterable[object],
+        channel: ItemChannel,
         *,
         then: Callable[[FunctionContext, Any, Any], R],
-        schema: type[Any] | SchemaValue | None = None,
+        schema: SchemaArgument | None = None,
         timeout: Duration | None = None,
         on_item: Literal["fail"] = "fail",
         concurrency: int = CONCURRENCY,
@@ -62,7 +62,7 @@ class EachCalls(ReplayContext):
     def wait_for_each(
         self,
         id: str,
-        items: Iterable[Any],
+        items: Iterable[object],
         channel: Channel[A] | Callable[[Any], Channel[A]],
         *,
         then: None = None,
@@ -77,7 +77,7 @@ class EachCalls(ReplayContext):
     def wait_for_each(
         self,
         id: str,
-        items: Iterable[Any],
+        items: Iterable[object],
         channel: str,
         *,
         then: None = None,
@@ -92,7 +92,7 @@ class EachCalls(ReplayContext):
     def wait_for_each(
         self,
         id: str,
-        items: Iterable[Any],
+        items: Iterable[object],
         channel: str,
         *,
         then: None = None,
@@ -107,11 +107,11 @@ class EachCalls(ReplayContext):
     def wait_for_each(
         self,
         id: str,
-        items: Iterable[Any],
-        channel: str | Channel[Any] | Callable[[Any], str | Channel[Any]],
+        items: Iterable[object],
+        channel: ItemChannel,
         *,
         then: None = None,
-        schema: type[Any] | SchemaValue | None = None,
+        schema: SchemaArgument | None = None,
         timeout: Duration | None = None,
         on_item: Literal["fail"] = "fail",
         concurrency: int = CONCURRENCY,
@@ -122,11 +122,11 @@ class EachCalls(ReplayContext):
     def wait_for_each(
         self,
         id: str,
-        items: Iterable[Any],
-        channel: str | Channel[Any] | Callable[[Any], str | Channel[Any]],
+        items: Iterable[object],
+        channel: ItemChannel,
         *,
         then: Callable[[FunctionContext, Any, Any], Any] | None = None,
-        schema: type[Any] | SchemaValue | None = None,
+        schema: SchemaArgument | None = None,
         timeout: Duration | None = None,
         on_item: Literal["partial"],
         concurrency: int = CONCURRENCY,
@@ -136,11 +136,11 @@ class EachCalls(ReplayContext):
     def wait_for_each(
         self,
         id: str,
-        items: Any,
-        channel: Any,
+        items: Iterable[object],
+        channel: ItemChannel,
         *,
-        then: Any = None,
-        schema: Any = None,
+        then: Callable[[FunctionContext, Any, Any], object] | None = None,
+        schema: SchemaArgument | None = None,
         timeout: object = None,
         on_item: str = "fail",
         concurrency: int = CONCURRENCY,
@@ -232,7 +232,7 @@ class EachCalls(ReplayContext):
         return [ItemResult(one.status, output, one.error) for one, output in zip(ends, outputs, strict=True)]
 
 
-def _check_then(then: Any, what: str) -> None:
+def _check_then(then: Callable[..., object], what: str) -> None:
     refuse_async(then, what)
     try:
         inspect.signature(then).bind(None, None, None)

@@ -17,7 +17,7 @@ from workflows.lifecycle import Call
 from workflows.outcomes import Suspend
 from workflows.store import Saved
 from workflows.styles.call_replay import ReplayContext, read_saved
-from workflows.typed import Duration, SchemaValue, T, Validating
+from workflows.typed import Duration, SchemaArgument, SchemaValue, T, Validating
 
 
 class EventCalls(ReplayContext):
@@ -63,9 +63,9 @@ class EventCalls(ReplayContext):
         id: str,
         *,
         event: str,
-        match: Any = None,
+        match: Mapping[str, Any] | None = None,
         timeout: object,
-        schema: Any = None,
+        schema: SchemaArgument | None = None,
         channel: str | None = None,
     ) -> Any:
         """The data of the next named event that matches; None when the time is over."""
@@ -83,7 +83,7 @@ class EventCalls(ReplayContext):
         value = read_saved(saved.value)
         return value if spec.schema is None else spec.schema.cast(value)
 
-    def emit(self, id: str, event: str, data: Any = None) -> int:
+    def emit(self, id: str, event: str, data: object = None) -> int:
         """Emit a named event once; how many waits it woke."""
         saved = self._find(Call.EMIT, id)
         if saved is None:

@@ -15,7 +15,7 @@ from workflows.styles.machine_stages import FAIL, ActionStage, Branch, Collect, 
 if TYPE_CHECKING:
     from workflows.channel import Channel
     from workflows.styles.machine_context import MachineContext
-    from workflows.typed import BodyKind, CardinalityName, Duration, OnItem, Projector, SchemaValue, WorkflowRef
+    from workflows.typed import BodyKind, CardinalityName, Duration, OnItem, Projector, SchemaArgument, WorkflowRef
 
 
 def action(fn: Callable[[MachineContext], Any], *, then: str | None = None, atomic: bool = False) -> Any:
@@ -63,7 +63,7 @@ def wait_for(
     match: Mapping[str, Any] | Callable[[MachineContext], Mapping[str, Any]] | None = None,
     timeout: Duration | None = None,
     on_timeout: str = FAIL,
-    schema: type[Any] | SchemaValue | None = None,
+    schema: SchemaArgument | None = None,
     cardinality: CardinalityName = "ONE_TO_ONE",
     each: bool = False,
     input: object | Callable[[MachineContext], object] = None,

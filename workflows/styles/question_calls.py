@@ -17,7 +17,17 @@ from workflows.outcomes import Suspend
 from workflows.question import UNIT, Asked, Question, ask_channel, name_projector
 from workflows.store import FAILURE, Saved
 from workflows.styles.call_replay import ReplayContext, read_saved
-from workflows.typed import A, BodyKind, CardinalityName, Duration, Projector, SchemaValue, T, Validating
+from workflows.typed import (
+    A,
+    BodyKind,
+    CardinalityName,
+    Duration,
+    Projector,
+    SchemaArgument,
+    SchemaValue,
+    T,
+    Validating,
+)
 
 if TYPE_CHECKING:
     from workflows.schema import Schema
@@ -51,11 +61,17 @@ class QuestionCalls(ReplayContext):
         *,
         signal: str | None = None,
         timeout: Duration,
-        schema: type[Any] | SchemaValue | None = None,
+        schema: SchemaArgument | None = None,
         projector: Projector,
     ) -> Any: ...
     def wait_for_signal(
-        self, id: str, *, signal: str | None = None, timeout: object, schema: Any = None, projector: Any = None
+        self,
+        id: str,
+        *,
+        signal: str | None = None,
+        timeout: object,
+        schema: SchemaArgument | None = None,
+        projector: Projector | None = None,
     ) -> Any:
         """Wait for the completion of a signal id; its data. `SignalTimeoutError` when the time is over."""
         typed = _read_schema(schema)
@@ -74,7 +90,7 @@ class QuestionCalls(ReplayContext):
         id: str,
         channel: Channel[A],
         *,
-        input: Any = None,
+        input: object = None,
         cardinality: Literal["ONE_TO_ONE"] = "ONE_TO_ONE",
         schema: None = None,
         timeout: Duration | None = None,
@@ -87,7 +103,7 @@ class QuestionCalls(ReplayContext):
         id: str,
         channel: str,
         *,
-        input: Any = None,
+        input: object = None,
         cardinality: Literal["ONE_TO_ONE"] = "ONE_TO_ONE",
         schema: type[Validating],
         timeout: Duration | None = None,
@@ -100,7 +116,7 @@ class QuestionCalls(ReplayContext):
         id: str,
         channel: str,
         *,
-        input: Any = None,
+        input: object = None,
         cardinality: Literal["ONE_TO_ONE"] = "ONE_TO_ONE",
         schema: type[T],
         timeout: Duration | None = None,
@@ -113,9 +129,9 @@ class QuestionCalls(ReplayContext):
         id: str,
         channel: str,
         *,
-        input: Any = None,
+        input: object = None,
         cardinality: CardinalityName = "ONE_TO_ONE",
-        schema: type[Any] | SchemaValue | None = None,
+        schema: SchemaArgument | None = None,
         timeout: Duration | None = None,
         assignee: str | None = None,
         group: str | None = None,
@@ -125,11 +141,11 @@ class QuestionCalls(ReplayContext):
     def wait_for(
         self,
         id: str,
-        channel: Channel[Any],
+        channel: Channel,
         *,
-        input: Any = None,
+        input: object = None,
         cardinality: CardinalityName = "ONE_TO_ONE",
-        schema: type[Any] | SchemaValue,
+        schema: SchemaArgument,
         timeout: Duration | None = None,
         assignee: str | None = None,
         group: str | None = None,
@@ -139,11 +155,11 @@ class QuestionCalls(ReplayContext):
     def wait_for(
         self,
         id: str,
-        channel: Channel[Any],
+        channel: Channel,
         *,
-        input: Any = None,
+        input: object = None,
         cardinality: CardinalityName = "ONE_TO_ONE",
-        schema: type[Any] | SchemaValue | None = None,
+        schema: SchemaArgument | None = None,
         timeout: Duration | None = None,
         assignee: str | None = None,
         group: str | None = None,
@@ -153,11 +169,11 @@ class QuestionCalls(ReplayContext):
     def wait_for(
         self,
         id: str,
-        channel: Channel[Any],
+        channel: Channel,
         *,
-        input: Any = None,
+        input: object = None,
         cardinality: CardinalityName,
-        schema: type[Any] | SchemaValue | None = None,
+        schema: SchemaArgument | None = None,
         timeout: Duration | None = None,
         assignee: str | None = None,
         group: str | None = None,
@@ -168,13 +184,13 @@ class QuestionCalls(ReplayContext):
         id: str,
         channel: str | Channel,
         *,
-        input: Any = None,
+        input: object = None,
         cardinality: str = Cardinality.ONE_TO_ONE,
-        schema: Any = None,
+        schema: SchemaArgument | None = None,
         timeout: object = None,
         assignee: str | None = None,
         group: str | None = None,
-        projector: Any = None,
+        projector: Projector | None = None,
     ) -> Any:
         """Ask through a channel, or list the question under a label; the answer."""
         question = ask_channel(
@@ -222,10 +238,10 @@ class QuestionCalls(ReplayContext):
     def callback(
         self,
         id: str,
-        schema: Any = None,
+        schema: SchemaArgument | None = None,
         *,
         timeout: object = None,
-        projector: Any = None,
+        projector: Projector | None = None,
         channel: str = "callback",
         body: str = "any",
     ) -> FunctionCallback[Any]:
@@ -312,7 +328,7 @@ class FunctionCallback(Generic[A]):
         return answer
 
 
-def _read_schema(schema: Any) -> Schema | None:
+def _read_schema(schema: SchemaArgument | None) -> Schema | None:
     from workflows.schema import read_schema
 
     return read_schema(schema)
