@@ -161,6 +161,17 @@ def about(question: Interaction) -> dict[str, Any]:
     return {"instance_id": question.instance_id, "data__interaction": str(question.pk)}
 
 
+#: What the document says of an answer, whichever address it came by.
+TAKEN = {
+    200: (CompletionOut, "Taken, or taken before with the same idempotency key."),
+    409: (
+        ProblemOut,
+        "Another version than was shown, answered through another channel, or an idempotency key that came "
+        "with other data: `type` tells which.",
+    ),
+}
+
+
 class _CompletionEndpoint(Endpoint):
     needs: ClassVar = {"POST": COMPLETE}
 
@@ -217,14 +228,7 @@ class CompleteSignal(_CompletionEndpoint):
         "The one that is open under this id, else the latest that was. The id stands in the address percent-encoded, "
         "slashes too (`%2F`).",
         body=CompleteBody,
-        answers={
-            200: (CompletionOut, "Taken, or taken before with the same idempotency key."),
-            409: (
-                ProblemOut,
-                "Another version than was shown, answered through another channel, or an idempotency key that came "
-                "with other data: `type` tells which.",
-            ),
-        },
+        answers=TAKEN,
         problems=[404, 410, 422],
         scope="complete",
         posts=True,
@@ -248,14 +252,7 @@ class CompleteInteraction(_CompletionEndpoint):
         "Answer a question by its id",
         "The answer is checked against the question's `schema`; the instance goes on with it.",
         body=CompleteBody,
-        answers={
-            200: (CompletionOut, "Taken, or taken before with the same idempotency key."),
-            409: (
-                ProblemOut,
-                "Another version than was shown, answered through another channel, or an idempotency key that came "
-                "with other data: `type` tells which.",
-            ),
-        },
+        answers=TAKEN,
         problems=[404, 410, 422],
         scope="complete",
         posts=True,
