@@ -21,5 +21,5 @@ PART = ApiPart(
         path("v1/approvals/<str:id>/request_info", acting.RequestInfo.as_view(), name="approval-request-info"),
         path("v1/approvals/<str:id>/undo", acting.UndoReview.as_view(), name="approval-undo"),
     ],
-    refusals.ADVICE,
+    refusals.KINDS,
 )

@@ -6,8 +6,6 @@ shows; and what a program needs to go on stands beside it as a member, never onl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from django.http import HttpResponse
 
 from approvals.exceptions import (
@@ -25,18 +23,33 @@ from approvals.exceptions import (
 from workflows.rest.problems import NOT_FOUND, NOTHING_HERE, RESOLVED, STALE_VERSION, ProblemKind, answer_problem
 from workflows.times import to_rfc3339
 
-FORBIDDEN_BY_RULE = ProblemKind(403, "forbidden-by-rule", "A rule forbids it to you")
-NOT_NOW = ProblemKind(409, "not-now", "Not possible as it stands")
-NOT_CARRIED_OUT = ProblemKind(409, "not-carried-out", "It could not be carried out")
-INVALID_DECISION = ProblemKind(422, "invalid-decision", "The decision is not acceptable")
+FORBIDDEN_BY_RULE = ProblemKind(
+    403,
+    "forbidden-by-rule",
+    "A rule forbids it to you",
+    "`rule` names it. Somebody else may: `detail` says who, where that is known.",
+)
+NOT_NOW = ProblemKind(
+    409,
+    "not-now",
+    "Not possible as it stands",
+    "Somebody is at it, is deciding it, or you have decided already: `rule` says which. Read it again later.",
+)
+NOT_CARRIED_OUT = ProblemKind(
+    409,
+    "not-carried-out",
+    "It could not be carried out",
+    "The site's own code refused what the decision leads to. Nothing was changed; `detail` says why.",
+)
+INVALID_DECISION = ProblemKind(
+    422,
+    "invalid-decision",
+    "The decision is not acceptable",
+    "Correct what `errors` lists: the outcome, its reason, or who it is handed on to.",
+)
 
-#: What a caller does about each.
-ADVICE: Mapping[ProblemKind, str] = {
-    FORBIDDEN_BY_RULE: "`rule` names it. Somebody else may: `detail` says who, where that is known.",
-    NOT_NOW: "Somebody is at it, is deciding it, or you have decided already: `rule` says which. Read it again later.",
-    NOT_CARRIED_OUT: "The site's own code refused what the decision leads to. Nothing was changed; `detail` says why.",
-    INVALID_DECISION: "Correct what `errors` lists: the outcome, its reason, or who it is handed on to.",
-}
+#: Kinds that no other part of the API has.
+KINDS = (FORBIDDEN_BY_RULE, NOT_NOW, NOT_CARRIED_OUT, INVALID_DECISION)
 
 #: Rules that stand in the way for now, and not for good.
 _FOR_NOW = frozenset({"grace", "claimed", "voted", "closed"})

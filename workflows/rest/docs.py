@@ -33,38 +33,6 @@ from workflows.store.answers import KEEP_DAYS
 
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
 
-#: What a caller does about a problem, by its slug; parts of other apps bring their own.
-ADVICE: Mapping[str, str] = {
-    "invalid-body": "Correct the JSON; `detail` says where it ends to be readable.",
-    "invalid-request": "Correct what `errors` lists: members of the body, query parameters, headers.",
-    "choose-workspace": "Name one of the workspaces in `errors` with `?workspace=` or the header `X-Workspace`.",
-    "unauthorized": "Send a key, or log in. A key that is unknown, expired or revoked is told nothing else.",
-    "not-verified": "Sign the bytes that are sent with the secret of this hook; `detail` says what is missing.",
-    "forbidden": "Use a key with the scope, or a user with the permission, that `detail` names.",
-    "refused": "The site's own policy said no. Repeating the call changes nothing.",
-    "not-found": "Check the address. What belongs to another workspace is not found either.",
-    "method-not-allowed": "Use a method that the header `Allow` lists.",
-    "stale-version": "Read it again, look at what has changed, and send the new `version`.",
-    "answered-elsewhere": "Answer where `detail` says; this door is not open for this question.",
-    "idempotency-conflict": "Take a new `Idempotency-Key`: this one was sent with another body before.",
-    "duplicate-key": "Go on with the instance in `existing`, or start with another `key`.",
-    "no-reader": "Answer what the instance asks (`complete`), or emit the event that it waits for.",
-    "not-possible": "Read the instance: its status allows this no longer, or not yet.",
-    "not-taken": "Send the message again later: what it is about may not be there yet. Nothing was stored.",
-    "resolved": "Nothing is left to do: it was answered, or its deadline has passed.",
-    "too-large": "Send less, or a reference to it.",
-    "unsupported-media-type": "Send JSON in UTF-8 with `Content-Type: application/json`, not compressed.",
-    "invalid-data": "Correct the fields that `errors` lists; the question stays open.",
-    "too-complex": "Send less at once, or in a simpler form; the question stays open.",
-    "invalid-input": "Correct the fields that `errors` lists; nothing was started.",
-    "unknown-workflow": "Check the name. The workflow has to be deployed on this site.",
-    "instance-failed": "Read `error`. Retry the instance once its cause is mended.",
-    "instance-cancelled": "The instance ended without a result. Start a new one if it is still wanted.",
-    "too-many-requests": "Wait the seconds in `Retry-After`, then go on more slowly.",
-    "server-error": "Try again later with the same `Idempotency-Key`. The site's log has the reason.",
-    "unavailable": "Wait the seconds in `Retry-After`, then send the same again with its `Idempotency-Key`.",
-}
-
 
 @open_to_machines
 def docs(request: HttpRequest) -> HttpResponse:
@@ -102,10 +70,10 @@ def render_once(language: str, limits: SiteLimits) -> str:
 
 def render_docs(document: Mapping[str, Any], *, language: str, limits: SiteLimits) -> str:
     """The page for a document. Without the request, so that nothing of one visitor's reaches the next."""
-    kinds, advice = list_kinds(), list_advice()
+    kinds = list_kinds()
     context = {
         "api": Outline(document).read(),
-        "problems": [(kind, read_text(advice.get(kind.slug, ""))) for kind in kinds],
+        "problems": [(kind, read_text(kind.advice)) for kind in kinds],
         "problem_statuses": {str(kind.status) for kind in kinds},
         "limits": limits,
         "rate": show_rate(limits.rate),
@@ -127,11 +95,6 @@ def list_kinds() -> list[ProblemKind]:
     kinds = [value for value in vars(problems).values() if isinstance(value, ProblemKind)]
     kinds += [kind for part in list_parts() for kind in part.problems]
     return sorted(kinds, key=lambda kind: kind.status)
-
-
-def list_advice() -> dict[str, str]:
-    """What a caller does about each, by its slug."""
-    return {**ADVICE, **{kind.slug: told for part in list_parts() for kind, told in part.problems.items()}}
 
 
 def show_rate(rate: tuple[int, int] | None) -> str:

@@ -7,8 +7,8 @@ the addresses, the document and its page ask here; and a part that comes too lat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from django.core.exceptions import ImproperlyConfigured
@@ -29,8 +29,8 @@ class ApiPart:
     tag: str
     description: str
     patterns: Sequence[URLPattern]
-    #: Kinds of problems that no other part has, and what a caller does about each.
-    problems: Mapping[ProblemKind, str] = field(default_factory=dict)
+    #: Kinds of problems that no other part has.
+    problems: Sequence[ProblemKind] = ()
 
 
 #: Where each stands, in the order of the apps.

@@ -31,6 +31,8 @@ class ProblemKind:
     status: int
     slug: str
     title: str
+    #: What a caller does about it.
+    advice: str
 
     @property
     def type(self) -> str:
@@ -38,34 +40,142 @@ class ProblemKind:
         return f"urn:holdpoint:problem:{self.slug}"
 
 
-INVALID_BODY = ProblemKind(400, "invalid-body", "The body cannot be read")
-INVALID_REQUEST = ProblemKind(400, "invalid-request", "The request is not usable")
-CHOOSE_WORKSPACE = ProblemKind(400, "choose-workspace", "Which workspace?")
-UNAUTHORIZED = ProblemKind(401, "unauthorized", "Not authenticated")
-NOT_VERIFIED = ProblemKind(401, "not-verified", "Not signed by the provider")
-FORBIDDEN = ProblemKind(403, "forbidden", "Not allowed")
-REFUSED = ProblemKind(403, "refused", "Refused by policy")
-NOT_FOUND = ProblemKind(404, "not-found", "Not found")
-METHOD_NOT_ALLOWED = ProblemKind(405, "method-not-allowed", "Method not allowed")
-STALE_VERSION = ProblemKind(409, "stale-version", "It has changed since you looked")
-ANSWERED_ELSEWHERE = ProblemKind(409, "answered-elsewhere", "Answered through another channel")
-IDEMPOTENCY_CONFLICT = ProblemKind(409, "idempotency-conflict", "The idempotency key came with another body")
-DUPLICATE_KEY = ProblemKind(409, "duplicate-key", "A live instance holds this key")
-NO_READER = ProblemKind(409, "no-reader", "Its workflow reads no signals")
-NOT_POSSIBLE = ProblemKind(409, "not-possible", "Not possible in its status")
-NOT_TAKEN = ProblemKind(409, "not-taken", "Nothing here takes the message now")
-RESOLVED = ProblemKind(410, "resolved", "No longer to be answered")
-TOO_LARGE = ProblemKind(413, "too-large", "Too large")
-UNSUPPORTED_MEDIA_TYPE = ProblemKind(415, "unsupported-media-type", "Unsupported media type")
-INVALID_DATA = ProblemKind(422, "invalid-data", "The data is not acceptable")
-TOO_COMPLEX = ProblemKind(422, "too-complex", "The data takes too much work to be checked")
-INVALID_INPUT = ProblemKind(422, "invalid-input", "The input is not acceptable")
-UNKNOWN_WORKFLOW = ProblemKind(422, "unknown-workflow", "There is no such workflow")
-INSTANCE_FAILED = ProblemKind(422, "instance-failed", "The instance has failed")
-INSTANCE_CANCELLED = ProblemKind(422, "instance-cancelled", "The instance was cancelled")
-TOO_MANY = ProblemKind(429, "too-many-requests", "Too many requests")
-SERVER_ERROR = ProblemKind(500, "server-error", "Server error")
-UNAVAILABLE = ProblemKind(503, "unavailable", "Not available right now")
+INVALID_BODY = ProblemKind(
+    400, "invalid-body", "The body cannot be read", "Correct the JSON; `detail` says where it ends to be readable."
+)
+INVALID_REQUEST = ProblemKind(
+    400,
+    "invalid-request",
+    "The request is not usable",
+    "Correct what `errors` lists: members of the body, query parameters, headers.",
+)
+CHOOSE_WORKSPACE = ProblemKind(
+    400,
+    "choose-workspace",
+    "Which workspace?",
+    "Name one of the workspaces in `errors` with `?workspace=` or the header `X-Workspace`.",
+)
+UNAUTHORIZED = ProblemKind(
+    401,
+    "unauthorized",
+    "Not authenticated",
+    "Send a key, or log in. A key that is unknown, expired or revoked is told nothing else.",
+)
+NOT_VERIFIED = ProblemKind(
+    401,
+    "not-verified",
+    "Not signed by the provider",
+    "Sign the bytes that are sent with the secret of this hook; `detail` says what is missing.",
+)
+FORBIDDEN = ProblemKind(
+    403, "forbidden", "Not allowed", "Use a key with the scope, or a user with the permission, that `detail` names."
+)
+REFUSED = ProblemKind(
+    403, "refused", "Refused by policy", "The site's own policy said no. Repeating the call changes nothing."
+)
+NOT_FOUND = ProblemKind(
+    404, "not-found", "Not found", "Check the address. What belongs to another workspace is not found either."
+)
+METHOD_NOT_ALLOWED = ProblemKind(
+    405, "method-not-allowed", "Method not allowed", "Use a method that the header `Allow` lists."
+)
+STALE_VERSION = ProblemKind(
+    409,
+    "stale-version",
+    "It has changed since you looked",
+    "Read it again, look at what has changed, and send the new `version`.",
+)
+ANSWERED_ELSEWHERE = ProblemKind(
+    409,
+    "answered-elsewhere",
+    "Answered through another channel",
+    "Answer where `detail` says; this door is not open for this question.",
+)
+IDEMPOTENCY_CONFLICT = ProblemKind(
+    409,
+    "idempotency-conflict",
+    "The idempotency key came with another body",
+    "Take a new `Idempotency-Key`: this one was sent with another body before.",
+)
+DUPLICATE_KEY = ProblemKind(
+    409,
+    "duplicate-key",
+    "A live instance holds this key",
+    "Go on with the instance in `existing`, or start with another `key`.",
+)
+NO_READER = ProblemKind(
+    409,
+    "no-reader",
+    "Its workflow reads no signals",
+    "Answer what the instance asks (`complete`), or emit the event that it waits for.",
+)
+NOT_POSSIBLE = ProblemKind(
+    409,
+    "not-possible",
+    "Not possible in its status",
+    "Read the instance: its status allows this no longer, or not yet.",
+)
+NOT_TAKEN = ProblemKind(
+    409,
+    "not-taken",
+    "Nothing here takes the message now",
+    "Send the message again later: what it is about may not be there yet. Nothing was stored.",
+)
+RESOLVED = ProblemKind(
+    410, "resolved", "No longer to be answered", "Nothing is left to do: it was answered, or its deadline has passed."
+)
+TOO_LARGE = ProblemKind(413, "too-large", "Too large", "Send less, or a reference to it.")
+UNSUPPORTED_MEDIA_TYPE = ProblemKind(
+    415,
+    "unsupported-media-type",
+    "Unsupported media type",
+    "Send JSON in UTF-8 with `Content-Type: application/json`, not compressed.",
+)
+INVALID_DATA = ProblemKind(
+    422,
+    "invalid-data",
+    "The data is not acceptable",
+    "Correct the fields that `errors` lists; the question stays open.",
+)
+TOO_COMPLEX = ProblemKind(
+    422,
+    "too-complex",
+    "The data takes too much work to be checked",
+    "Send less at once, or in a simpler form; the question stays open.",
+)
+INVALID_INPUT = ProblemKind(
+    422, "invalid-input", "The input is not acceptable", "Correct the fields that `errors` lists; nothing was started."
+)
+UNKNOWN_WORKFLOW = ProblemKind(
+    422,
+    "unknown-workflow",
+    "There is no such workflow",
+    "Check the name. The workflow has to be deployed on this site.",
+)
+INSTANCE_FAILED = ProblemKind(
+    422, "instance-failed", "The instance has failed", "Read `error`. Retry the instance once its cause is mended."
+)
+INSTANCE_CANCELLED = ProblemKind(
+    422,
+    "instance-cancelled",
+    "The instance was cancelled",
+    "The instance ended without a result. Start a new one if it is still wanted.",
+)
+TOO_MANY = ProblemKind(
+    429, "too-many-requests", "Too many requests", "Wait the seconds in `Retry-After`, then go on more slowly."
+)
+SERVER_ERROR = ProblemKind(
+    500,
+    "server-error",
+    "Server error",
+    "Try again later with the same `Idempotency-Key`. The site's log has the reason.",
+)
+UNAVAILABLE = ProblemKind(
+    503,
+    "unavailable",
+    "Not available right now",
+    "Wait the seconds in `Retry-After`, then send the same again with its `Idempotency-Key`.",
+)
 
 NOTHING_HERE = "There is nothing under this address for you: check that it was copied in full."
 
