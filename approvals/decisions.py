@@ -87,9 +87,9 @@ def decide(
     """
     id = read_id(review)
     check_actor(actor)
-    attempt = _Attempt(actor, outcome, _read_reason(reason), data, version, grace, override, door)
+    call = _DecideCall(actor, outcome, _read_reason(reason), data, version, grace, override, door)
     try:
-        recorded = store.in_transaction(answering.reach(), lambda: _decide(open_case(id), attempt))
+        recorded = store.in_transaction(answering.reach(), lambda: _decide(open_case(id), call))
     except (DecisionRefused, InvalidData, PolicyRefused) as refused:
         note_refusal(id, actor, outcome, door.name, refused)
         raise
@@ -104,7 +104,9 @@ def decide(
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
+class _DecideCall:
+    """What `decide` was called with."""
+
     actor: Any
     outcome: str
     reason: str
@@ -115,21 +117,21 @@ class _Attempt:
     door: Door
 
 
-def _decide(case: HeldCase, attempt: _Attempt) -> Recorded | None:
+def _decide(case: HeldCase, call: _DecideCall) -> Recorded | None:
     """None where it came too late; then the deadline has fired, which has to be committed."""
     if case.held.found.late:
-        _expire(case, attempt.actor)
+        _expire(case, call.actor)
         return None
-    attempt = replace(attempt, actor=_read_again(attempt.actor))
+    call = replace(call, actor=_read_again(call.actor))
     now = case.read_subject(lock=True) if case.review.open else None
-    chosen = _check(case, attempt, now)
-    answering.ask_site(case.held, read_actor(attempt.actor))
+    chosen = _check(case, call, now)
+    answering.ask_site(case.held, read_actor(call.actor))
     if now is not None and now.shown is not None:
         show_anew(case, now)
-    data = _read_data(case, chosen, attempt)
-    if attempt.override and (own := case.find_vote(attempt.actor)) is not None:
-        _take_back(case, own, attempt)
-    return _settle(case, attempt, _make_vote(case, attempt, chosen, data))
+    data = _read_data(case, chosen, call)
+    if call.override and (own := case.find_vote(call.actor)) is not None:
+        _take_back(case, own, call)
+    return _settle(case, call, _make_vote(case, call, chosen, data))
 
 
 def _read_reason(given: Any) -> str:
@@ -137,12 +139,12 @@ def _read_reason(given: Any) -> str:
     return check_text(text, "a reason", limit=MAX_TEXT, blank=True) if text else ""
 
 
-def _settle(case: HeldCase, attempt: _Attempt, vote: Vote) -> Recorded:
-    review, door = case.review, attempt.door
+def _settle(case: HeldCase, call: _DecideCall, vote: Vote) -> Recorded:
+    review, door = case.review, call.door
     fallen = overturn(case, vote)
     verdict = count_votes(case, [*case.votes, vote])
-    answer = vote.outcome if attempt.override else verdict.outcome
-    until = None if answer is None else find_end(case, wanted=attempt.grace if not door.is_automated else False)
+    answer = vote.outcome if call.override else verdict.outcome
+    until = None if answer is None else find_end(case, wanted=call.grace if not door.is_automated else False)
     is_changed = answer is None and vote.changed_from is not None
     vote.verdict = dump_verdict(verdict)
     vote.version = review.version + is_changed
@@ -159,7 +161,7 @@ def _settle(case: HeldCase, attempt: _Attempt, vote: Vote) -> Recorded:
     if until is not None:
         begin_grace(case, answer, vote, until)
         return Recorded(review, vote, "grace", answer, until, verdict)
-    override = vote.reason if attempt.override else None
+    override = vote.reason if call.override else None
     finish(case, answer, actor=vote.actor, user=vote.user_id, door=door.name, override=override)
     return Recorded(review, vote, "decided", answer, verdict=verdict)
 
@@ -172,65 +174,65 @@ def _read_again(actor: Any) -> Any:
     return found
 
 
-def _check(case: HeldCase, attempt: _Attempt, now: SubjectState | None) -> str:
+def _check(case: HeldCase, call: _DecideCall, now: SubjectState | None) -> str:
     """The outcome that may be recorded; raises what forbids it."""
-    door = attempt.door
-    checked = Attempt(
-        outcome=attempt.outcome,
-        reason=attempt.reason,
-        is_current=now is None or _is_current(case, attempt, now),
-        difference=_find_difference(case, attempt, now),
+    door = call.door
+    attempt = Attempt(
+        outcome=call.outcome,
+        reason=call.reason,
+        is_current=now is None or _is_current(case, call, now),
+        difference=_find_difference(case, call, now),
         via_bulk=door.via_bulk,
         single_key=door.single_key,
         saw_diff=door.saw_diff,
         has_reauthenticated=door.has_reauthenticated,
     )
-    facts = case.find_facts(attempt.actor, is_automated=door.is_automated)
-    if attempt.override:
-        return _check_override(case, attempt, facts, checked)
-    return check_decision(case.rules, facts, checked).name
+    facts = case.find_facts(call.actor, is_automated=door.is_automated)
+    if call.override:
+        return _check_override(case, call, facts, attempt)
+    return check_decision(case.rules, facts, attempt).name
 
 
-def _check_override(case: HeldCase, attempt: _Attempt, facts: Facts, checked: Attempt) -> str:
+def _check_override(case: HeldCase, call: _DecideCall, facts: Facts, attempt: Attempt) -> str:
     """In place of those asked: a permission of its own, always with a reason, and never one's own request."""
-    obstacle = Permissions(case, attempt.actor).overriding
+    obstacle = Permissions(case, call.actor).overriding
     if obstacle is not None and obstacle.rule == "permission":
         raise NotAllowed(obstacle)
-    chosen = check_decision(never_own(case.rules), stand_above(facts), checked)
-    if not attempt.reason.strip():
-        raise ReasonRequired(attempt.outcome)
+    chosen = check_decision(never_own(case.rules), stand_above(facts), attempt)
+    if not call.reason.strip():
+        raise ReasonRequired(call.outcome)
     return chosen.name
 
 
-def _is_current(case: HeldCase, attempt: _Attempt, now: SubjectState) -> bool:
+def _is_current(case: HeldCase, call: _DecideCall, now: SubjectState) -> bool:
     """Whether what was shown is what there is. Whoever saw the newest state may decide about it at once.
 
     About what is gone one can only say no: nothing happens by that, and it would wait for ever otherwise.
     """
-    if attempt.version not in (None, case.review.version):
+    if call.version not in (None, case.review.version):
         return False
     if now.is_gone:
-        return any(one.name == attempt.outcome and says_no(one, case.outcomes) for one in case.outcomes)
-    return now.digest == (case.review.digest if attempt.door.seen is None else attempt.door.seen)
+        return any(one.name == call.outcome and says_no(one, case.outcomes) for one in case.outcomes)
+    return now.digest == (case.review.digest if call.door.seen is None else call.door.seen)
 
 
-def _find_difference(case: HeldCase, attempt: _Attempt, now: SubjectState | None) -> Mapping[str, tuple[Any, Any]]:
+def _find_difference(case: HeldCase, call: _DecideCall, now: SubjectState | None) -> Mapping[str, tuple[Any, Any]]:
     """What is not as it was shown: of the subject, and of what others have filled in since that version."""
     found = {} if now is None else now.difference
-    if attempt.version in (None, case.review.version) or case.schema is None or not case.review.open:
+    if call.version in (None, case.review.version) or case.schema is None or not case.review.open:
         return found
-    shown = case.find_shown(attempt.version)
+    shown = case.find_shown(call.version)
     edits = compare_data(case.schema.describe(), shown, case.table.data)
     return {**found, **{one.label: (one.before.text, one.after.text) for one in edits}}
 
 
-def _read_data(case: HeldCase, outcome: str, attempt: _Attempt) -> Any:
+def _read_data(case: HeldCase, outcome: str, call: _DecideCall) -> Any:
     """The form's data, as it will be read back.
 
     The last outcome, which also stands for no agreement, does without. Whoever has looked at what others filled in,
     and sends nothing else, agrees to that.
     """
-    data, table = attempt.data, case.table
+    data, table = call.data, case.table
     if data is not None:
         data = json.loads(dump_value(data, "the data"))  # judged as it is kept: a date is a text
     says_yes = not any(one.name == outcome and says_no(one, case.outcomes) for one in case.outcomes)
@@ -238,10 +240,10 @@ def _read_data(case: HeldCase, outcome: str, attempt: _Attempt) -> Any:
         if data is not None and case.schema is not None:
             # What programs are shown has a sign in the place of a secret: who sends that back means what stands there.
             data = keep_untouched(table.data, hide_secrets(find_tree(case.schema.describe()), table.data), data)
-        if attempt.door.via_bulk and not is_same(data, table.data, case.schema):
+        if call.door.via_bulk and not is_same(data, table.data, case.schema):
             # What others have filled in has to be looked at.
             raise InvalidData({"": ["others have filled it in: look at this one on its own"]})
-        if data is None and attempt.version is not None:
+        if data is None and call.version is not None:
             return table.data
     if data is None and len(case.outcomes) > 1 and outcome == case.outcomes[-1].name:
         return None
@@ -249,27 +251,27 @@ def _read_data(case: HeldCase, outcome: str, attempt: _Attempt) -> Any:
     return data
 
 
-def _take_back(case: HeldCase, vote: Vote, attempt: _Attempt) -> None:
+def _take_back(case: HeldCase, vote: Vote, call: _DecideCall) -> None:
     """Everybody counts once: who overrides what they voted for themselves has changed their mind."""
-    actor = attempt.actor
-    reverse(case, vote, actor=read_actor(actor), user=actor, door=attempt.door.name, reason=attempt.reason)
+    actor = call.actor
+    reverse(case, vote, actor=read_actor(actor), user=actor, door=call.door.name, reason=call.reason)
 
 
-def _make_vote(case: HeldCase, attempt: _Attempt, outcome: str, data: Any) -> Vote:
-    standing = case.find_standing(attempt.actor)
+def _make_vote(case: HeldCase, call: _DecideCall, outcome: str, data: Any) -> Vote:
+    standing = case.find_standing(call.actor)
     return Vote(
         review=case.review,
         instance_id=case.review.instance_id,
         step=case.review.step,
         at=case.now,
-        user_id=attempt.actor.pk,
+        user_id=call.actor.pk,
         on_behalf_of_id=standing.on_behalf_of,
-        automated=attempt.door.is_automated,
-        override=attempt.override,
+        automated=call.door.is_automated,
+        override=call.override,
         outcome=outcome,
-        reason=attempt.reason,
-        actor=read_actor(attempt.actor),
-        door=attempt.door.name,
+        reason=call.reason,
+        actor=read_actor(call.actor),
+        door=call.door.name,
         digest=case.review.digest,
         groups=sorted(standing.groups),
         data=data,
