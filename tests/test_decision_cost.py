@@ -21,7 +21,7 @@ from approvals.models import Review
 from tests.approving import again, ask, make_person
 from tests.call_counts import count_calls
 from tests.calls import Api
-from tests.test_rest_cost import WRAPPING
+from tests.support.statements import TRANSACTION
 from tests.two_connections import _provided_again, committed, work  # noqa: F401 (fixtures)
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed")]
@@ -34,7 +34,7 @@ def costs(*, calls: int, statements: int) -> Iterator[None]:
     """At most so many calls, and exactly so many statements."""
     with CaptureQueriesContext(connections["default"]) as captured, count_calls() as counts:
         yield
-    sent = [one["sql"].lstrip() for one in captured if not one["sql"].lstrip().upper().startswith(WRAPPING)]
+    sent = [one["sql"].lstrip() for one in captured if not one["sql"].lstrip().upper().startswith(TRANSACTION)]
     assert len(sent) == statements, "\n".join(sql[:200] for sql in sent)
     assert counts.total() <= calls, counts
 
