@@ -21,6 +21,7 @@ from approvals.exceptions import (
     NotAllowed,
     ReasonRequired,
     Stale,
+    TooSoon,
     UnknownOutcome,
     UnknownReview,
 )
@@ -30,11 +31,44 @@ from approvals.policies import Outcome, find_obstacle, load_outcomes
 from approvals.show_fields import label_field
 from approvals.show_values import show_text
 from approvals.subjects import find_field
-from workflows.exceptions import InvalidCall, InvalidData, PolicyRefused
+from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge
 from workflows.joining import join_list
 from workflows.reasons import make_sentence, tell_reason
 
 logger = logging.getLogger("approvals")
+
+
+#: Rules that stand against anybody at this moment, and not against this person.
+PASSING = frozenset({"grace", "claimed", "voted", "closed"})
+#: The HTTP status of a refusal, at every door alike; the first that fits.
+STATUS_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (UnknownReview, 404),
+    (AlreadyDecided, 410),
+    (Stale, 409),
+    (NotAllowed, 403),
+    (TooSoon, 409),
+    (DecisionFailed, 409),
+    (ReasonRequired, 422),
+    (UnknownOutcome, 422),
+    (InvalidApproval, 422),
+    (InvalidData, 422),
+    (PolicyRefused, 403),
+    (TooManyTries, 429),
+    (TooLarge, 413),
+    (NotSerializable, 422),
+    (InvalidCall, 422),
+)
+
+
+def find_status_code(error: Exception) -> int:
+    """The HTTP status of a refusal.
+
+    >>> find_status_code(ReasonRequired("reject"))
+    422
+    """
+    if isinstance(error, NotAllowed) and error.obstacle.rule in PASSING:
+        return 409
+    return next(code for kind, code in STATUS_CODES if isinstance(error, kind))
 
 
 def tell_refusal(error: Exception, review: Review) -> str:

@@ -20,6 +20,7 @@ from approvals.exceptions import (
     UnknownOutcome,
     UnknownReview,
 )
+from approvals.refused import PASSING
 from workflows.rest.problems import NOT_FOUND, NOTHING_HERE, RESOLVED, STALE_VERSION, ProblemKind, answer_problem
 from workflows.times import to_rfc3339
 
@@ -51,8 +52,6 @@ INVALID_DECISION = ProblemKind(
 #: Kinds that no other part of the API has.
 KINDS = (FORBIDDEN_BY_RULE, NOT_NOW, NOT_CARRIED_OUT, INVALID_DECISION)
 
-#: Rules that stand in the way for now, and not for good.
-_FOR_NOW = frozenset({"grace", "claimed", "voted", "closed"})
 #: What a caller over HTTP does about a rule that means a screen.
 _HINTS = {
     "high_risk_diff": "Read it, and send the `version` that you have looked at.",
@@ -66,7 +65,7 @@ def answer_refusal(error: ApprovalError) -> HttpResponse | None:
         return answer_problem(NOT_FOUND, NOTHING_HERE)
     if isinstance(error, NotAllowed):
         rule = error.obstacle.rule
-        kind = NOT_NOW if rule in _FOR_NOW else FORBIDDEN_BY_RULE
+        kind = NOT_NOW if rule in PASSING else FORBIDDEN_BY_RULE
         told = {"rule": rule, "by": error.obstacle.by, "until": to_rfc3339(error.obstacle.until)}
         members = {name: value for name, value in told.items() if value}
         return answer_problem(kind, " ".join([str(error), *_list_hints(rule)]), members=members)

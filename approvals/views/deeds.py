@@ -1,15 +1,13 @@
 """What a posted form of a request's page does: decide, undo, say something, claim, hand on, put aside, withdraw …
 
-Must not live here: a rule of its own about who may what. Invariants owned: a deed goes through the same functions as
-at every other door, with the visitor as actor; a refusal keeps what was typed; a decision that is sent twice, by a
-second tap or another tab, is answered twice alike.
+Must not live here: a rule of its own about who may what, and decisions (`posted_decision`). Invariants owned: a deed
+goes through the same functions as at every other door, with the visitor as actor; a refusal keeps what was typed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -20,38 +18,27 @@ from django.views.decorators.debug import sensitive_variables
 
 from approvals import actions
 from approvals.action_rules import CHECKS
-from approvals.decision_form import Filled
-from approvals.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import (
     AlreadyDecided,
     ApprovalError,
-    DecisionFailed,
     InvalidApproval,
     NotAllowed,
-    ReasonRequired,
-    Stale,
     TooSoon,
-    UnknownOutcome,
     UnknownReview,
 )
 from approvals.grace import undo
 from approvals.handing_on import delegate
 from approvals.inbox.snoozes import find_snooze
-from approvals.passwords import LATELY, TooManyTries, check_password, has_logged_in_lately
-from approvals.refused import tell_refusal
+from approvals.refused import find_status_code, tell_refusal
 from approvals.show_times import show_when
-from approvals.show_values import MAX_BLOCK, show_text
+from approvals.show_values import show_text
 from approvals.sight import note_unseen
-from approvals.status import find_status
+from approvals.views.posted_decision import decide_posted, show_late
 from approvals.views.visit import RequestVisit, TopMessage, Typed, has_typed, read_typed
-from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge, WorkflowError
-from workflows.joining import end_sentence
+from workflows.exceptions import WorkflowError
 from workflows.pages.posted import read_posted
-from workflows.reasons import make_sentence
 
-#: Rules that stand against anybody at this moment, and not against this person.
-_PASSING = ("grace", "claimed", "voted")
 #: Does nothing but show the page with what was typed: how a draft comes back.
 KEEP = "keep"
 
@@ -90,147 +77,7 @@ def take_deed(visit: RequestVisit) -> HttpResponse:
     if (pressed := visit.form.press(data)) is not None:
         filled, focus = pressed
         return visit.show(typed=replace(typed, filled=filled, focus=focus))
-    return _decide(visit, data, typed)
-
-
-# --- deciding ---------------------------------------------------------------------------------------------
-
-
-@sensitive_variables("data", "filled", "typed")
-def _decide(visit: RequestVisit, data: QueryDict, typed: Typed) -> HttpResponse:
-    filled = typed.filled
-    assert filled is not None
-    if (answered := _answer_again(visit, typed)) is not None:
-        return answered
-    if filled.errors and not visit.is_over:
-        return visit.show(status=422, typed=typed)
-    try:
-        recorded = decide(
-            visit.review,
-            filled.outcome,
-            actor=visit.user,
-            reason=filled.reason,
-            data=filled.data,
-            version=filled.version,
-            grace=visit.has_grace,
-            door=visit.make_door(typed, has_reauthenticated=_check_password(visit, filled)),
-        )
-    except TooManyTries as refused:
-        return visit.show(status=429, typed=replace(typed, password_error=str(refused)))
-    except AlreadyDecided:
-        return _show_late(visit, typed)
-    except Stale as refused:
-        return _show_stale(visit, refused, typed)
-    except NotAllowed as refused:
-        return _show_forbidden(visit, refused, typed)
-    except ReasonRequired:
-        told = gettext("Write why, or choose a reason.")
-        return visit.show(status=422, typed=replace(typed, reason_error=told))
-    except UnknownOutcome:
-        told = gettext("Use one of the buttons. What you typed is kept.")
-        return visit.show(status=422, banner=TopMessage("warn", gettext("Nothing was decided"), told), typed=typed)
-    except InvalidData as refused:
-        filled.place_errors(refused.errors)
-        if not filled.errors:
-            return _show_problem(visit, 422, refused.tell(), typed)
-        return visit.show(status=422, typed=typed)
-    except PolicyRefused as refused:
-        return _show_problem(visit, 403, refused.reason or gettext("The rules of this site do not allow it."), typed)
-    except DecisionFailed as refused:
-        return _show_problem(visit, 409, make_sentence(refused.problem), typed)
-    except (TooLarge, NotSerializable) as refused:
-        return _show_problem(visit, 413 if isinstance(refused, TooLarge) else 422, refused.tell(), typed)
-    except InvalidCall as refused:
-        return visit.show(status=422, typed=replace(typed, reason_error=refused.tell()))
-    voted = recorded.vote.outcome if recorded.vote else recorded.outcome
-    # Whoever has voted sees the request from then on: it is read again only where it is drawn.
-    done = visit.look_again() if visit.draws else visit
-    return done.finish(_tell(visit, voted, recorded.outcome), left=True)
-
-
-def _answer_again(visit: RequestVisit, typed: Typed) -> HttpResponse | None:
-    """What the first one was answered, if this is, word for word, the decision of theirs that counts."""
-    filled, vote = typed.filled, visit.case.find_vote(visit.user)
-    if filled is None or vote is None or find_status(visit.case) == "closed":
-        return None
-    if (vote.outcome, vote.reason, vote.data) != (filled.outcome, filled.reason.strip(), filled.data):
-        return None
-    return visit.finish(_tell(visit, vote.outcome, visit.review.outcome), left=True)
-
-
-def _tell(visit: RequestVisit, voted: str, answer: str) -> str:
-    """What a decision did, for the line that says so; `answer` is what was answered, if that is known by now."""
-    named = {"title": show_text(visit.review.title, MAX_BLOCK), "outcome": visit.form.label(voted)}
-    if not answer:
-        return gettext("“%(outcome)s” noted: %(title)s. Others still have to decide.") % named
-    if answer != voted:
-        told = gettext("“%(outcome)s” noted, but those asked did not agree: %(title)s is answered “%(answer)s”.")
-        return told % {**named, "answer": visit.form.label(answer)}
-    return gettext("“%(outcome)s”: %(title)s.") % named
-
-
-def _check_password(visit: RequestVisit, filled: Filled) -> bool:
-    """Whether they have just shown who they are: by their password, or by a login where they have none."""
-    if visit.asks_password:
-        return bool(filled.password) and check_password(visit.user, filled.password)
-    return visit.is_logged_in and has_logged_in_lately(visit.user, visit.case.now)
-
-
-def _show_late(visit: RequestVisit, typed: Typed) -> HttpResponse:
-    again = visit.look_again()
-    # The first may have been under way when this one was looked at.
-    if (answered := _answer_again(again, typed)) is not None:
-        return answered
-    banner = TopMessage("warn", gettext("What you sent was not taken"), end_sentence(again.card.told))
-    return again.show(status=410, banner=banner, typed=typed)
-
-
-def _show_stale(visit: RequestVisit, refused: Stale, typed: Typed) -> HttpResponse:
-    again = visit.look_again()
-    if again.is_over:
-        return _show_late(visit, typed)
-    told = gettext("Nothing was decided. What you typed is kept: look at what has changed, then decide.")
-    items = tuple(
-        gettext("%(field)s: %(before)s → %(after)s") % {"field": name, "before": before, "after": after}
-        for name, (before, after) in refused.difference.items()
-    )
-    # Whoever confirmed to have seen it saw something else.
-    seen = replace(typed, saw=False)
-    if typed.filled is not None:
-        shown = again.case.find_shown(typed.filled.version)
-        seen = replace(seen, filled=again.form.take_over(typed.filled, shown))
-    return again.show(
-        status=409, banner=TopMessage("warn", gettext("Changed since you opened it"), told, items), typed=seen
-    )
-
-
-def _show_forbidden(visit: RequestVisit, refused: NotAllowed, typed: Typed) -> HttpResponse:
-    rule, message = refused.obstacle.rule, show_text(refused.obstacle.message)
-    if rule == "reauthenticate" and visit.asks_password:
-        told = (
-            gettext("That is not your password. Nothing was decided.")
-            if typed.filled and typed.filled.password
-            else message
-        )
-        return visit.show(status=403, typed=replace(typed, password_error=told))
-    if rule == "reauthenticate" and visit.is_logged_in:
-        told = gettext(
-            "You have no password here, so it takes a fresh login: log out, log in, and decide within %(n)s minutes."
-        )
-        message = told % {"n": LATELY // timedelta(minutes=1)}
-    elif rule == "reauthenticate":
-        message = gettext("It takes your password, and you have none here: decide it in the inbox.")
-    if rule == "high_risk_diff":
-        return visit.show(status=422, typed=replace(typed, saw_error=message))
-    again = visit.look_again()
-    if (answered := _answer_again(again, typed)) is not None:
-        return answered
-    return _show_problem(again, 409 if rule in _PASSING else 403, message, typed)
-
-
-def _show_problem(visit: RequestVisit, status: int, told: str, typed: Typed) -> HttpResponse:
-    banner = TopMessage("warn", gettext("Nothing was decided"), show_text(told, 1000))
-    return visit.show(status=status, banner=banner, typed=typed)
+    return decide_posted(visit, typed)
 
 
 # --- the other deeds --------------------------------------------------------------------------------------
@@ -323,13 +170,13 @@ def _do(visit: RequestVisit, name: str, data: QueryDict, typed: Typed, choice: s
         told = _explain(field, data, refused)
         return visit.show(status=422, typed=replace(typed, said_errors={field: told}))
     except AlreadyDecided:
-        return _show_late(visit, typed)
+        return show_late(visit, typed)
     except TooSoon as refused:
         when = show_when(refused.until, visit.case.now)
         said = gettext("Those asked were reminded a moment ago. You can do it again %(when)s.") % {"when": when}
         return visit.show(status=409, banner=TopMessage("warn", gettext("Nobody was reminded"), said), typed=typed)
     except NotAllowed as refused:
-        status = 409 if refused.obstacle.rule in _PASSING else 403
+        status = find_status_code(refused)
         banner = TopMessage("warn", gettext("That was not done"), show_text(refused.obstacle.message))
         return visit.look_again().show(status=status, banner=banner, typed=typed)
     except UnknownReview:
