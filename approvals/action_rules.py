@@ -20,6 +20,7 @@ from approvals.conf import conf
 from approvals.exceptions import AlreadyDecided, NotAllowed, UnknownReview
 from approvals.held_case import read_id
 from approvals.models import Comment, Review, Vote
+from approvals.person import Person
 from approvals.policies import Facts, Obstacle, Rules, find_obstacle
 from approvals.principals import name_user
 from approvals.show_times import show_when
@@ -33,7 +34,7 @@ class Permissions:
     True
     """
 
-    def __init__(self, case: Case, user: Any) -> None:
+    def __init__(self, case: Case, user: Person) -> None:
         self.case, self.user = case, user
 
     def find_obstacle(self, action: str) -> Obstacle | None:
@@ -100,7 +101,7 @@ class Permissions:
         return any(case.is_member(one) and _has_part(case, one) for one in case.list_absent(user))
 
 
-def explain(review: Any, user: Any) -> dict[str, Obstacle | None]:
+def explain(review: Any, user: Person) -> dict[str, Obstacle | None]:
     """For every action the rule that forbids it to this person now, or None: why can't I?
 
     >>> explain(review, ben)["nudge"] is None
@@ -109,7 +110,7 @@ def explain(review: Any, user: Any) -> dict[str, Obstacle | None]:
     return Permissions(review if isinstance(review, Case) else Case(_find(review)), user).list_obstacles()
 
 
-def sees(case: Case, user: Any) -> bool:
+def sees(case: Case, user: Person) -> bool:
     """Whether somebody may look at it: what `Review.objects.visible_to` says, of one review and under its locks.
 
     >>> sees(Case(review), ann)
@@ -134,7 +135,7 @@ def find_next_nudge(review: Review) -> datetime | None:
     return None if review.nudged_at is None else review.nudged_at + conf.nudge_cooldown
 
 
-def find_undoable(case: Case, user: Any) -> Vote:
+def find_undoable(case: Case, user: Person) -> Vote:
     """The vote that this person may take back now; the error that says why not."""
     review, vote = case.review, case.find_vote(user)
     if not case.is_open or (review.effective_at is not None and review.effective_at <= case.now):
@@ -248,7 +249,7 @@ def _need(permission: str, told: Callable[[], str]) -> Rule:
     return check
 
 
-def _has_part(case: Case, user: Any) -> bool:
+def _has_part(case: Case, user: Person) -> bool:
     """Whether somebody is asked, or has handed it on."""
     name = name_user(user)
     return bool(case.list_answering(user)) or any(one.added_by == name for one in case.candidates)

@@ -17,6 +17,7 @@ from approvals.action_rules import find_question
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.held_case import read_id
 from approvals.models import Comment, Review
+from approvals.person import Person
 from approvals.policies import Obstacle
 from approvals.principals import USER
 from approvals.settling import close_withdrawn
@@ -24,7 +25,7 @@ from workflows import answering
 from workflows.arguments import read_actor
 
 
-def claim(review: Any, *, actor: Any, door: str = "python") -> Review:
+def claim(review: Any, *, actor: Person, door: str = "python") -> Review:
     """Say that one is at it: others cannot decide until it is released.
 
     >>> claim(review, actor=ann).claimed_by_id == ann.pk
@@ -37,7 +38,7 @@ def claim(review: Any, *, actor: Any, door: str = "python") -> Review:
         return case.review
 
 
-def release(review: Any, *, actor: Any, door: str = "python") -> Review:
+def release(review: Any, *, actor: Person, door: str = "python") -> Review:
     """Let others decide again.
 
     >>> release(review, actor=ann).claimed_by_id is None
@@ -54,7 +55,7 @@ def release(review: Any, *, actor: Any, door: str = "python") -> Review:
 def extend(
     review: Any,
     *,
-    actor: Any,
+    actor: Person,
     due: datetime | None = None,
     deadline: datetime | None = None,
     reason: str = "",
@@ -84,7 +85,7 @@ def extend(
         return case.review
 
 
-def comment(review: Any, text: str, *, actor: Any, door: str = "python") -> Comment:
+def comment(review: Any, text: str, *, actor: Person, door: str = "python") -> Comment:
     """Say something about it, to all who see it.
 
     >>> comment(review, "Is this within budget?", actor=ann).text
@@ -97,7 +98,7 @@ def comment(review: Any, text: str, *, actor: Any, door: str = "python") -> Comm
         return made
 
 
-def request_info(review: Any, text: str, *, actor: Any, door: str = "python") -> Comment:
+def request_info(review: Any, text: str, *, actor: Person, door: str = "python") -> Comment:
     """Ask the requester something; it can still be decided meanwhile.
 
     >>> request_info(review, "Which account?", actor=ann).kind
@@ -112,7 +113,7 @@ def request_info(review: Any, text: str, *, actor: Any, door: str = "python") ->
         return made
 
 
-def answer_info(review: Any, text: str, *, actor: Any, door: str = "python") -> Comment:
+def answer_info(review: Any, text: str, *, actor: Person, door: str = "python") -> Comment:
     """The requester's answer. It raises the version: whoever decides should have seen it.
 
     >>> answer_info(review, "Account 4711", actor=ben).kind
@@ -129,7 +130,7 @@ def answer_info(review: Any, text: str, *, actor: Any, door: str = "python") -> 
         return made
 
 
-def snooze(review: Any, *, until: datetime, actor: Any, door: str = "python") -> Review:
+def snooze(review: Any, *, until: datetime, actor: Person, door: str = "python") -> Review:
     """Put it aside for oneself until then.
 
     >>> snooze(review, until=tomorrow, actor=ann).open
@@ -140,7 +141,7 @@ def snooze(review: Any, *, until: datetime, actor: Any, door: str = "python") ->
         return case.review
 
 
-def unsnooze(review: Any, *, actor: Any) -> None:
+def unsnooze(review: Any, *, actor: Person) -> None:
     """Take it up again.
 
     >>> unsnooze(review, actor=ann)
@@ -150,7 +151,7 @@ def unsnooze(review: Any, *, actor: Any) -> None:
         records.clear_snooze(found, actor)
 
 
-def nudge(review: Any, *, actor: Any, door: str = "python") -> Review:
+def nudge(review: Any, *, actor: Person, door: str = "python") -> Review:
     """The requester's reminder to those asked, once in a while.
 
     >>> nudge(review, actor=ben).nudged_at is None
@@ -163,7 +164,7 @@ def nudge(review: Any, *, actor: Any, door: str = "python") -> Review:
         return case.review
 
 
-def withdraw(review: Any, *, actor: Any, reason: str = "", door: str = "python") -> Review:
+def withdraw(review: Any, *, actor: Person, reason: str = "", door: str = "python") -> Review:
     """Take the request back: an outcome "withdraw" if the author named one, else its instance is cancelled.
 
     >>> withdraw(review, actor=ben).open

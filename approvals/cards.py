@@ -28,6 +28,7 @@ from approvals.endings import Ending, list_endings, tell_endings
 from approvals.facts import Fact, list_evidence, list_facts
 from approvals.form_secrets import find_tree, hide_secrets
 from approvals.models import Review, Vote
+from approvals.person import Person
 from approvals.plain_values import redact_json
 from approvals.policies import Outcome, describe_four_eyes, find_obstacle, says_no
 from approvals.related import find_link
@@ -192,7 +193,7 @@ class Card:
         return _dump(self.raw["change"])
 
 
-def build_card(review: Review, user: Any | None, *, case: Case | None = None) -> Card:
+def build_card(review: Review, user: Person | None, *, case: Case | None = None) -> Card:
     """The card of a review for one person; `None` is nobody in particular, who may do nothing with it.
 
     >>> card = build_card(review, ann)
@@ -276,7 +277,7 @@ def _dump(value: Any) -> str:
     return show_text(json.dumps(value, indent=2, ensure_ascii=False), MAX_RAW, lines=True)
 
 
-def _look_at_subject(case: Case, user: Any, status: Status) -> _Subject:
+def _look_at_subject(case: Case, user: Person | None, status: Status) -> _Subject:
     """The row as it is now; what changed since it was shown matters only while somebody may decide about it."""
     review = case.review
     if not review.subject_model:
@@ -297,12 +298,21 @@ def _look_at_subject(case: Case, user: Any, status: Status) -> _Subject:
     return _Subject(named, seen, drift, unchanged)
 
 
+<<<<<<< HEAD
 def list_choices(outcomes: Sequence[Outcome], risk: str, obstacle: str = "") -> tuple[Choice, ...]:
     """The buttons of a request, as they were frozen with it; `obstacle` is why a person can’t press them.
 
     >>> [one.label for one in list_choices(case.outcomes, "low")]
     ['Approve', 'Reject']
     """
+=======
+def _list_choices(case: Case, user: Person | None, status: Status) -> tuple[Choice, ...]:
+    obstacle = _find_lateness(case, status)
+    if not obstacle:
+        found = find_obstacle(case.rules, case.state if user is None else case.find_facts(user))
+        if found is not None and (user is not None or found.rule in ("closed", "grace")):
+            obstacle = show_text(found.message)
+>>>>>>> 04d8514 (Type the people that approvals read as Person)
     return tuple(
         Choice(
             name=one.name,
@@ -317,6 +327,7 @@ def list_choices(outcomes: Sequence[Outcome], risk: str, obstacle: str = "") -> 
     )
 
 
+<<<<<<< HEAD
 def may_decide(case: Case, user: Any) -> bool:
     """Whether any button would be open to this person: what `Card.may_decide` says, without a card.
 
@@ -340,6 +351,10 @@ def _find_obstacle(case: Case, permissions: Permissions | None, status: Status) 
 
 def _list_actions(case: Case, permissions: Permissions | None, status: Status) -> dict[str, str]:
     if permissions is None:
+=======
+def _list_actions(case: Case, user: Person | None, status: Status) -> dict[str, str]:
+    if user is None:
+>>>>>>> 04d8514 (Type the people that approvals read as Person)
         return {}
     late = _find_lateness(case, status)
     shown: dict[str, str] = {"": ""}

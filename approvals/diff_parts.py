@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from django.utils.translation import ngettext
 
+from approvals.person import Person
 from approvals.plain_values import write_canonical
 from approvals.show_values import Shown, count_shared, show_text, show_texts
 
@@ -182,7 +183,7 @@ def _walk_lists(left: Any, right: Any, place: Place) -> Iterator[tuple[Place, An
         yield from _walk(old, new, (*place, at))
 
 
-def _open(value: Any, other: Any) -> Any:
+def _open(value: Any, other: Person) -> Any:
     """A container to look into; an empty one where the other side has one and this side nothing."""
     if isinstance(value, dict | list) and (value or isinstance(other, type(value))):
         return value if not isinstance(other, dict | list) or isinstance(other, type(value)) else None

@@ -22,6 +22,7 @@ from django.db import models
 from django.utils.translation import gettext as _
 
 from approvals.diff_parts import ABSENT, MAX_PLACES, Part, Place, diff_json, diff_lines, mark_change, same_json
+from approvals.person import Person
 from approvals.plain_values import REDACTED, AnyField, is_secret, is_secret_name, redact_json, to_plain
 from approvals.related import Related
 from approvals.show_fields import (
@@ -73,7 +74,7 @@ def compare(
     change: Mapping[str, Any],
     *,
     model: type[models.Model] | str | None = None,
-    user: Any = None,
+    user: Person | None = None,
     money: Mapping[str, str] | None = None,
 ) -> tuple[FieldDiff, ...]:
     """What a change makes of an object, or of a snapshot of one with its `model`, in the order of the model's fields.
@@ -88,7 +89,7 @@ def compare(
 
 
 def compare_each(
-    requests: Iterable[tuple[str, Mapping[str, Any], Mapping[str, Any]]], *, user: Any = None
+    requests: Iterable[tuple[str, Mapping[str, Any], Mapping[str, Any]]], *, user: Person | None = None
 ) -> list[tuple[FieldDiff, ...]]:
     """The same of many requests, each as (model, snapshot, change): a related model is still asked once, for all.
 
@@ -105,7 +106,7 @@ def find_drift(
     shown: Mapping[str, Any],
     now: models.Model | None,
     *,
-    user: Any = None,
+    user: Person | None = None,
     money: Mapping[str, str] | None = None,
 ) -> tuple[FieldDiff, ...]:
     """What is different now from a snapshot that was shown; empty where nothing is. A lost object is one row.

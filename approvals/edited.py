@@ -18,6 +18,7 @@ from approvals.diffs import FieldDiff
 from approvals.edits import carries, is_same, load_before
 from approvals.form_values import add_defaults, compare_data, list_settings
 from approvals.models import Vote
+from approvals.person import Person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from workflows.joining import join_and
 from workflows.pages.schema_form import SchemaForm
@@ -44,7 +45,7 @@ class Edit:
         return self.fallen_count > 0 or any(not one.before.empty for one in self.changes)
 
 
-def find_edit(case: Case, user: Any = None) -> Edit | None:
+def find_edit(case: Case, user: Person | None = None) -> Edit | None:
     """The latest change of what is on the table that still counts; None where nobody changed anything.
 
     >>> edit = find_edit(case)

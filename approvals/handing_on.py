@@ -19,12 +19,13 @@ from approvals.electorate import find_case_gap
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.models import Candidate, Review
 from approvals.people import find_group, find_user, refuse_user
+from approvals.person import Person
 from approvals.policies import Obstacle
 from approvals.principals import GROUP, load_user, name_person, name_user
 from workflows.reasons import Listed, Reason, gettext_noop
 
 
-def delegate(review: Any, *, to: Any, actor: Any, reason: str = "", door: str = "python") -> Review:
+def delegate(review: Any, *, to: Any, actor: Person, reason: str = "", door: str = "python") -> Review:
     """Hand one's own share on to somebody else, who decides in one's place.
 
     >>> delegate(review, to=ben, actor=ann).candidates.values_list("principal", flat=True)
@@ -50,7 +51,7 @@ def reassign(
     *,
     users: Iterable[Any] = (),
     groups: Iterable[Any] = (),
-    actor: Any,
+    actor: Person,
     reason: str = "",
     keep: bool = False,
     door: str = "python",
@@ -92,13 +93,13 @@ def _find_colleague(case: Case, given: Any, option: str) -> Any:
     return found
 
 
-def _find_giver(case: Case, actor: Any) -> Any:
+def _find_giver(case: Case, actor: Person) -> Any:
     """Whose share it is: one's own, or that of somebody who is away."""
     standing = case.find_standing(actor)
     return load_user(standing.on_behalf_of) if standing.on_absence else actor
 
 
-def _check_taking(case: Case, user: Any) -> None:
+def _check_taking(case: Case, user: Person) -> None:
     """Whom nothing can be handed: who could not decide it either."""
     name = name_person(user)
     if not user.is_active:
@@ -111,7 +112,7 @@ def _check_taking(case: Case, user: Any) -> None:
         raise NotAllowed(Obstacle("requester", told % {"name": name}))
 
 
-def _move_share(case: Case, giver: Any, other: Any) -> None:
+def _move_share(case: Case, giver: Person, other: Person) -> None:
     mine, name = case.list_answering(giver), name_user(other)
     own = next((one for one in mine if one.principal == name_user(giver)), None)
     is_asked = bool(case.list_answering(other))

@@ -8,7 +8,6 @@ only, whoever is logged in; and no message or log line of this module contains o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from django.core.exceptions import ValidationError
 from django.urls import NoReverseMatch, reverse
 
 from approvals.models import Review
+from approvals.person import Person
 from approvals.principals import load_user
 from workflows import answering, tokens
 from workflows.exceptions import InvalidToken
@@ -29,11 +29,11 @@ _VIEW = "approvals.views.link"
 class Visitor:
     """Whose link it is, and to what."""
 
-    user: Any
+    user: Person
     review: Review
 
 
-def make_link(review: Review, user: Any, *, outcome: str = "") -> str:
+def make_link(review: Review, user: Person, *, outcome: str = "") -> str:
     """The address of a review for one user; with `outcome`, that answer is put first on the page.
 
     >>> make_link(review, ann)
@@ -44,7 +44,7 @@ def make_link(review: Review, user: Any, *, outcome: str = "") -> str:
     return tokens.write_url(path) + (f"?{urlencode({'outcome': outcome})}" if outcome else "")
 
 
-def make_link_token(review: Review, user: Any) -> str:
+def make_link_token(review: Review, user: Person) -> str:
     """The token in such an address, made with the newest key.
 
     >>> make_link_token(review, ann) == make_link_token(review, ann)

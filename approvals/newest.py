@@ -20,6 +20,7 @@ from django.utils.translation import gettext
 from approvals.cases import Case
 from approvals.loading import gather, make_rows
 from approvals.models import Candidate, Review, Vote
+from approvals.person import Person
 from approvals.show_values import MAX_BLOCK, show_text
 from approvals.status import Status, describe_status, find_status
 from approvals.subjects import find_alias
@@ -43,7 +44,7 @@ class Newest:
     url: str | None
 
 
-def find_visible(user: Any) -> QuerySet[Review] | None:
+def find_visible(user: Person | None) -> QuerySet[Review] | None:
     """The reviews that this person may look at, to be asked for several rows of a page; None: none.
 
     >>> find_newest(invoice, ann, visible=find_visible(ann)).url
@@ -55,7 +56,9 @@ def find_visible(user: Any) -> QuerySet[Review] | None:
     return visible
 
 
-def find_newest(obj: models.Model, user: Any = None, *, visible: QuerySet[Review] | None = None) -> Newest | None:
+def find_newest(
+    obj: models.Model, user: Person | None = None, *, visible: QuerySet[Review] | None = None
+) -> Newest | None:
     """The newest review about this row, as this person may know it; None where there never was one.
 
     Where nobody is asked any more and nobody has answered, who may not see it is told nothing.
@@ -97,7 +100,7 @@ _CAST = (
 )
 
 
-def _tell(found: Any, user: Any) -> Newest | None:
+def _tell(found: Any, user: Person | None) -> Newest | None:
     case = Case(found)
     case.now = found.read_at
     case.candidates = make_rows(Candidate, found.asked, found._state.db)

@@ -23,6 +23,7 @@ from django.db.models.functions import Cast, Concat
 from django.utils.translation import gettext
 
 from approvals.exceptions import InvalidApproval
+from approvals.person import Person
 
 USER, GROUP, PERMISSION, RULE = KINDS = ("user", "group", "permission", "rule")
 
@@ -67,7 +68,7 @@ def find_rule(name: str) -> Callable[[], QuerySet[Any]]:
         ) from None
 
 
-def name_user(user: Any) -> str:
+def name_user(user: Person) -> str:
     """A user's name.
 
     >>> name_user(ann)
@@ -86,7 +87,7 @@ def load_user(key: Any) -> Any | None:
     return model._default_manager.using(router.db_for_write(model)).filter(pk__in=[key]).first()
 
 
-def list_principals(user: Any, kinds: Container[str] = KINDS) -> list[str]:
+def list_principals(user: Person | None, kinds: Container[str] = KINDS) -> list[str]:
     """The names that a user answers to now; none for who may not log in.
 
     Groups and rules cost one statement together, permissions those of Django's backends.
@@ -94,7 +95,7 @@ def list_principals(user: Any, kinds: Container[str] = KINDS) -> list[str]:
     return name_all(user, kinds, read_memberships(user, kinds))
 
 
-def read_memberships(user: Any, kinds: Container[str] = KINDS, **beside: Any) -> dict[str, Any]:
+def read_memberships(user: Person | None, kinds: Container[str] = KINDS, **beside: Any) -> dict[str, Any]:
     """The keys of a user's groups, under "groups", and the rules that name them, under "rules": in one statement.
 
     `beside` are expressions about the account to be read in the same one, under their names.
@@ -116,7 +117,7 @@ def read_memberships(user: Any, kinds: Container[str] = KINDS, **beside: Any) ->
     return {**told, "rules": [name for name in rules if told[f"rule_{name}"]]}
 
 
-def name_all(user: Any, kinds: Container[str], memberships: Mapping[str, Any]) -> list[str]:
+def name_all(user: Person | None, kinds: Container[str], memberships: Mapping[str, Any]) -> list[str]:
     """The names of these kinds that a user answers to, given what `read_memberships` has read."""
     if user is None or user.pk is None or not user.is_active:
         return []
@@ -128,7 +129,7 @@ def name_all(user: Any, kinds: Container[str], memberships: Mapping[str, Any]) -
     return names + ([f"{RULE}:{name}" for name in memberships.get("rules", ())] if RULE in kinds else [])
 
 
-def forget_permissions(user: Any) -> Any:
+def forget_permissions(user: Person | None) -> Any:
     """The same person without what Django's backends remember at the object: asked anew, what was given or taken
     meanwhile counts.
 
@@ -187,7 +188,7 @@ def describe_principals(principals: Iterable[str], people: dict[str, Any] | None
     return told
 
 
-def name_person(user: Any) -> str:
+def name_person(user: Person | None) -> str:
     """What a user is called among people.
 
     >>> name_person(ann)

@@ -14,6 +14,7 @@ from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 
 from approvals.barring import ExistsHere, is_free, leave_out_barred, list_rows
+from approvals.person import Person
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import forget_permissions, name_user
 from approvals.streams import leave_streams, push_down, read_streams
@@ -46,7 +47,9 @@ class ReviewQuerySet(ReadQuerySet):
                 return self.filter((Q(open=False) & taken_back) | late)
         return self
 
-    def for_user(self, user: Any, *, workspace: int | None = None, snoozed: bool | None = False) -> ReviewQuerySet:
+    def for_user(
+        self, user: Person | Viewer | None, *, workspace: int | None = None, snoozed: bool | None = False
+    ) -> ReviewQuerySet:
         """Those that a user (or a `Viewer`) may decide now: as a candidate, or for somebody who is away.
 
         Not those that a rule keeps from them (their own or of an earlier stage under four eyes, decided by them
@@ -65,7 +68,7 @@ class ReviewQuerySet(ReadQuerySet):
         # As a number: asked of each row by itself, and PostgreSQL expects that hardly any is.
         return rows.exclude(Exact(Coalesce(Subquery(put_aside.values(number=Value(1))), 0), 1))
 
-    def visible_to(self, user: Any, *, workspace: int | None = None) -> ReviewQuerySet:
+    def visible_to(self, user: Person | Viewer | None, *, workspace: int | None = None) -> ReviewQuerySet:
         """Those that a user (or a `Viewer`) may look at: who is asked or stands in, who asked, handed on or voted; and
         who may see all.
 
@@ -109,7 +112,7 @@ class ReviewQuerySet(ReadQuerySet):
         return QuerySet.__xor__(leave_streams(self), leave_streams(other))
 
 
-def _has_to_do(user: Any) -> Q:
+def _has_to_do(user: Person) -> Q:
     """What somebody asked for or voted on."""
     voted = list_rows("Vote").filter(Q(user_id=user.pk) | Q(on_behalf_of_id=user.pk), review_id=OuterRef("pk"))
     return Q(requester_id=user.pk) | Q(ExistsHere(voted))

@@ -16,6 +16,7 @@ from django.db import models
 from django.db.models import F, QuerySet
 
 from approvals.models import Candidate, Comment, Guess, Notice, Review, Snooze, Vote
+from approvals.person import Person
 from workflows import answering, store
 
 Row = TypeVar("Row", bound=models.Model)
@@ -132,7 +133,7 @@ def put_back(votes: Iterable[Vote]) -> None:
 
 
 def insert_comment(
-    review: Review, kind: str, text: str, *, user: Any, at: datetime, answers: Comment | None = None
+    review: Review, kind: str, text: str, *, user: Person | None, at: datetime, answers: Comment | None = None
 ) -> Comment:
     """Write down what somebody said."""
     return insert(
@@ -168,18 +169,18 @@ def insert_notice(
     )
 
 
-def set_snooze(review: Review, user: Any, until: datetime) -> None:
+def set_snooze(review: Review, user: Person, until: datetime) -> None:
     """Put aside; a second time moves it."""
-    made = Snooze(review=review, user=user, until=until)
+    made = Snooze(review=review, user_id=user.pk, until=until)
     rows(Snooze).bulk_create([made], update_conflicts=True, unique_fields=["user", "review"], update_fields=["until"])
 
 
-def clear_snooze(review: Review, user: Any) -> int:
+def clear_snooze(review: Review, user: Person) -> int:
     """Take it up again."""
-    return rows(Snooze).filter(review=review, user=user).delete()[0]
+    return rows(Snooze).filter(review=review, user_id=user.pk).delete()[0]
 
 
-def set_presence(review: UUID, user: Any, lasts: timedelta) -> tuple[list[Any], datetime | None]:
+def set_presence(review: UUID, user: Person, lasts: timedelta) -> tuple[list[Any], datetime | None]:
     """Somebody looks at it, from now on for so long. The keys of others who do, and until when it was put aside."""
     found = store.fetch(answering.reach(), _LOOK, {"review": review, "user": user.pk, "lasts": lasts})
     until = next((until for _, until in found if until is not None), None)

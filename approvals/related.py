@@ -17,6 +17,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
+from approvals.person import Person
 from approvals.plain_values import MISREAD, AnyField, from_plain
 from approvals.show_values import EMPTY, MAX_NAME, Shown, show_text
 from approvals.subjects import name_object
@@ -32,7 +33,7 @@ class Target(NamedTuple):
 class Related:
     """The rows behind the keys of some relations, fetched together and shown one by one."""
 
-    def __init__(self, user: Any = None) -> None:
+    def __init__(self, user: Person | None = None) -> None:
         self._user = user
         #: None: it is known that there is no such row.
         self._rows: dict[Target, dict[Any, models.Model | None]] = {}
@@ -72,7 +73,7 @@ class Related:
         return _reverse(row) if self._links[model] else None
 
 
-def find_link(user: Any, row: models.Model) -> str | None:
+def find_link(user: Person | None, row: models.Model) -> str | None:
     """Where this user can look at the row, if anywhere.
 
     >>> find_link(ann, invoice)
@@ -87,10 +88,10 @@ def find_target(field: AnyField) -> Target:
     return Target(model, field.target_field if isinstance(field, models.ForeignKey) else model._meta.pk)
 
 
-def may_open(user: Any, model: type[models.Model]) -> bool:
+def may_open(user: Person | None, model: type[models.Model]) -> bool:
     """Whether this model has a page in the admin that the user may look at."""
     staff = getattr(user, "is_active", False) and getattr(user, "is_staff", False)
-    if not staff or not apps.is_installed("django.contrib.admin"):
+    if user is None or not staff or not hasattr(user, "has_perm") or not apps.is_installed("django.contrib.admin"):
         return False
     from django.contrib.admin import site
 

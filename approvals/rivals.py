@@ -6,13 +6,13 @@ Invariant owned: only what the person who looks may see, in one statement of bou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
 
 from approvals.cases import Case
 from approvals.models import Review
+from approvals.person import Person
 from approvals.show_values import MAX_BLOCK, show_text
 
 #: How many are shown.
@@ -29,7 +29,7 @@ class Rival:
     title: str
 
 
-def list_rivals(case: Case, user: Any | None) -> tuple[Rival, ...]:
+def list_rivals(case: Case, user: Person | None) -> tuple[Rival, ...]:
     """Those that wait beside this one, the latest first; none for what changes nothing.
 
     >>> [one.title for one in list_rivals(Case(review), ann)]

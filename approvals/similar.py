@@ -14,6 +14,7 @@ from django.db.models import OuterRef, Subquery
 
 from approvals.cases import Case
 from approvals.models import Review, Vote
+from approvals.person import Person
 from approvals.policies import load_outcomes
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 
@@ -36,7 +37,7 @@ class Similar:
     reason: str
 
 
-def list_similar(case: Case, user: Any | None) -> tuple[Similar, ...]:
+def list_similar(case: Case, user: Person | None) -> tuple[Similar, ...]:
     """The latest decisions at the same step of the same workflow, about the same kind of thing.
 
     >>> [(one.title, one.outcome_label) for one in list_similar(Case(review), ann)]

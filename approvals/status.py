@@ -17,6 +17,7 @@ from approvals.cases import MAX_NAMED, Case
 from approvals.edited import find_edit
 from approvals.electorate import are_all_gone, count_votes, is_stranded, may_be_stranded
 from approvals.models import Review
+from approvals.person import Person
 from approvals.policies import KnownOutcome, Outcome, Tally, count_fixed
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import PERMISSION, name_user
@@ -42,7 +43,7 @@ class Progress:
     text: str
 
 
-def describe_status(review: Review, user: Any | None = None, *, case: Case | None = None) -> str:
+def describe_status(review: Review, user: Person | None = None, *, case: Case | None = None) -> str:
     """How it stands, as a sentence to this person.
 
     >>> describe_status(review, ben)
@@ -147,7 +148,7 @@ def find_known(case: Case, name: str) -> KnownOutcome | None:
     return _find_outcome(case, name).known
 
 
-def is_user(user: Any, key: Any) -> bool:
+def is_user(user: Person | None, key: Any) -> bool:
     """Whether this person is the one with that key."""
     return user is not None and key is not None and getattr(user, "pk", None) == key
 
@@ -171,7 +172,7 @@ def _tell_tally(case: Case, tally: Tally) -> Progress:
     return Progress(group, votes, tally.needed, leading, text)
 
 
-def _tell_open(case: Case, user: Any) -> str:
+def _tell_open(case: Case, user: Person | None) -> str:
     review = case.review
     if may_be_stranded(case) and is_stranded(case):
         return _tell_stranded(case)
@@ -204,7 +205,7 @@ def _tell_stranded(case: Case) -> str:
     )
 
 
-def _tell_grace(case: Case, user: Any) -> str:
+def _tell_grace(case: Case, user: Person | None) -> str:
     review = case.review
     until = review.effective_at
     assert until is not None
@@ -244,7 +245,7 @@ def _tell_grace(case: Case, user: Any) -> str:
     )
 
 
-def _tell_decided(case: Case, user: Any) -> str:
+def _tell_decided(case: Case, user: Person | None) -> str:
     review = case.review
     at = find_closed_at(case)
     given = {
@@ -262,7 +263,7 @@ def _tell_decided(case: Case, user: Any) -> str:
     return str((known and known.by_other) or gettext("%(by)s answered %(outcome)s %(when)s")) % given
 
 
-def _tell_closed(case: Case, user: Any) -> str:
+def _tell_closed(case: Case, user: Person | None) -> str:
     review, interaction = case.review, case.review.interaction
     at = find_closed_at(case)
     given = {

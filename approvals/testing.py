@@ -22,6 +22,7 @@ from approvals.action_rules import explain
 from approvals.decisions import Recorded
 from approvals.doors import Door
 from approvals.models import Review
+from approvals.person import Person
 from approvals.principals import name_person
 from workflows import answering
 from workflows.exceptions import InvalidCall, show
@@ -34,7 +35,7 @@ def decide(
     target: Instance | Review | Interaction | UUID,
     outcome: str,
     *,
-    actor: Any,
+    actor: Person,
     reason: str = "",
     data: Any = None,
     grace: bool = False,

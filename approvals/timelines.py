@@ -21,6 +21,7 @@ from approvals.edited import list_changes
 from approvals.ladder import Action, describe_action, name_target
 from approvals.loading import fill
 from approvals.models import Comment, Vote
+from approvals.person import Person
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import name_user
 from approvals.refusals import tell_refusal
@@ -90,7 +91,7 @@ def read_history(case: Case) -> History:
 
 
 def list_entries(
-    case: Case, user: Any | None = None, *, history: History | None = None, names: Mapping[str, str] | None = None
+    case: Case, user: Person | None = None, *, history: History | None = None, names: Mapping[str, str] | None = None
 ) -> tuple[Entry, ...]:
     """The timeline as this person reads it, the newest first.
 
@@ -117,7 +118,7 @@ def list_entries(
 @dataclass(frozen=True, slots=True)
 class _Teller:
     case: Case
-    user: Any
+    user: Person | None
     names: Mapping[str, str]
 
     def tell_request(self) -> Entry:
@@ -276,7 +277,7 @@ class _Teller:
         return join_list(self._mention(one) for one in principals if isinstance(one, str) and one)
 
     def _is_viewer(self, actor: str) -> bool:
-        return getattr(self.user, "pk", None) is not None and actor == name_user(self.user)
+        return self.user is not None and self.user.pk is not None and actor == name_user(self.user)
 
     def _show_moment(self, given: Any) -> str:
         at = parse_datetime(given) if isinstance(given, str) else None

@@ -18,6 +18,7 @@ from django.db.models import OuterRef, Q
 from django.db.models.expressions import RawSQL
 
 from approvals.barring import leave_out_barred, list_rows
+from approvals.person import Person
 from approvals.principals import GROUP, KINDS, RULE, name_all, name_user, read_memberships
 from approvals.streams import Stream, look_around
 from workflows.clock import Now
@@ -37,8 +38,9 @@ class Viewer:
     (12, 3)
     """
 
-    def __init__(self, user: Any, **beside: Any) -> None:
-        self.user, self._beside = user, beside
+    def __init__(self, user: Person | None, **beside: Any) -> None:
+        self.user: Any = user
+        self._beside = beside
         self._streams: dict[str, list[Stream]] = {}
 
     @property
@@ -140,7 +142,7 @@ class Absent(Viewer):
         return read_memberships(self.user, KINDS)
 
 
-def see_as(user: Any) -> Viewer:
+def see_as(user: Person | Viewer | None) -> Viewer:
     """A viewer stays the one it is; of a user one is made.
 
     >>> see_as(ann).user == ann
@@ -162,7 +164,7 @@ def find_viewer(request: HttpRequest, **beside: Any) -> Viewer:
     return found
 
 
-def list_absences(user: Any) -> list[Absence]:
+def list_absences(user: Person) -> list[Absence]:
     """Those whom this user stands in for now."""
     return [one for one in _running().select_related("user").filter(substitute_id=user.pk) if one.user.is_active]
 
@@ -206,7 +208,7 @@ class _Offer:
     """Under which names, and where, a person would be asked; `where` is SQL about the candidate's row `c`."""
 
     def __init__(
-        self, person: Any, names: Sequence[str], scopes: Sequence[int], where: str = "", params: Sequence[Any] = ()
+        self, person: Person, names: Sequence[str], scopes: Sequence[int], where: str = "", params: Sequence[Any] = ()
     ) -> None:
         self.person, self.names, self.scopes, self.where, self.params = person, names, scopes, where, params
 
@@ -225,7 +227,7 @@ class _Offer:
                 yield Stream(name, scope, where + self.where, (*more, *self.params))
 
 
-def _narrow(user: Any, workflows: Sequence[str], alias: str) -> tuple[str, Sequence[Any]] | None:
+def _narrow(user: Person, workflows: Sequence[str], alias: str) -> tuple[str, Sequence[Any]] | None:
     """SQL for what a substitute may decide of what asks who is away; None for nothing."""
     # Standing in for somebody never does what they may not.
     rows = leave_out_barred(list_rows("Review").filter(pk=RawSQL("c.review_id", ())), user.pk)

@@ -29,6 +29,7 @@ from approvals.doors import Door
 from approvals.exceptions import ApprovalError, NotAllowed, ReasonRequired, Stale
 from approvals.models import Review
 from approvals.passwords import TooManyTries, check_password
+from approvals.person import Person
 from approvals.refused import tell_refusal
 from workflows.exceptions import InvalidData, WorkflowError
 from workflows.joining import join_label
@@ -142,7 +143,7 @@ def has_looked(request: HttpRequest) -> bool:
     return request.POST.get("saw") == "1"
 
 
-def make_card(review: Review, user: Any, deed: Deed) -> Card:
+def make_card(review: Review, user: Person, deed: Deed) -> Card:
     """The card, with what stands in the way of this deed on its buttons."""
     card = build_card(review, user)
     if deed is not OVERRIDE:

@@ -19,6 +19,7 @@ from approvals.decisions import decide
 from approvals.doors import Door
 from approvals.handing_on import reassign
 from approvals.models import Review
+from approvals.person import Person
 from approvals.policies import load_outcomes
 from approvals.refused import label_outcome
 
@@ -53,7 +54,7 @@ class Deed:
         return self.form is not None
 
 
-def _reassign(review: Review, user: Any, given: Mapping[str, Any]) -> str:
+def _reassign(review: Review, user: Person, given: Mapping[str, Any]) -> str:
     reassign(
         review,
         users=given["users"] or (),
@@ -66,30 +67,30 @@ def _reassign(review: Review, user: Any, given: Mapping[str, Any]) -> str:
     return gettext("Others are asked as well.") if given["keep"] else gettext("Others are asked instead.")
 
 
-def _extend(review: Review, user: Any, given: Mapping[str, Any]) -> str:
+def _extend(review: Review, user: Person, given: Mapping[str, Any]) -> str:
     extend(review, due=given["due"], deadline=given["deadline"], reason=given["reason"], actor=user, door=DOOR)
     return gettext("There is more time.")
 
 
-def _release(review: Review, user: Any, given: Mapping[str, Any]) -> str:
+def _release(review: Review, user: Person, given: Mapping[str, Any]) -> str:
     release(review, actor=user, door=DOOR)
     return gettext("Others can decide it again.")
 
 
-def _withdraw(review: Review, user: Any, given: Mapping[str, Any]) -> str:
+def _withdraw(review: Review, user: Person, given: Mapping[str, Any]) -> str:
     withdraw(review, reason=given["reason"], actor=user, door=DOOR)
     return gettext("It was withdrawn.")
 
 
-def _decide(review: Review, user: Any, given: Mapping[str, Any]) -> str:
+def _decide(review: Review, user: Person, given: Mapping[str, Any]) -> str:
     return tell_recorded(_answer(review, user, given, override=False))
 
 
-def _override(review: Review, user: Any, given: Mapping[str, Any]) -> str:
+def _override(review: Review, user: Person, given: Mapping[str, Any]) -> str:
     return tell_recorded(_answer(review, user, given, override=True))
 
 
-def _answer(review: Review, user: Any, given: Mapping[str, Any], *, override: bool) -> Any:
+def _answer(review: Review, user: Person, given: Mapping[str, Any], *, override: bool) -> Any:
     """One of many: without a look at each, which is what `via_bulk` says."""
     door = Door(DOOR, via_bulk=True, saw_diff=False, has_reauthenticated=False)
     return decide(

@@ -26,6 +26,7 @@ from approvals.doors import Door
 from approvals.exceptions import AlreadyDecided, ApprovalError, NotAllowed, Stale
 from approvals.grace import undo
 from approvals.models import Review, Vote
+from approvals.person import Person
 from approvals.refused import tell_refusal
 from approvals.status import describe_status, tell_decision, tell_outcome
 from workflows.exceptions import WorkflowError
@@ -68,7 +69,7 @@ class Came:
 
 
 def decide_each(
-    picks: Iterable[Pick], outcome: str, *, actor: Any, reason: str, data: Mapping[UUID, Any]
+    picks: Iterable[Pick], outcome: str, *, actor: Person, reason: str, data: Mapping[UUID, Any]
 ) -> dict[UUID, Came]:
     """Give all of them the same answer, as they were shown.
 
@@ -101,13 +102,13 @@ def decide_each(
     return _do_each(wanted, decide_one, waits, end, actor=actor, told_before=("grace", "voted"))
 
 
-def count_undone(ids: Collection[UUID], user: Any) -> dict[UUID, int]:
+def count_undone(ids: Collection[UUID], user: Person) -> dict[UUID, int]:
     """How often somebody has taken back a decision of theirs, by review."""
     fallen = Vote.objects.filter(review_id__in=ids, user_id=user.pk, standing=False)
     return dict(fallen.order_by().values_list("review_id").annotate(n=Count("pk")))
 
 
-def undo_each(ids: Iterable[UUID], *, actor: Any) -> dict[UUID, Came]:
+def undo_each(ids: Iterable[UUID], *, actor: Person) -> dict[UUID, Came]:
     """Take back all of them that can still be taken back."""
 
     def undo_one(id: UUID) -> Came:
@@ -124,7 +125,7 @@ def _do_each(
     waits: Came,
     end: float,
     *,
-    actor: Any,
+    actor: Person,
     told_before: Container[str] = (),
 ) -> dict[UUID, Came]:
     """The first one is always begun, so that whoever sends the rest again gets on.
@@ -158,7 +159,7 @@ def _tell(recorded: Recorded) -> Came:
     return Came("done", capfirst(how), how, recorded.effective_at, can_undo=recorded.state == "grace")
 
 
-def _explain(refused: Exception, id: UUID, actor: Any, told_before: Container[str]) -> Came:
+def _explain(refused: Exception, id: UUID, actor: Person, told_before: Container[str]) -> Came:
     """A refusal, in the words of a single one; who was quicker, in those of the request's own page."""
     review = Review.objects.filter(pk=id).first()
     if review is None:

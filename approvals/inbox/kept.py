@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from approvals.inbox.desk import MAX_SAVED, read_query
 from approvals.models import SavedView
+from approvals.person import Person
 
 MAX_NAME = 60
 #: Of a query, as the table has it.
@@ -53,7 +54,7 @@ class ViewForm(NameForm):
         return query
 
 
-def keep_view(user: Any, name: str, query: str) -> SavedView:
+def keep_view(user: Person, name: str, query: str) -> SavedView:
     """Keep a list; a view of the same name becomes this one. `ValidationError` where there are too many.
 
     >>> keep_view(ann, "Late", "view=overdue").query
@@ -72,7 +73,7 @@ def keep_view(user: Any, name: str, query: str) -> SavedView:
         return made
 
 
-def rename_view(user: Any, key: int, name: str) -> SavedView | None:
+def rename_view(user: Person, key: int, name: str) -> SavedView | None:
     """Call it otherwise; None where it is not theirs, `ValidationError` where another one is called so."""
     with transaction.atomic(using=router.db_for_write(SavedView)):
         mine = _lock(user)
@@ -86,13 +87,13 @@ def rename_view(user: Any, key: int, name: str) -> SavedView | None:
         return found
 
 
-def remove_view(user: Any, key: int) -> bool:
+def remove_view(user: Person, key: int) -> bool:
     """Forget it; whether it was there."""
     rows: Any = SavedView._default_manager.filter(user_id=user.pk, pk=key)
     return bool(rows.delete()[0])
 
 
-def _lock(user: Any) -> Any:
+def _lock(user: Person) -> Any:
     """Theirs, which nobody adds to meanwhile: the account's row is what two tabs of one person meet at."""
     db = router.db_for_write(SavedView)
     list(get_user_model()._default_manager.using(db).select_for_update(no_key=True).filter(pk=user.pk).values("pk"))

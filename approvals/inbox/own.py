@@ -22,6 +22,7 @@ from django.utils.translation import gettext_lazy as _
 
 from approvals.models import Absence, Preference
 from approvals.people_forms import AbsenceForm, PreferenceForm
+from approvals.person import Person
 from approvals.principals import list_active, name_person
 from approvals.show_times import show_at
 from approvals.show_values import MAX_NAME, name_kind, show_text
@@ -178,7 +179,7 @@ class ShownAbsence:
     is_now: bool
 
 
-def list_own(user: Any, now: datetime) -> tuple[ShownAbsence, ...]:
+def list_own(user: Person, now: datetime) -> tuple[ShownAbsence, ...]:
     """The latest ones first.
 
     >>> [one.substitute for one in list_own(ann, now)]
@@ -188,13 +189,13 @@ def list_own(user: Any, now: datetime) -> tuple[ShownAbsence, ...]:
     return tuple(_show(one, now) for one in rows.order_by("-since", "-pk")[:MAX_ABSENCES])
 
 
-def end_absence(key: int, user: Any) -> bool:
+def end_absence(key: int, user: Person) -> bool:
     """End one that lasts; whether there was one."""
     rows = Absence._default_manager.filter(Q(until__isnull=True) | Q(until__gt=Now()), pk=key, user_id=user.pk)
     return rows.filter(since__lt=Now()).update(until=Now()) > 0
 
 
-def remove_absence(key: int, user: Any) -> bool:
+def remove_absence(key: int, user: Person) -> bool:
     """Remove one, as if it had not been said; whether there was one."""
     return Absence._default_manager.filter(pk=key, user_id=user.pk).delete()[0] > 0
 

@@ -17,6 +17,7 @@ from django.db.models import QuerySet
 from approvals import records
 from approvals.cases import MAX_ROWS
 from approvals.models import Presence
+from approvals.person import Person
 from approvals.principals import name_person
 from approvals.show_values import MAX_NAME, show_text
 from workflows.clock import Now
@@ -48,7 +49,7 @@ class Around:
     snoozed_until: datetime | None = None
 
 
-def look(review: UUID, user: Any) -> Around:
+def look(review: UUID, user: Person) -> Around:
     """Say that somebody has it open; who else has.
 
     >>> look(review.pk, ann).others
@@ -59,7 +60,7 @@ def look(review: UUID, user: Any) -> Around:
     return Around(tuple(names[key] for key in keys if key in names), until)
 
 
-def list_lookers(review: UUID, user: Any) -> tuple[str, ...]:
+def list_lookers(review: UUID, user: Person) -> tuple[str, ...]:
     """Who else has it open, without being seen."""
     others = looking_at(review).exclude(user_id=user.pk).select_related("user")
     return tuple(show_text(name_person(one.user), MAX_NAME) for one in others[:5])

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.utils import timezone, translation
 
 from approvals.models import Preference
+from approvals.person import Person
 from approvals.show_values import MAX_NAME, show_text
 
 
@@ -54,7 +55,7 @@ def read_readers(users: Iterable[Any]) -> dict[Any, Reader]:
     return {key: make_reader(user, said.get(key)) for key, user in known.items()}
 
 
-def make_reader(user: Any, said: Preference | None) -> Reader:
+def make_reader(user: Person, said: Preference | None) -> Reader:
     """A person with what they said about themselves.
 
     >>> make_reader(ann, None).email

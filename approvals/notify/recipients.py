@@ -30,6 +30,7 @@ from approvals.cases import Case
 from approvals.electorate import keep_members
 from approvals.models import Absence, Comment, Notice
 from approvals.notify.records import read_data
+from approvals.person import Person
 from approvals.principals import USER, list_users
 from approvals.viewers import is_within_absence
 from workflows import answering
@@ -45,7 +46,7 @@ _URGES = frozenset({"reminder", "nudge"})
 class Recipient:
     """Somebody to be told, and for whom they stand in."""
 
-    user: Any
+    user: Person
     stands_in_for: Any = None
 
 
@@ -89,7 +90,7 @@ def _keep(case: Case, principals: Iterable[str]) -> QuerySet[Any]:
     return keep_members(case, list_users(principals)).order_by("pk")
 
 
-def _leave_out(actor: Any, recipients: Iterable[Recipient]) -> list[Recipient]:
+def _leave_out(actor: Person, recipients: Iterable[Recipient]) -> list[Recipient]:
     return [one for one in recipients if one.user.pk != actor]
 
 

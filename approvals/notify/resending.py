@@ -5,8 +5,6 @@ Invariant owned: it takes a permission of its own, and is in the ledger like eve
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import transaction
 from django.utils.translation import gettext
 
@@ -14,6 +12,7 @@ from approvals.exceptions import NotAllowed, UnknownReview
 from approvals.held_case import check_actor, open_case
 from approvals.models import Delivery
 from approvals.notify import records
+from approvals.person import Person
 from approvals.policies import Obstacle
 from workflows import answering
 from workflows.arguments import read_actor
@@ -22,7 +21,7 @@ from workflows.lifecycle import Event
 PERMISSION = "holdpoint_approvals.resend_delivery"
 
 
-def resend(delivery: Delivery, *, actor: Any, door: str = "python") -> Delivery:
+def resend(delivery: Delivery, *, actor: Person, door: str = "python") -> Delivery:
     """Let it be sent again now, with all its tries before it; what is over by then is dropped as ever.
 
     >>> resend(delivery, actor=ann).status

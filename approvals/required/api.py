@@ -23,6 +23,7 @@ from approvals.changes import read_change
 from approvals.channel import Approval
 from approvals.exceptions import ApprovalError
 from approvals.opening import list_asked
+from approvals.person import Person
 from approvals.plain_values import is_secret, redact_json
 from approvals.required.frozen import dump_approval, name_key
 from approvals.required.options import ApprovalOptions
@@ -147,7 +148,7 @@ class ApprovalRequiredMixin(ApprovalOptions, _View):
         told = {"id": str(started.pk), "status": "pending", "url": url}
         return Response(told, status=status.HTTP_202_ACCEPTED, headers={"Location": url})
 
-    def _start(self, request: Request, user: Any, subject: models.Model | None, change: Any) -> Instance:
+    def _start(self, request: Request, user: Person, subject: models.Model | None, change: Any) -> Instance:
         try:
             with transaction.atomic(using=router.db_for_write(Instance)):
                 approval = self.get_approval(request, subject, change)

@@ -18,6 +18,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals.models import Review
+from approvals.person import Person
 from approvals.required.api import CALL
 from approvals.required.frozen import name_key
 from approvals.required.sealing import NotSealed, unseal
@@ -59,7 +60,7 @@ class CallView(APIView):
         return Response({**describe_call(instance), "url": request.build_absolute_uri(request.path)})
 
 
-def is_requester(instance: Instance, user: Any) -> bool:
+def is_requester(instance: Instance, user: Person) -> bool:
     """Whether it was this user who called."""
     try:
         return bool(unseal(instance)["requester"] == name_key(user))
@@ -67,7 +68,7 @@ def is_requester(instance: Instance, user: Any) -> bool:
         return False
 
 
-def find_review(instance: Instance, user: Any) -> Review | None:
+def find_review(instance: Instance, user: Person) -> Review | None:
     """The review of it, where this user may look at that."""
     found: Review | None = Review.objects.visible_to(user).filter(instance=instance).first()
     return found

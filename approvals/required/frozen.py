@@ -18,6 +18,7 @@ from approvals.exceptions import InvalidApproval
 from approvals.ladder import Action, Ladder, Step
 from approvals.opening import MAX_USERS
 from approvals.people import find_users
+from approvals.person import Person
 from approvals.policies import dump_outcomes, load_outcomes, load_quorum
 
 
@@ -89,7 +90,7 @@ def load_approval(
     return approval
 
 
-def name_key(user: Any) -> str:
+def name_key(user: Person) -> str:
     """A user's key as JSON keeps it.
 
     >>> name_key(ann)

@@ -20,6 +20,7 @@ from django.utils.translation import gettext
 
 from approvals.channel import Approval
 from approvals.diffs import FieldDiff, compare
+from approvals.person import Person
 from approvals.principals import USER, describe_principals, list_users
 from approvals.required.proposals import Proposal
 from approvals.show_fields import label_field
@@ -122,7 +123,7 @@ def _join(one: Proposal, names: Mapping[str, str]) -> str:
     return join_or(told)
 
 
-def _compare(one: Proposal, obj: models.Model | None, user: Any) -> tuple[FieldDiff, ...]:
+def _compare(one: Proposal, obj: models.Model | None, user: Person) -> tuple[FieldDiff, ...]:
     if obj is None or one.do != "change":
         return ()
     before: Any = obj if one.review is None else one.review.snapshot or {}

@@ -21,6 +21,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from approvals.person import Person
 from approvals.plain_values import is_secret_name
 from approvals.required.asking import find_requester
 from workflows.models import Instance
@@ -91,7 +92,7 @@ def _write_query(given: QueryDict) -> str:
     return kept.urlencode()
 
 
-def _make_request(call: Mapping[str, Any], user: Any) -> WSGIRequest:
+def _make_request(call: Mapping[str, Any], user: Person) -> WSGIRequest:
     body = b"" if call["empty"] else json.dumps(call["data"]).encode()
     environ = {
         "REQUEST_METHOD": call["method"],
