@@ -33,7 +33,7 @@ from approvals.plain_values import redact_json
 from approvals.policies import Outcome, describe_four_eyes, find_obstacle, says_no
 from approvals.related import find_link
 from approvals.rivals import Rival, list_rivals
-from approvals.show_values import MAX_BLOCK, MAX_NAME, Shown, show_text
+from approvals.show_values import MAX_BLOCK, MAX_NAME, ShownValue, show_text
 from approvals.similar import Similar, list_similar
 from approvals.status import (
     Progress,
@@ -56,7 +56,7 @@ RISK_LABELS = {"low": _("Low risk"), "medium": _("Medium risk"), "high": _("High
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class OutcomeChoice:
     """One button: what it answers, and the sentence that says why this person can’t."""
 
     name: str
@@ -132,7 +132,7 @@ class Card:
     progress: tuple[Progress, ...]
     #: Those who have voted, where all of them gave the same answer.
     voters: str
-    subject: Shown | None
+    subject: ShownValue | None
     diff: tuple[FieldDiff, ...]
     drift: tuple[FieldDiff, ...]
     #: Fields of the subject that stay as they are; 0 where nothing is to change any more.
@@ -148,7 +148,7 @@ class Card:
     #: Other changes of the subject that wait.
     rivals: tuple[Rival, ...]
     schema: Any
-    outcomes: tuple[Choice, ...]
+    outcomes: tuple[OutcomeChoice, ...]
     actions: dict[str, str]
     timeline: tuple[Entry, ...]
     version: int
@@ -265,7 +265,7 @@ def build_card(review: Review, user: Person | None, *, case: Case | None = None)
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    subject: Shown | None
+    subject: ShownValue | None
     digest: str
     drift: tuple[FieldDiff, ...] = ()
     unchanged: int = 0
@@ -287,8 +287,8 @@ def _look_at_subject(case: Case, user: Person | None, status: Status) -> _Subjec
     before = review.snapshot or {}
     is_waiting = status in ("open", "grace")
     if row is None:
-        return _Subject(Shown(label, missing=True), "", find_drift(before, None) if is_waiting else ())
-    named = Shown(label, url=find_link(user, row))
+        return _Subject(ShownValue(label, missing=True), "", find_drift(before, None) if is_waiting else ())
+    named = ShownValue(label, url=find_link(user, row))
     if not is_waiting:
         return _Subject(named, review.digest)
     seen = digest(snapshot_again(row, before), review.change or {})
@@ -298,23 +298,14 @@ def _look_at_subject(case: Case, user: Person | None, status: Status) -> _Subjec
     return _Subject(named, seen, drift, unchanged)
 
 
-<<<<<<< HEAD
-def list_choices(outcomes: Sequence[Outcome], risk: str, obstacle: str = "") -> tuple[Choice, ...]:
+def list_choices(outcomes: Sequence[Outcome], risk: str, obstacle: str = "") -> tuple[OutcomeChoice, ...]:
     """The buttons of a request, as they were frozen with it; `obstacle` is why a person can’t press them.
 
     >>> [one.label for one in list_choices(case.outcomes, "low")]
     ['Approve', 'Reject']
     """
-=======
-def _list_choices(case: Case, user: Person | None, status: Status) -> tuple[Choice, ...]:
-    obstacle = _find_lateness(case, status)
-    if not obstacle:
-        found = find_obstacle(case.rules, case.state if user is None else case.find_facts(user))
-        if found is not None and (user is not None or found.rule in ("closed", "grace")):
-            obstacle = show_text(found.message)
->>>>>>> 04d8514 (Type the people that approvals read as Person)
     return tuple(
-        Choice(
+        OutcomeChoice(
             name=one.name,
             label=show_text(one.label, MAX_NAME),
             tone=one.tone,
@@ -327,8 +318,7 @@ def _list_choices(case: Case, user: Person | None, status: Status) -> tuple[Choi
     )
 
 
-<<<<<<< HEAD
-def may_decide(case: Case, user: Any) -> bool:
+def may_decide(case: Case, user: Person | None) -> bool:
     """Whether any button would be open to this person: what `Card.may_decide` says, without a card.
 
     >>> may_decide(Case(review), ann)
@@ -351,10 +341,6 @@ def _find_obstacle(case: Case, permissions: Permissions | None, status: Status) 
 
 def _list_actions(case: Case, permissions: Permissions | None, status: Status) -> dict[str, str]:
     if permissions is None:
-=======
-def _list_actions(case: Case, user: Person | None, status: Status) -> dict[str, str]:
-    if user is None:
->>>>>>> 04d8514 (Type the people that approvals read as Person)
         return {}
     late = _find_lateness(case, status)
     shown: dict[str, str] = {"": ""}

@@ -19,7 +19,7 @@ from typing import Any
 from django.http import QueryDict
 from django.utils.translation import gettext
 
-from approvals.cards import Card, Choice, list_choices
+from approvals.cards import Card, OutcomeChoice, list_choices
 from approvals.diff_parts import ABSENT
 from approvals.form_secrets import keep_untouched, leave_out_secrets, open_secrets
 from approvals.models import Review
@@ -130,7 +130,7 @@ class Filled:
 class FrozenForm:
     """The form as it was frozen with a request: reads what was posted, without the card around it."""
 
-    def __init__(self, outcomes: tuple[Choice, ...], schema: Any, filled: Any, *, prefix: str = "data") -> None:
+    def __init__(self, outcomes: tuple[OutcomeChoice, ...], schema: Any, filled: Any, *, prefix: str = "data") -> None:
         self.outcomes, self.schema, self.filled, self.prefix = outcomes, schema, filled, prefix
         self.fields = None if schema is None else SchemaForm(schema, prefix=prefix)
         if self.fields is not None and filled is not MISSING:
@@ -265,11 +265,11 @@ class DecisionForm(FrozenForm):
             is_shown=self.card.may_decide or filled is not None,
         )
 
-    def _has_menu(self, outcome: Choice) -> bool:
+    def _has_menu(self, outcome: OutcomeChoice) -> bool:
         """Whether its button asks why. What is of high risk is answered in the form, where there is more room."""
         return self.card.risk != "high" and (bool(outcome.presets) or outcome.requires_reason)
 
-    def _show_presets(self, outcome: Choice, filled: Filled | None) -> Presets:
+    def _show_presets(self, outcome: OutcomeChoice, filled: Filled | None) -> Presets:
         name, id = f"preset-{outcome.name}", f"{self.prefix}-preset-{outcome.name}"
         chosen = filled.chosen.get(outcome.name, "") if filled else ""
         options = tuple(

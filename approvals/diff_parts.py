@@ -16,7 +16,7 @@ from django.utils.translation import ngettext
 
 from approvals.person import Person
 from approvals.plain_values import write_canonical
-from approvals.show_values import Shown, count_shared, show_text, show_texts
+from approvals.show_values import ShownValue, count_shared, show_text, show_texts
 
 #: Lines that are matched one by one, after those that the texts share at both ends; more are told as all replaced.
 MAX_COMPARED = 300
@@ -35,14 +35,14 @@ Place = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DiffPart:
     """A piece of a difference: `sign` is "-" for gone, "+" for new, " " for the same and "…" for left out."""
 
     sign: str
-    shown: Shown
+    shown: ShownValue
 
 
-def mark_change(before: str, after: str) -> tuple[Part, ...]:
+def mark_change(before: str, after: str) -> tuple[DiffPart, ...]:
     """The middle in which two similar lines differ; nothing where too little is the same to help the eye.
 
     >>> [(part.sign, part.shown.text) for part in mark_change("IE64 0032 61", "IE64 0032 67")]
@@ -58,15 +58,15 @@ def mark_change(before: str, after: str) -> tuple[Part, ...]:
         ("+", after[start : len(after) - end]),
         (" ", before[len(before) - end :]),
     ]
-    return tuple(Part(sign, Shown(text)) for sign, text in pieces if text)
+    return tuple(DiffPart(sign, ShownValue(text)) for sign, text in pieces if text)
 
 
-def diff_lines(before: str, after: str) -> tuple[Part, ...]:
+def diff_lines(before: str, after: str) -> tuple[DiffPart, ...]:
     """What changes line by line, with a little of what is around it."""
     lines = list(_fold_same(_match_lines(before.split("\n"), after.split("\n"))))
-    parts = [Part(line.sign, Shown(_show_line(line))) for line in lines[:MAX_LINES]]
+    parts = [DiffPart(line.sign, ShownValue(_show_line(line))) for line in lines[:MAX_LINES]]
     if len(lines) > MAX_LINES:
-        parts.append(Part("…", Shown(_count_lines(len(lines) - MAX_LINES, "more"))))
+        parts.append(DiffPart("…", ShownValue(_count_lines(len(lines) - MAX_LINES, "more"))))
     return tuple(parts)
 
 
@@ -85,26 +85,26 @@ def same_json(before: Any, after: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _DiffLine:
     sign: str
     text: str
     #: The line in whose place it comes, or which comes in its place.
     other: str | None = None
 
 
-def _match_lines(old: list[str], new: list[str]) -> Iterator[_Line]:
+def _match_lines(old: list[str], new: list[str]) -> Iterator[_DiffLine]:
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1
     end = 0
     while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
         end += 1
-    yield from (_Line(" ", line) for line in old[:start])
+    yield from (_DiffLine(" ", line) for line in old[:start])
     left, right = old[start : len(old) - end], new[start : len(new) - end]
     if max(len(left), len(right)) <= MAX_COMPARED:
         for tag, i, j, k, m in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
             if tag == "equal":
-                yield from (_Line(" ", line) for line in left[i:j])
+                yield from (_DiffLine(" ", line) for line in left[i:j])
             else:
                 gone, come = _pair(left[i:j], right[k:m])
                 yield from (*gone, *come)
@@ -112,18 +112,18 @@ def _match_lines(old: list[str], new: list[str]) -> Iterator[_Line]:
         # In turn, so that the bound on what is shown does not hide one of the two sides.
         for pair in zip_longest(*_pair(left, right)):
             yield from (line for line in pair if line is not None)
-    yield from (_Line(" ", line) for line in old[len(old) - end :])
+    yield from (_DiffLine(" ", line) for line in old[len(old) - end :])
 
 
-def _pair(left: list[str], right: list[str]) -> tuple[list[_Line], list[_Line]]:
-    gone = [_Line("-", line, other) for line, other in zip_longest(left, right[: len(left)])]
-    come = [_Line("+", line, other) for line, other in zip_longest(right, left[: len(right)])]
+def _pair(left: list[str], right: list[str]) -> tuple[list[_DiffLine], list[_DiffLine]]:
+    gone = [_DiffLine("-", line, other) for line, other in zip_longest(left, right[: len(left)])]
+    come = [_DiffLine("+", line, other) for line, other in zip_longest(right, left[: len(right)])]
     return gone, come
 
 
-def _fold_same(lines: Iterator[_Line]) -> Iterator[_Line]:
+def _fold_same(lines: Iterator[_DiffLine]) -> Iterator[_DiffLine]:
     """The same, with long stretches that do not change told by their length."""
-    waiting: list[_Line] = []
+    waiting: list[_DiffLine] = []
     changed = False
     for line in lines:
         if line.sign == " ":
@@ -135,17 +135,17 @@ def _fold_same(lines: Iterator[_Line]) -> Iterator[_Line]:
     yield from _tell_same(waiting, AROUND if changed else 0, 0)
 
 
-def _tell_same(lines: list[_Line], first: int, last: int) -> Iterator[_Line]:
+def _tell_same(lines: list[_DiffLine], first: int, last: int) -> Iterator[_DiffLine]:
     folded = len(lines) - first - last
     if folded <= 1:
         yield from lines
         return
     yield from lines[:first]
-    yield _Line("…", _count_lines(folded, "same"))
+    yield _DiffLine("…", _count_lines(folded, "same"))
     yield from lines[len(lines) - last :]
 
 
-def _show_line(line: _Line) -> str:
+def _show_line(line: _DiffLine) -> str:
     if line.sign == "…":
         return line.text
     if line.other is None:

@@ -21,7 +21,7 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 from django.utils.translation import gettext as _
 
-from approvals.diff_parts import ABSENT, MAX_PLACES, Part, Place, diff_json, diff_lines, mark_change, same_json
+from approvals.diff_parts import ABSENT, MAX_PLACES, DiffPart, Place, diff_json, diff_lines, mark_change, same_json
 from approvals.person import Person
 from approvals.plain_values import REDACTED, AnyField, is_secret, is_secret_name, redact_json, to_plain
 from approvals.related import Related
@@ -36,7 +36,7 @@ from approvals.show_fields import (
     show_value,
 )
 from approvals.show_money import show_money
-from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, Shown, show_text, show_texts
+from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, ShownValue, show_text, show_texts
 from approvals.subjects import snapshot, snapshot_again, write_keys
 from workflows.joining import join_list
 
@@ -59,11 +59,11 @@ class FieldDiff:
     #: The field; for JSON the place within, such as `settings.limits.0`.
     name: str
     label: str
-    before: Shown
-    after: Shown
+    before: ShownValue
+    after: ShownValue
     kind: str
     #: Lines of a text, rows of a relation to many, or the stretches of two similar lines.
-    parts: tuple[Part, ...] = ()
+    parts: tuple[DiffPart, ...] = ()
 
 
 _Make: TypeAlias = Callable[..., FieldDiff]
@@ -114,9 +114,9 @@ def find_drift(
     >>> [(diff.label, diff.after.text) for diff in find_drift(shown, load_subject(subject))]
     [('Amount', '€1,300.00')]
     """
-    lost = Shown(_("no longer there"), missing=True)
+    lost = ShownValue(_("no longer there"), missing=True)
     if now is None:
-        return (FieldDiff("", _("All of it"), Shown(_("there")), lost, "gone"),)
+        return (FieldDiff("", _("All of it"), ShownValue(_("there")), lost, "gone"),)
     current = snapshot_again(now, shown)
     gone = [
         FieldDiff(show_text(name, MAX_NAME), label_field(name, None), show_loose(shown[name]), lost, "gone")
@@ -127,7 +127,7 @@ def find_drift(
 
 
 @dataclass(slots=True)
-class _Comparison:
+class _FieldComparison:
     """One comparison on its way to rows."""
 
     model: type[models.Model] | None
@@ -168,7 +168,7 @@ class _Comparison:
             unit = state.get(currency)
             if not isinstance(unit, str) or not unit or not isinstance(value, int | float | Decimal | None):
                 return ()
-            sides.append(EMPTY if value is None else Shown(show_money(value, unit)))
+            sides.append(EMPTY if value is None else ShownValue(show_money(value, unit)))
         if sides[0] == sides[1]:
             return ()
         self.told |= {amount, currency}
@@ -179,7 +179,7 @@ class _Comparison:
         label = label_field(name, one)
         make = partial(FieldDiff, show_text(name, MAX_NAME), label)
         if _is_secret(self.model, one, name):
-            yield make(Shown(HIDDEN), Shown(HIDDEN), "secret")
+            yield make(ShownValue(HIDDEN), ShownValue(HIDDEN), "secret")
         elif isinstance(one, models.ManyToManyField):
             if any(_split_keys(old, new)):
                 yield self._tell_relations(make, one, old, new)
@@ -192,18 +192,18 @@ class _Comparison:
             yield _tell_value(make, one, old, new)
 
     def _tell_relations(self, make: _Make, one: AnyField, old: Any, new: Any) -> FieldDiff:
-        sides: list[Shown] = []
-        parts: list[Part] = []
+        sides: list[ShownValue] = []
+        parts: list[DiffPart] = []
         for sign, mark, keys in zip("-+", "\u2212+", _split_keys(old, new), strict=True):
             shown = [self.related.show(one, key) for key in keys[:MAX_ITEMS]]
             named = [_add_key(row, key) if shown.count(row) > 1 else row for row, key in zip(shown, keys, strict=False)]
-            parts += [Part(sign, row) for row in named]
+            parts += [DiffPart(sign, row) for row in named]
             texts = [f"{mark} {row.text}" for row in named]
             if len(keys) > MAX_ITEMS:
                 texts.append(count_more(len(keys) - MAX_ITEMS))
-                parts.append(Part("…", Shown(texts[-1])))
+                parts.append(DiffPart("…", ShownValue(texts[-1])))
             missing = any(row.missing for row in named)
-            sides.append(Shown(show_text(join_list(texts), MAX_BLOCK), missing=missing) if texts else EMPTY)
+            sides.append(ShownValue(show_text(join_list(texts), MAX_BLOCK), missing=missing) if texts else EMPTY)
         return make(*sides, "relations", tuple(parts))
 
 
@@ -214,7 +214,7 @@ def _prepare(
     model: type[models.Model] | str | None,
     related: Related,
     money: Mapping[str, str] | None = None,
-) -> _Comparison:
+) -> _FieldComparison:
     known = type(before) if isinstance(before, models.Model) else _find_model(model)
     fields, new = _read_change(known, change)
     pairs = _find_money(known, money or {})
@@ -228,7 +228,7 @@ def _prepare(
             **before,
             **{name: _read(known, one, name, before[name]) for name, one in fields.items() if name in before},
         }
-    return _Comparison(known, fields, old, new, pairs, related)
+    return _FieldComparison(known, fields, old, new, pairs, related)
 
 
 def _tell_value(make: _Make, one: AnyField, old: Any, new: Any) -> FieldDiff:
@@ -245,10 +245,10 @@ def tell_text(make: _Make, old: Any, new: Any) -> FieldDiff:
     if "\n" in before + after:
         unix = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
         parts = diff_lines(*unix) if unix[0] != unix[1] else diff_lines(before, after)
-        sides = [Shown(show_text(text, MAX_BLOCK, lines=True)) if text else EMPTY for text in unix]
+        sides = [ShownValue(show_text(text, MAX_BLOCK, lines=True)) if text else EMPTY for text in unix]
         return make(*sides, "lines", parts)
     told = show_texts(before, after)
-    left, right = Shown(told[0]) if before else EMPTY, Shown(told[1]) if after else EMPTY
+    left, right = ShownValue(told[0]) if before else EMPTY, ShownValue(told[1]) if after else EMPTY
     return make(*keep_apart(left, right, old, new), "text", mark_change(*told) if before and after else ())
 
 
@@ -259,13 +259,15 @@ def _tell_json(name: str, label: str, old: Any, new: Any) -> Iterator[FieldDiff]
         where = show_text(".".join((name, *map(str, place))), MAX_BLOCK)
         make = partial(FieldDiff, where, show_text(" \u203a ".join((label, *steps)), MAX_BLOCK))
         if _is_hidden(place, before, after):
-            yield make(Shown(HIDDEN), Shown(HIDDEN), "secret")
+            yield make(ShownValue(HIDDEN), ShownValue(HIDDEN), "secret")
         elif all(side is ABSENT or side is None or isinstance(side, str) for side in (before, after)):
             yield tell_text(make, before, after)
         else:
             yield make(*keep_apart(show_loose(before), show_loose(after), before, after), "json")
     if len(places) > MAX_PLACES:
-        yield FieldDiff(show_text(name, MAX_NAME), label, EMPTY, Shown(count_more(len(places) - MAX_PLACES)), "more")
+        yield FieldDiff(
+            show_text(name, MAX_NAME), label, EMPTY, ShownValue(count_more(len(places) - MAX_PLACES)), "more"
+        )
 
 
 def _name_step(step: str | int) -> str:
@@ -286,7 +288,7 @@ def _is_hidden(place: Place, before: Any, after: Any) -> bool:
     return ABSENT not in (before, after) and same_json(redact_json(before), redact_json(after))
 
 
-def _name_apart(before: Shown, after: Shown, old: Any, new: Any) -> tuple[Shown, Shown]:
+def _name_apart(before: ShownValue, after: ShownValue, old: Any, new: Any) -> tuple[ShownValue, ShownValue]:
     """Two rows whose names are the same, or look so, with their keys."""
     names = before.text, after.text
     if before.text != after.text and show_texts(*names) == names:
@@ -294,8 +296,8 @@ def _name_apart(before: Shown, after: Shown, old: Any, new: Any) -> tuple[Shown,
     return _add_key(before, old), _add_key(after, new)
 
 
-def _add_key(row: Shown, key: Any) -> Shown:
-    return row if row.empty else Shown(show_text(f"{row.text} ({key})"), row.url, row.missing)
+def _add_key(row: ShownValue, key: Any) -> ShownValue:
+    return row if row.empty else ShownValue(show_text(f"{row.text} ({key})"), row.url, row.missing)
 
 
 def _read_change(

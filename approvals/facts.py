@@ -20,7 +20,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 from approvals.plain_values import is_secret_name
 from approvals.show_fields import count_more, label_field, show_loose
 from approvals.show_money import show_money
-from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, Shown, show_moment, show_text
+from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, ShownValue, show_moment, show_text
 from workflows.joining import join_clauses, join_label, join_list
 
 #: Rows that are shown, items of a list in one row, and how deep one looks.
@@ -39,7 +39,7 @@ class Fact:
     """One row: what it is called, and what it is."""
 
     label: str
-    value: Shown
+    value: ShownValue
 
 
 def list_facts(given: Any) -> tuple[Fact, ...]:
@@ -52,7 +52,7 @@ def list_facts(given: Any) -> tuple[Fact, ...]:
         return ()
     rows = list(_walk(given, ()))
     if len(rows) > MAX_FACTS:
-        return (*rows[:MAX_FACTS], Fact("", Shown(count_more(len(rows) - MAX_FACTS))))
+        return (*rows[:MAX_FACTS], Fact("", ShownValue(count_more(len(rows) - MAX_FACTS))))
     return tuple(rows)
 
 
@@ -105,9 +105,9 @@ def _walk(value: Any, path: tuple[str, ...]) -> Iterator[Fact]:
                 continue
             label = label_field(key, None)
             if is_secret_name(key):
-                yield Fact(_join((*path, label)), Shown(HIDDEN))
+                yield Fact(_join((*path, label)), ShownValue(HIDDEN))
             elif key in units:
-                yield Fact(_join((*path, label)), Shown(show_money(Decimal(str(inner)), value[units[key]])))
+                yield Fact(_join((*path, label)), ShownValue(show_money(Decimal(str(inner)), value[units[key]])))
             else:
                 yield from _walk(inner, (*path, label))
     elif isinstance(value, list) and len(path) < MAX_DEPTH and any(isinstance(item, dict | list) for item in value):
@@ -121,19 +121,19 @@ def _join(path: tuple[str, ...]) -> str:
     return show_text(" \u203a ".join(path), MAX_BLOCK)
 
 
-def _show_scalar(value: Any) -> Shown:
+def _show_scalar(value: Any) -> ShownValue:
     if isinstance(value, list):
         if not value:
             return EMPTY
         told = [_show_scalar(item).text for item in value[:MAX_ITEMS]]
         more = [count_more(len(value) - MAX_ITEMS)] if len(value) > MAX_ITEMS else []
-        return Shown(show_text(join_list([*told, *more]), MAX_BLOCK))
+        return ShownValue(show_text(join_list([*told, *more]), MAX_BLOCK))
     if isinstance(value, str) and value:
         return _show_string(value)
     return EMPTY if value in ({}, "", None) else show_loose(value)
 
 
-def _show_string(value: str) -> Shown:
+def _show_string(value: str) -> ShownValue:
     when: datetime | date | None = None
     try:
         if _MOMENT.fullmatch(value):
@@ -143,9 +143,9 @@ def _show_string(value: str) -> Shown:
     except ValueError:
         pass
     if when is not None:
-        return Shown(show_moment(timezone.localtime(when) if isinstance(when, datetime) else when))
+        return ShownValue(show_moment(timezone.localtime(when) if isinstance(when, datetime) else when))
     link = read_link(value) if value.startswith(("https://", "http://")) else None
-    return Shown(show_text(value, MAX_BLOCK, lines=True), url=link)
+    return ShownValue(show_text(value, MAX_BLOCK, lines=True), url=link)
 
 
 def find_units(value: Mapping[str, Any]) -> dict[str, str]:

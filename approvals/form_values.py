@@ -20,7 +20,7 @@ from approvals.facts import find_units, list_facts
 from approvals.form_secrets import is_hidden
 from approvals.show_fields import MAX_ITEMS, count_more, keep_apart, show_loose
 from approvals.show_money import show_money
-from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, Shown, show_moment, show_number, show_text
+from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, ShownValue, show_moment, show_number, show_text
 from workflows.joining import join_clauses, join_label, join_list
 from workflows.jsontext import MISSING
 from workflows.pages.form_tree import Checks, Field, FormChoice, FormGroup, FormNumber, FormOption, Text
@@ -71,7 +71,7 @@ def list_settings(schema: Any, asked: Any, data: Any) -> tuple[FieldDiff, ...]:
         if is_blank and not field.required:
             continue
         if is_blank:
-            shown.append(FieldDiff(row.name, row.label, EMPTY, Shown(gettext("as you fill it in")), row.kind))
+            shown.append(FieldDiff(row.name, row.label, EMPTY, ShownValue(gettext("as you fill it in")), row.kind))
             continue
         before = row.before if differs else row.after
         shown.append(FieldDiff(row.name, row.label, before, row.after, row.kind, row.parts if differs else ()))
@@ -81,7 +81,7 @@ def list_settings(schema: Any, asked: Any, data: Any) -> tuple[FieldDiff, ...]:
 def _bound(rows: list[FieldDiff]) -> tuple[FieldDiff, ...]:
     if len(rows) <= MAX_FIELDS:
         return tuple(rows)
-    return (*rows[:MAX_FIELDS], FieldDiff("", "", EMPTY, Shown(count_more(len(rows) - MAX_FIELDS)), "more"))
+    return (*rows[:MAX_FIELDS], FieldDiff("", "", EMPTY, ShownValue(count_more(len(rows) - MAX_FIELDS)), "more"))
 
 
 def _walk(schema: Any, before: Any, after: Any) -> Iterator[tuple[Field, bool, FieldDiff]]:
@@ -121,7 +121,7 @@ def _tell(
     label = show_text(" \u203a ".join(labels) or _label(field), MAX_BLOCK)
     make = partial(FieldDiff, name, label)
     if is_hidden(field, *place):
-        hidden = [EMPTY if _is_empty(side) else Shown(HIDDEN) for side in sides]
+        hidden = [EMPTY if _is_empty(side) else ShownValue(HIDDEN) for side in sides]
         yield field, differs, make(hidden[0], hidden[1], "secret")
     elif differs and not any(units) and _is_text(field, sides):
         yield field, differs, tell_text(make, old, new)
@@ -138,18 +138,18 @@ def _find_kind(field: Field, units: tuple[str, ...]) -> str:
     return "choice" if isinstance(field, FormChoice) else "number" if isinstance(field, FormNumber) else "text"
 
 
-def _show(field: Field, value: Any, unit: str) -> Shown:
+def _show(field: Field, value: Any, unit: str) -> ShownValue:
     if _is_empty(value):
         return EMPTY
     if unit:
-        return Shown(show_money(Decimal(str(value)), unit))
+        return ShownValue(show_money(Decimal(str(value)), unit))
     if isinstance(field, FormChoice):
-        return Shown(_name_option(field.options, value)) if value != "" else EMPTY
+        return ShownValue(_name_option(field.options, value)) if value != "" else EMPTY
     if isinstance(field, Checks) and isinstance(value, list):
         return _show_list([_name_option(field.options, one) for one in value[:MAX_ITEMS]], len(value))
     if isinstance(field, FormNumber) and field.as_text and isinstance(value, str):
         try:
-            return Shown(show_number(Decimal(value)))
+            return ShownValue(show_number(Decimal(value)))
         except ArithmeticError:
             return show_loose(value)
     if isinstance(field, Text) and field.control in _READ and isinstance(value, str):
@@ -157,21 +157,21 @@ def _show(field: Field, value: Any, unit: str) -> Shown:
             moment = _READ[field.control](value)
         except ValueError:
             moment = None
-        return show_loose(value) if moment is None else Shown(show_moment(moment))
+        return show_loose(value) if moment is None else ShownValue(show_moment(moment))
     if isinstance(value, int | float) and not isinstance(value, bool):
         exact = int(value) if float(value).is_integer() and abs(value) < 1e15 else value
         # A number that may have a fraction is an amount of something: its thousands stand apart.
         is_whole = isinstance(field, FormNumber) and field.whole
-        return Shown(show_number(exact if is_whole or not isinstance(exact, int) else Decimal(exact)))
+        return ShownValue(show_number(exact if is_whole or not isinstance(exact, int) else Decimal(exact)))
     if isinstance(value, dict | list):
         told = (join_label(one.label, one.value.text) if one.label else one.value.text for one in list_facts(value))
-        return Shown(show_text(join_clauses(told), MAX_BLOCK))
+        return ShownValue(show_text(join_clauses(told), MAX_BLOCK))
     return show_loose(value)
 
 
-def _show_list(told: list[str], count: int) -> Shown:
+def _show_list(told: list[str], count: int) -> ShownValue:
     more = [count_more(count - MAX_ITEMS)] if count > MAX_ITEMS else []
-    return Shown(show_text(join_list([*told, *more]), MAX_BLOCK))
+    return ShownValue(show_text(join_list([*told, *more]), MAX_BLOCK))
 
 
 def _name_option(options: tuple[FormOption, ...], value: Any) -> str:

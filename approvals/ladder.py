@@ -31,10 +31,10 @@ _HOW = (
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class RungAction:
     """What a rung does: remind, hand on or widen to a group or a user, or answer.
 
-    >>> Action("reassign", group="finance").user
+    >>> RungAction("reassign", group="finance").user
     ''
     """
 
@@ -51,7 +51,7 @@ class Action:
             raise InvalidApproval("action", self, _HOW)
 
 
-REMIND = Action("remind")
+REMIND = RungAction("remind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Step:
     """
 
     after: Any
-    action: Action
+    action: RungAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Rung:
 
     index: int
     at: datetime
-    action: Action
+    action: RungAction
 
 
 def read_ladder(
@@ -148,13 +148,13 @@ def _read_rung(given: Any) -> Step:
     return Step(given[0], read_action(given[1]))
 
 
-def read_action(given: Any) -> Action:
+def read_action(given: Any) -> RungAction:
     """What a rung does, as an author writes it.
 
     >>> read_action("remind").do, read_action(("add", "finance")).group, read_action(("add", "user", "ana")).user
     ('remind', 'finance', 'ana')
     """
-    if isinstance(given, Action):
+    if isinstance(given, RungAction):
         return given
     if given == "remind":
         return REMIND
@@ -162,12 +162,12 @@ def read_action(given: Any) -> Action:
         raise InvalidApproval("action", given, _HOW)
     do, *kind, target = given
     if do == "outcome" and not kind:
-        return Action(do, outcome=_name_outcome(target))
+        return RungAction(do, outcome=_name_outcome(target))
     if do == "remind" or do == "outcome" or (kind and kind[0] not in ("user", "group")):
         raise InvalidApproval("action", given, _HOW)
     if kind == ["user"] or hasattr(target, "get_username"):
-        return Action(do, user=_name_user(target))
-    return Action(do, group=name_group(target, "action"))
+        return RungAction(do, user=_name_user(target))
+    return RungAction(do, group=name_group(target, "action"))
 
 
 def _name_outcome(given: Any) -> str:
@@ -184,7 +184,7 @@ def _name_user(given: Any) -> str:
     return name
 
 
-def _check_outcome(action: Action, outcomes: Sequence[Outcome]) -> None:
+def _check_outcome(action: RungAction, outcomes: Sequence[Outcome]) -> None:
     try:
         find_outcome(outcomes, action.outcome)
     except UnknownOutcome as error:
@@ -280,7 +280,7 @@ def next_moment(rungs: Sequence[Rung], done: int) -> datetime | None:
 def dump_rungs(rungs: Sequence[Rung]) -> list[dict[str, str]]:
     """Rungs as plain JSON, to be frozen with a request.
 
-    >>> dump_rungs([Rung(0, datetime(2026, 7, 14, tzinfo=UTC), Action("add", group="finance"))])
+    >>> dump_rungs([Rung(0, datetime(2026, 7, 14, tzinfo=UTC), RungAction("add", group="finance"))])
     [{'at': '2026-07-14T00:00:00+00:00', 'do': 'add', 'group': 'finance'}]
     """
     return [
@@ -300,25 +300,25 @@ def load_rungs(stored: Iterable[Mapping[str, str]]) -> tuple[Rung, ...]:
         Rung(
             index,
             datetime.fromisoformat(one["at"]),
-            Action(**{name: value for name, value in one.items() if name not in ("at", "principal")}),  # type: ignore[arg-type]
+            RungAction(**{name: value for name, value in one.items() if name not in ("at", "principal")}),  # type: ignore[arg-type]
         )
         for index, one in enumerate(stored)
     )
 
 
-def name_target(do: Any, principal: str, name: str) -> Action:
+def name_target(do: Any, principal: str, name: str) -> RungAction:
     """A rung that asks a principal, by what people call it.
 
     >>> name_target("add", "group:3", "Finance").group
     'Finance'
     """
-    return Action(do, group=name) if principal.startswith("group:") else Action(do, user=name)
+    return RungAction(do, group=name) if principal.startswith("group:") else RungAction(do, user=name)
 
 
-def describe_action(action: Action, outcomes: Sequence[Outcome] = ()) -> str:
+def describe_action(action: RungAction, outcomes: Sequence[Outcome] = ()) -> str:
     """What a rung does, in words for those who wait.
 
-    >>> describe_action(Action("outcome", outcome="reject")), describe_action(Action("add", group="Finance"))
+    >>> describe_action(RungAction("outcome", outcome="reject")), describe_action(RungAction("add", group="Finance"))
     ('Answered “Reject” automatically', 'The group Finance is asked as well')
     """
     who = action.group or action.user

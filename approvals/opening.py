@@ -19,7 +19,7 @@ from approvals.cases import Case
 from approvals.changes import read_change
 from approvals.electorate import has_some_decider
 from approvals.exceptions import InvalidApproval
-from approvals.ladder import Action, dump_rungs, next_moment, place_due, place_rungs
+from approvals.ladder import RungAction, dump_rungs, next_moment, place_due, place_rungs
 from approvals.models import Review
 from approvals.people import find_groups, find_user, find_users
 from approvals.policies import dump_outcomes
@@ -204,7 +204,7 @@ def _pick_groups(approval: Approval, groups: dict[str, int]) -> dict[str, int]:
     return {name: groups[name] for name in approval.quorum.groups}
 
 
-def _name_target(action: Action, groups: dict[str, int]) -> str:
+def _name_target(action: RungAction, groups: dict[str, int]) -> str:
     """Whom a rung asks."""
     return f"{GROUP}:{groups[action.group]}" if action.group else name_user(find_user(action.user, "escalate"))
 

@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 
 from approvals.person import Person
 from approvals.plain_values import MISREAD, AnyField, from_plain
-from approvals.show_values import EMPTY, MAX_NAME, Shown, show_text
+from approvals.show_values import EMPTY, MAX_NAME, ShownValue, show_text
 from approvals.subjects import name_object
 
 
@@ -55,7 +55,7 @@ class Related:
             by = "pk" if target.field.primary_key else target.field.attname
             known.update({**dict.fromkeys(unread), **rows.in_bulk(unread, field_name=by)})
 
-    def show(self, field: AnyField, key: Any) -> Shown:
+    def show(self, field: AnyField, key: Any) -> ShownValue:
         """The row behind a key as its model names it, with a link; or that it is gone."""
         if key is None:
             return EMPTY
@@ -63,8 +63,8 @@ class Related:
         row = self._rows.get(target, {}).get(_read_key(target, key))
         if row is None:
             name = show_text(f"{capfirst(str(target.model._meta.verbose_name))} {key}", MAX_NAME)
-            return Shown(_("%(name)s (no longer there)") % {"name": name}, missing=True)
-        return Shown(name_object(row, MAX_NAME), url=self._find_link(row))
+            return ShownValue(_("%(name)s (no longer there)") % {"name": name}, missing=True)
+        return ShownValue(name_object(row, MAX_NAME), url=self._find_link(row))
 
     def _find_link(self, row: models.Model) -> str | None:
         model = type(row)

@@ -23,7 +23,7 @@ from approvals.show_values import (
     EMPTY,
     MAX_BLOCK,
     MAX_NAME,
-    Shown,
+    ShownValue,
     show_duration,
     show_file,
     show_moment,
@@ -67,14 +67,14 @@ def find_kind(field: AnyField, plain: Any) -> str:
     return next((kind for classes, kind in _KINDS if isinstance(field, classes)), "text")
 
 
-def show_value(field: AnyField, plain: Any) -> Shown:
+def show_value(field: AnyField, plain: Any) -> ShownValue:
     """A value that is neither a relation nor JSON."""
     kind = find_kind(field, plain)
     if kind == "choice" and not isinstance(plain, list):
         return _show_choice(field, plain)
     value = read_value(field, plain)
     if kind == "yes_no":
-        return Shown(show_yes_no(value if isinstance(value, bool) else None), empty=value is None)
+        return ShownValue(show_yes_no(value if isinstance(value, bool) else None), empty=value is None)
     if plain is None or plain in ("", []):
         return EMPTY
     if isinstance(plain, list):
@@ -82,33 +82,33 @@ def show_value(field: AnyField, plain: Any) -> Shown:
     if isinstance(field, models.FileField):
         return _show_file(field, str(plain))
     if isinstance(value, timedelta):
-        return Shown(show_duration(value))
+        return ShownValue(show_duration(value))
     if isinstance(value, date | time):
-        return Shown(show_moment(value))
+        return ShownValue(show_moment(value))
     if isinstance(value, int | float | Decimal):
-        return Shown(show_number(value))
-    return Shown(show_text(plain))
+        return ShownValue(show_number(value))
+    return ShownValue(show_text(plain))
 
 
-def show_loose(plain: Any) -> Shown:
+def show_loose(plain: Any) -> ShownValue:
     """A value of which only its JSON is known."""
     if plain is ABSENT or plain is None or plain == "":
         return EMPTY
     if isinstance(plain, bool):
-        return Shown(show_yes_no(plain))
+        return ShownValue(show_yes_no(plain))
     if isinstance(plain, int | float):
-        return Shown(show_number(plain))
-    return Shown(show_text(plain if isinstance(plain, str) else _write_exactly(plain)))
+        return ShownValue(show_number(plain))
+    return ShownValue(show_text(plain if isinstance(plain, str) else _write_exactly(plain)))
 
 
-def keep_apart(before: Shown, after: Shown, old: Any, new: Any) -> tuple[Shown, Shown]:
+def keep_apart(before: ShownValue, after: ShownValue, old: Any, new: Any) -> tuple[ShownValue, ShownValue]:
     """Two sides that would read the same, such as moments a second apart, as exactly as they are kept."""
     if before.text != after.text:
         return before, after
     exact = show_texts(_write_exactly(old), _write_exactly(new))
     return (
-        Shown(exact[0], before.url, before.missing, before.empty),
-        Shown(exact[1], after.url, after.missing, after.empty),
+        ShownValue(exact[0], before.url, before.missing, before.empty),
+        ShownValue(exact[1], after.url, after.missing, after.empty),
     )
 
 
@@ -130,30 +130,30 @@ def count_more(count: int) -> str:
     return ngettext("and %(count)d more", "and %(count)d more", count) % {"count": count}
 
 
-def _show_choice(field: AnyField, plain: Any) -> Shown:
+def _show_choice(field: AnyField, plain: Any) -> ShownValue:
     choices = read_choices(field)
     value = read_value(field, plain)
     label = choices.get(value, choices.get(plain))
     if label is not None:
-        return Shown(show_text(label, MAX_NAME), empty=plain is None)
-    return EMPTY if plain is None or plain == "" else Shown(show_text(plain))
+        return ShownValue(show_text(label, MAX_NAME), empty=plain is None)
+    return EMPTY if plain is None or plain == "" else ShownValue(show_text(plain))
 
 
-def _show_list(base: AnyField | None, plain: list[Any]) -> Shown:
+def _show_list(base: AnyField | None, plain: list[Any]) -> ShownValue:
     shown = [show_loose(item) if base is None else show_value(base, item) for item in plain[:MAX_ITEMS]]
     told = [item.text for item in shown]
     if len(plain) > MAX_ITEMS:
         told.append(count_more(len(plain) - MAX_ITEMS))
-    return Shown(show_text(join_list(told), MAX_BLOCK))
+    return ShownValue(show_text(join_list(told), MAX_BLOCK))
 
 
-def _show_file(field: models.FileField, name: str) -> Shown:
+def _show_file(field: models.FileField, name: str) -> ShownValue:
     try:
-        return Shown(show_file(name, field.storage.size(name)))
+        return ShownValue(show_file(name, field.storage.size(name)))
     except FileNotFoundError:
-        return Shown(_("%(name)s (no longer there)") % {"name": show_file(name, None)}, missing=True)
+        return ShownValue(_("%(name)s (no longer there)") % {"name": show_file(name, None)}, missing=True)
     except Exception:  # storages raise what they like, and a page must not hang on them
-        return Shown(show_file(name, None))
+        return ShownValue(show_file(name, None))
 
 
 def _write_exactly(plain: Any) -> str:

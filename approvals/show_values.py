@@ -51,7 +51,7 @@ _CUT_SIGN = re.compile("⟨[^⟩]{0,8}$")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownValue:
     """One value on a page or in a mail: text, not markup."""
 
     text: str
@@ -63,7 +63,7 @@ class Shown:
     empty: bool = False
 
 
-EMPTY = Shown(NOTHING, empty=True)
+EMPTY = ShownValue(NOTHING, empty=True)
 
 
 def show_text(value: object, limit: int = MAX_SHOWN, *, lines: bool = False) -> str:

@@ -18,7 +18,7 @@ from approvals.edited import find_edit
 from approvals.electorate import are_all_gone, count_votes, is_stranded, may_be_stranded
 from approvals.models import Review
 from approvals.person import Person
-from approvals.policies import KnownOutcome, Outcome, Tally, count_fixed
+from approvals.policies import KnownOutcome, Outcome, VoteTally, count_fixed
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import PERMISSION, name_user
 from approvals.show_times import show_since, show_when
@@ -157,7 +157,7 @@ def _find_outcome(case: Case, name: str) -> Outcome:
     return next((one for one in case.outcomes if one.name == name), None) or Outcome(name)
 
 
-def _tell_tally(case: Case, tally: Tally) -> Progress:
+def _tell_tally(case: Case, tally: VoteTally) -> Progress:
     leading, votes = tally.leading, tally.most
     group = show_text(tally.group, MAX_NAME)
     given = {"votes": votes, "needed": tally.needed, "group": group, "outcome": tell_outcome(case, leading)}

@@ -51,7 +51,7 @@ _STREAM = "SELECT due_at, review_id FROM holdpoint_candidate c WHERE principal =
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class InboxSource:
     """The open reviews that ask one principal in one workspace; `where` is SQL about the candidate's row `c`."""
 
     principal: str
@@ -83,7 +83,7 @@ def look_around(
     return asked, handed_on
 
 
-def read_streams(rows: QuerySet[Any], streams: Sequence[Stream]) -> Any:
+def read_streams(rows: QuerySet[Any], streams: Sequence[InboxSource]) -> Any:
     """The same queryset, of these streams' reviews only."""
     if not streams:
         return rows.none()
@@ -130,7 +130,7 @@ class Merged(BaseTable):
     table_alias: str
 
     def __init__(
-        self, table_name: str, alias: str, streams: tuple[Stream, ...] = (), bounds: tuple[Any, ...] = ()
+        self, table_name: str, alias: str, streams: tuple[InboxSource, ...] = (), bounds: tuple[Any, ...] = ()
     ) -> None:
         super().__init__(table_name, alias)
         self.streams, self.bounds = streams, bounds

@@ -18,7 +18,7 @@ from django.utils.translation import gettext, ngettext, pgettext
 from approvals.cases import MAX_ROWS, Case
 from approvals.diffs import FieldDiff
 from approvals.edited import list_changes
-from approvals.ladder import Action, describe_action, name_target
+from approvals.ladder import RungAction, describe_action, name_target
 from approvals.loading import fill
 from approvals.models import Comment, Vote
 from approvals.person import Person
@@ -233,7 +233,7 @@ class _Teller:
             case "reassign" | "add" as do if to:
                 return describe_action(name_target(do, str(data.get("to") or ""), to))
             case "outcome":
-                return describe_action(Action("outcome", outcome=str(data.get("outcome", ""))), self.case.outcomes)
+                return describe_action(RungAction("outcome", outcome=str(data.get("outcome", ""))), self.case.outcomes)
         return gettext("A reminder was sent")
 
     def tell_end(self) -> Iterator[Entry]:

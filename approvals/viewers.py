@@ -20,7 +20,7 @@ from django.db.models.expressions import RawSQL
 from approvals.barring import leave_out_barred, list_rows
 from approvals.person import Person
 from approvals.principals import GROUP, KINDS, RULE, name_all, name_user, read_memberships
-from approvals.streams import Stream, look_around
+from approvals.streams import InboxSource, look_around
 from workflows.clock import Now
 from workflows.members import list_workspaces
 
@@ -41,7 +41,7 @@ class Viewer:
     def __init__(self, user: Person | None, **beside: Any) -> None:
         self.user: Any = user
         self._beside = beside
-        self._streams: dict[str, list[Stream]] = {}
+        self._streams: dict[str, list[InboxSource]] = {}
 
     @property
     def is_active(self) -> bool:
@@ -85,7 +85,7 @@ class Viewer:
             found.setdefault(one.user_id, []).append(one)
         return [Absent(during) for during in found.values()]
 
-    def list_streams(self, alias: str, workspace: int | None = None) -> list[Stream]:
+    def list_streams(self, alias: str, workspace: int | None = None) -> list[InboxSource]:
         """Where the reviews come from that name them, or somebody they stand in for."""
         if alias not in self._streams:
             self._streams[alias] = _list_streams(self, alias) if self.is_active else []
@@ -188,7 +188,7 @@ def _read_absences(ids: Sequence[int] | None) -> list[Absence]:
 # --- streams ----------------------------------------------------------------------------------------------------
 
 
-def _list_streams(viewer: Viewer, alias: str) -> list[Stream]:
+def _list_streams(viewer: Viewer, alias: str) -> list[InboxSource]:
     offers = [_Offer(viewer.user, viewer.list_principals(), viewer.scopes)] if viewer.scopes else []
     for away in viewer.absent if viewer.scopes else ():
         for workflows, scopes in away.list_shares(viewer.scopes).items():
@@ -217,14 +217,14 @@ class _Offer:
 
     def list_streams(
         self, asked: Container[tuple[str, int]], handed_on: Mapping[str, Sequence[UUID]]
-    ) -> Iterator[Stream]:
+    ) -> Iterator[InboxSource]:
         own = name_user(self.person)
         gone = handed_on.get(own)
         left: tuple[str, Sequence[Any]] = (" AND review_id <> ALL(%s)", (gone,)) if gone else ("", ())
         for name, scope in self.list_pairs():
             if (name, scope) in asked:
                 where, more = (_NOT_USED, ()) if name == own else left
-                yield Stream(name, scope, where + self.where, (*more, *self.params))
+                yield InboxSource(name, scope, where + self.where, (*more, *self.params))
 
 
 def _narrow(user: Person, workflows: Sequence[str], alias: str) -> tuple[str, Sequence[Any]] | None:

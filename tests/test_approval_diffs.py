@@ -31,7 +31,7 @@ from approvals.diff_parts import ABSENT, MAX_LINES, MAX_PLACES, diff_json, diff_
 from approvals.diffs import FieldDiff, compare, find_drift
 from approvals.plain_values import REDACTED
 from approvals.show_fields import MAX_ITEMS
-from approvals.show_values import HIDDEN, MAX_BLOCK, NOTHING, Shown
+from approvals.show_values import HIDDEN, MAX_BLOCK, NOTHING, ShownValue
 from approvals.subjects import load_subject, read_subject, snapshot
 
 
@@ -115,7 +115,7 @@ def test_values_are_told_as_people_read_them(
 
 def test_what_is_empty_is_marked_as_that(order: Any) -> None:
     (diff,) = compare(order, {"nickname": "—"})
-    assert (diff.before, diff.after) == (Shown("null", empty=True), Shown('"—"'))
+    assert (diff.before, diff.after) == (ShownValue("null", empty=True), ShownValue('"—"'))
     (diff,) = compare(order, {"nickname": "x"})
     assert diff.before.empty
     assert not diff.after.empty
@@ -225,11 +225,11 @@ def test_a_currency_that_only_changes_its_spelling_is_still_told(order: Any) -> 
 
 def test_related_rows_have_names_and_those_that_are_gone_are_marked(order: Any, shop: Any, acme: Any) -> None:
     (diff,) = compare(order, {"customer": acme.pk})
-    assert (diff.before.text, diff.after, diff.kind) == (NOTHING, Shown("Acme GmbH"), "relation")
+    assert (diff.before.text, diff.after, diff.kind) == (NOTHING, ShownValue("Acme GmbH"), "relation")
     (diff,) = compare(order, {"referrer": "acme"})
-    assert diff.after == Shown("Acme GmbH")
+    assert diff.after == ShownValue("Acme GmbH")
     (diff,) = compare(order, {"customer": 99, "referrer": None})
-    assert diff.after == Shown("Customer 99 (no longer there)", missing=True)
+    assert diff.after == ShownValue("Customer 99 (no longer there)", missing=True)
     (diff,) = compare({"customer": "no key"}, {"customer": [1]}, model=type(order))
     assert diff.before.missing
     assert diff.after.missing
@@ -253,7 +253,7 @@ def test_relations_to_many_are_told_by_what_goes_and_what_comes(order: Any, shop
     assert (diff.before.text, diff.after.text, diff.kind) == ("\u2212 L0", "+ L2", "relations")
     assert tell_parts(diff) == [("-", "L0"), ("+", "L2")]
     (diff,) = compare(snapshot(order, ["labels"]), {"labels": []}, model=shop.Order)
-    assert (diff.before.text, diff.after) == ("\u2212 L0, \u2212 L1", Shown(NOTHING, empty=True))
+    assert (diff.before.text, diff.after) == ("\u2212 L0, \u2212 L1", ShownValue(NOTHING, empty=True))
     assert compare(order, {"labels": [second, first]}) == ()
 
 
@@ -495,14 +495,14 @@ def test_files_are_told_by_name_and_size(order: Any, shop: Any, tmp_path: Path, 
     monkeypatch.setattr(shop.Order._meta.get_field("contract"), "storage", storage)
     storage.save("2026/letter.pdf", ContentFile(b"x" * 2048))
     (diff,) = compare(order, {"contract": "2026/letter.pdf"})
-    assert (diff.before.text, diff.after, diff.kind) == (NOTHING, Shown("letter.pdf (2.0\xa0KB)"), "file")
+    assert (diff.before.text, diff.after, diff.kind) == (NOTHING, ShownValue("letter.pdf (2.0\xa0KB)"), "file")
     order.contract = "2026/letter.pdf"
     (diff,) = compare(order, {"contract": "2027/letter.pdf"})
-    assert diff.after == Shown("letter.pdf (no longer there)", missing=True)
+    assert diff.after == ShownValue("letter.pdf (no longer there)", missing=True)
     storage.save("2027/letter.pdf", ContentFile(b"y" * 2048))
     assert tell_one(order, {"contract": "2027/letter.pdf"})[:2] == ('"2026/letter.pdf"', '"2027/letter.pdf"')
     (diff,) = compare(order, {"contract": "../../etc/passwd"})
-    assert diff.after == Shown("passwd")
+    assert diff.after == ShownValue("passwd")
 
 
 # --- secrets ----------------------------------------------------------------------------------------
@@ -572,7 +572,7 @@ def test_a_subject_that_is_gone_has_drifted(order: Any) -> None:
     shown, subject = snapshot(order), read_subject(order)
     order.delete()
     (diff,) = find_drift(shown, load_subject(subject))
-    assert (diff.kind, diff.after) == ("gone", Shown("no longer there", missing=True))
+    assert (diff.kind, diff.after) == ("gone", ShownValue("no longer there", missing=True))
 
 
 def test_a_field_that_the_model_no_longer_has_has_drifted(order: Any) -> None:

@@ -25,7 +25,7 @@ import workflows
 from approvals import actions, decide, delegate
 from approvals.exceptions import ApprovalError
 from approvals.links import make_link
-from approvals.mcp.desk import Desk
+from approvals.mcp.desk import AgentDesk
 from approvals.models import Absence, Candidate, Comment, Review, Vote
 from approvals.rest.part import PART
 from approvals.urls import urlpatterns
@@ -119,7 +119,7 @@ def enter_admin_action(user: Any, review: Review) -> None:
 
 def enter_mcp(user: Any, review: Review) -> None:
     with suppress(ApprovalError, InvalidCall):
-        Desk(user.pk, review.workspace_id).decide(str(review.pk), "approve", review.version, WHY)
+        AgentDesk(user.pk, review.workspace_id).decide(str(review.pk), "approve", review.version, WHY)
 
 
 @dataclass(frozen=True)

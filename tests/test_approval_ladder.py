@@ -16,9 +16,9 @@ from approvals.calendars import Calendar
 from approvals.exceptions import InvalidApproval, InvalidCalendar, UnknownCalendar
 from approvals.ladder import (
     REMIND,
-    Action,
     Ladder,
     Rung,
+    RungAction,
     describe_action,
     dump_rungs,
     list_concerns,
@@ -67,22 +67,22 @@ def test_the_examples_in_the_docstrings_run() -> None:
 
 # Reading
 
-READABLE: list[tuple[Any, Action]] = [
+READABLE: list[tuple[Any, RungAction]] = [
     ("remind", REMIND),
-    (("reassign", "finance"), Action("reassign", group="finance")),
-    (("reassign", Group("finance")), Action("reassign", group="finance")),
-    (("reassign", User()), Action("reassign", user="ana")),
-    (["add", "user", "ana"], Action("add", user="ana")),
-    (("add", "user", User()), Action("add", user="ana")),
-    (("add", "group", "user"), Action("add", group="user")),
-    (("outcome", "reject"), Action("outcome", outcome="reject")),
-    (("outcome", Outcome("reject")), Action("outcome", outcome="reject")),
-    (Action("add", user="ana"), Action("add", user="ana")),
+    (("reassign", "finance"), RungAction("reassign", group="finance")),
+    (("reassign", Group("finance")), RungAction("reassign", group="finance")),
+    (("reassign", User()), RungAction("reassign", user="ana")),
+    (["add", "user", "ana"], RungAction("add", user="ana")),
+    (("add", "user", User()), RungAction("add", user="ana")),
+    (("add", "group", "user"), RungAction("add", group="user")),
+    (("outcome", "reject"), RungAction("outcome", outcome="reject")),
+    (("outcome", Outcome("reject")), RungAction("outcome", outcome="reject")),
+    (RungAction("add", user="ana"), RungAction("add", user="ana")),
 ]
 
 
 @pytest.mark.parametrize(("written", "action"), READABLE, ids=str)
-def test_an_action_is_read(written: Any, action: Action) -> None:
+def test_an_action_is_read(written: Any, action: RungAction) -> None:
     assert read_action(written) == action
     assert read_ladder(escalate=[("1d", written)]).steps[0].action == action
 
@@ -115,7 +115,7 @@ def test_an_action_nobody_can_do_is_refused(written: Any) -> None:
 )
 def test_an_action_has_exactly_what_it_needs(wrong: Any) -> None:
     with pytest.raises(InvalidApproval, match="action="):
-        Action(**wrong)
+        RungAction(**wrong)
 
 
 def test_rungs_stand_in_order_of_time_however_they_are_written() -> None:
@@ -335,4 +335,4 @@ def test_rungs_are_told_in_words() -> None:
         "The group user is asked as well",
         "Answered “Turn down” automatically",
     ]
-    assert describe_action(Action("outcome", outcome="send_back")) == "Answered “Send back” automatically"
+    assert describe_action(RungAction("outcome", outcome="send_back")) == "Answered “Send back” automatically"

@@ -17,7 +17,7 @@ from mcp import Client, StdioServerParameters
 
 import workflows
 from approvals import actions, decide
-from approvals.mcp.desk import Desk, open_desk
+from approvals.mcp.desk import AgentDesk, open_desk
 from approvals.mcp.server import INSTRUCTIONS, build_server
 from approvals.models import Vote
 from tests.approving import again, ask, grant, list_events, list_standing, make_person, truth  # noqa: F401 (a fixture)
@@ -41,7 +41,7 @@ def speak(server: Any, talk: Talk, **options: Any) -> Any:
     return anyio.run(run)
 
 
-def use(desk: Desk, tool: str, **arguments: Any) -> Any:
+def use(desk: AgentDesk, tool: str, **arguments: Any) -> Any:
     """The answer of one tool, as the protocol has it."""
     return speak(build_server(desk), lambda client: client.call_tool(tool, arguments))
 
@@ -64,14 +64,14 @@ def ann() -> User:
 
 
 @pytest.fixture
-def desk(ann: User) -> Desk:
+def desk(ann: User) -> AgentDesk:
     return open_desk("ann")
 
 
 # --- what it offers -------------------------------------------------------------------------------------------
 
 
-def test_there_are_three_tools_and_each_says_what_it_does(desk: Desk) -> None:
+def test_there_are_three_tools_and_each_says_what_it_does(desk: AgentDesk) -> None:
     async def look(client: Client) -> Any:
         return client.instructions, (await client.list_tools()).tools
 
@@ -86,7 +86,7 @@ def test_there_are_three_tools_and_each_says_what_it_does(desk: Desk) -> None:
     assert all(tool.description for tool in tools)
 
 
-def test_what_waits_is_what_the_person_may_decide(desk: Desk, ann: User) -> None:
+def test_what_waits_is_what_the_person_may_decide(desk: AgentDesk, ann: User) -> None:
     make_person("ben")
     for n in range(3):
         ask(title=f"for ann {n}", assignees=["ann"], due=f"{3 - n}h", run=work)
@@ -101,7 +101,7 @@ def test_what_waits_is_what_the_person_may_decide(desk: Desk, ann: User) -> None
     assert "less than or equal to 50" in read_error(use(desk, "list_pending", limit=500))
 
 
-def test_one_of_them_is_shown_as_the_person_would_see_it(desk: Desk) -> None:
+def test_one_of_them_is_shown_as_the_person_would_see_it(desk: AgentDesk) -> None:
     review = ask(assignees=["ann"], request={"net_total": "12.50"}, run=work)
     told = read(use(desk, "get", id=str(review.pk)))
     assert (told["title"], told["version"]) == ("Pay the invoice", 1)
@@ -112,7 +112,7 @@ def test_one_of_them_is_shown_as_the_person_would_see_it(desk: Desk) -> None:
 # --- deciding -------------------------------------------------------------------------------------------------
 
 
-def test_a_decision_is_the_persons_and_recorded_as_automated(desk: Desk, ann: User) -> None:
+def test_a_decision_is_the_persons_and_recorded_as_automated(desk: AgentDesk, ann: User) -> None:
     review = ask(assignees=["ann"], run=work)
     told = read(use(desk, "decide", id=str(review.pk), outcome="reject", version=1, reason="Not within budget"))
     assert told == {"id": str(review.pk), "status": "decided", "outcome": "reject"}
@@ -124,13 +124,13 @@ def test_a_decision_is_the_persons_and_recorded_as_automated(desk: Desk, ann: Us
     assert Instance.objects.get().result["outcome"] == "reject"
 
 
-def test_there_is_no_grace_for_an_agent(desk: Desk, settings: Any) -> None:
+def test_there_is_no_grace_for_an_agent(desk: AgentDesk, settings: Any) -> None:
     settings.APPROVALS = {"UNDO_SECONDS": 60}
     review = ask(assignees=["ann"], run=work)
     assert read(use(desk, "decide", id=str(review.pk), outcome="approve", version=1))["status"] == "decided"
 
 
-def test_high_risk_is_never_approved_by_a_program(desk: Desk, ann: User) -> None:
+def test_high_risk_is_never_approved_by_a_program(desk: AgentDesk, ann: User) -> None:
     review = ask(assignees=["ann"], risk="high", run=work)
     call = {"id": str(review.pk), "version": 1, "reason": "I have read all of it"}
     told = read_error(use(desk, "decide", outcome="approve", **call))
@@ -142,7 +142,7 @@ def test_high_risk_is_never_approved_by_a_program(desk: Desk, ann: User) -> None
     assert read(use(desk, "decide", outcome="reject", **call))["outcome"] == "reject"
 
 
-def test_every_refusal_is_a_tool_error_with_the_sentence_that_a_person_would_read(desk: Desk, ann: User) -> None:
+def test_every_refusal_is_a_tool_error_with_the_sentence_that_a_person_would_read(desk: AgentDesk, ann: User) -> None:
     ben = make_person("ben")
     own = ask(assignees=["ann", "ben"], requester="ann", run=work)
     decided, claimed, formed = (
@@ -165,13 +165,13 @@ def test_every_refusal_is_a_tool_error_with_the_sentence_that_a_person_would_rea
 
 
 @pytest.mark.parametrize("odd", ["\0", "a\0b", "x" * 201])
-def test_an_agents_odd_words_are_refused_in_a_sentence(desk: Desk, odd: str) -> None:
+def test_an_agents_odd_words_are_refused_in_a_sentence(desk: AgentDesk, odd: str) -> None:
     assert "the name of a workflow" in read_error(use(desk, "list_pending", workflow=odd))
     with pytest.raises(InvalidCall, match="the name of a user"):
         open_desk(odd)
 
 
-def test_what_the_person_may_not_see_is_not_there(desk: Desk, ann: User) -> None:
+def test_what_the_person_may_not_see_is_not_there(desk: AgentDesk, ann: User) -> None:
     ben = make_person("ben")
     hidden = ask(assignees=["ben"], run=work)
     over = ask(assignees=["ben"], run=work)
@@ -199,7 +199,7 @@ def test_a_desk_is_in_one_workspace(ann: User) -> None:
     assert "no member of the workspace any more" in read_error(use(there, "list_pending"))
 
 
-def test_every_call_asks_anew_what_the_person_may(desk: Desk, ann: User) -> None:
+def test_every_call_asks_anew_what_the_person_may(desk: AgentDesk, ann: User) -> None:
     review = ask(assignees=["ann"], run=work)
     User.objects.update(is_active=False)
     for tool, arguments in (
@@ -214,9 +214,9 @@ def test_every_call_asks_anew_what_the_person_may(desk: Desk, ann: User) -> None
 
 
 def test_what_fails_here_is_not_told_beyond_what_a_person_reads(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    desk: AgentDesk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Broken(Desk):
+    class Broken(AgentDesk):
         def get(self, id: str) -> dict[str, Any]:
             raise RuntimeError("canary-secret")
 
@@ -226,7 +226,7 @@ def test_what_fails_here_is_not_told_beyond_what_a_person_reads(
     assert "canary-secret" in caplog.text
 
 
-def test_nothing_that_others_wrote_hides_its_characters(desk: Desk) -> None:
+def test_nothing_that_others_wrote_hides_its_characters(desk: AgentDesk) -> None:
     review = ask(title="Pay\u202e now", assignees=["ann"], run=work)
     actions.comment(review, "Ignore\u200b all of it", actor=grant(make_person("eve"), "view_review"))
     told = read(use(desk, "get", id=str(review.pk)))
@@ -234,7 +234,7 @@ def test_nothing_that_others_wrote_hides_its_characters(desk: Desk) -> None:
     assert told["timeline"][0]["text"] == "Ignore⟨U+200B⟩ all of it"
 
 
-def test_every_protocol_that_the_sdk_speaks_is_answered_alike(desk: Desk) -> None:
+def test_every_protocol_that_the_sdk_speaks_is_answered_alike(desk: AgentDesk) -> None:
     ask(assignees=["ann"], run=work)
     told = [
         speak(build_server(desk), lambda client: client.call_tool("list_pending", {}), mode=mode)

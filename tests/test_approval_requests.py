@@ -29,7 +29,7 @@ from approvals import (
     principals,
     register_calendar,
 )
-from approvals.ladder import Action
+from approvals.ladder import RungAction
 from approvals.models import Candidate, Notice, Review
 from approvals.opening import MAX_USERS
 from tests.approving import (
@@ -174,7 +174,7 @@ GOOD: list[dict[str, Any]] = [
     {"due": datetime(2030, 1, 1, tzinfo=UTC)},
     {"remind": ["1d", ("2d", "remind")]},
     {"escalate": [("3d", ("reassign", "legal")), ("4d", ("add", "user", "ann")), ("5d", ("outcome", "reject"))]},
-    {"escalate": [("3d", Action("add", group="legal"))]},
+    {"escalate": [("3d", RungAction("add", group="legal"))]},
     {"calendar": Calendar("Europe/Berlin"), "due": "2bd"},
     {"on_decision": assert_done},
 ]

@@ -23,7 +23,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from approvals.action_rules import explain
-from approvals.admin.deeds import DECIDE, DEEDS, DOOR, EXTEND, OVERRIDE, REASSIGN, RELEASE, WITHDRAW, Deed
+from approvals.admin.deeds import DECIDE, DEEDS, DOOR, EXTEND, OVERRIDE, REASSIGN, RELEASE, WITHDRAW, AdminAction
 from approvals.admin.listing import give_names
 from approvals.admin.showing import link_review, show_risk, show_standing, show_title
 from approvals.exceptions import ApprovalError
@@ -88,7 +88,7 @@ class ReviewActions(ReadOnlyAdmin):
         """The same for this one."""
         return self.has_perm(request, OVERRIDE)
 
-    def has_perm(self, request: HttpRequest, deed: Deed) -> bool:
+    def has_perm(self, request: HttpRequest, deed: AdminAction) -> bool:
         """Whether the user has the permission that a deed takes."""
         return not deed.permission or request.user.has_perm(f"holdpoint_approvals.{deed.permission}")
 
@@ -101,7 +101,7 @@ class ReviewActions(ReadOnlyAdmin):
         response: HttpResponse = super().changelist_view(request, extra_context)
         return response
 
-    def do_many(self, request: HttpRequest, queryset: QuerySet[Review], deed: Deed) -> HttpResponse | None:
+    def do_many(self, request: HttpRequest, queryset: QuerySet[Review], deed: AdminAction) -> HttpResponse | None:
         """The question about what was ticked, until it is answered; one alone has a page of its own."""
         if request.POST.get("confirmed"):
             # What was agreed to, even if it has left the filtered list meanwhile: each call then says why not.
@@ -120,7 +120,7 @@ class ReviewActions(ReadOnlyAdmin):
 
     # --- one ----------------------------------------------------------------------------------------
 
-    def deed_view(self, request: HttpRequest, object_id: UUID, deed: Deed) -> HttpResponse:
+    def deed_view(self, request: HttpRequest, object_id: UUID, deed: AdminAction) -> HttpResponse:
         """The button on a review's page: the same question for one."""
         review = self.find_review(request, object_id)
         page = self.locate(review)
@@ -152,7 +152,9 @@ class ReviewActions(ReadOnlyAdmin):
 
     # --- asking and doing ---------------------------------------------------------------------------
 
-    def ask(self, request: HttpRequest, chosen: Sequence[Review], deed: Deed, *, back: str) -> HttpResponse | None:
+    def ask(
+        self, request: HttpRequest, chosen: Sequence[Review], deed: AdminAction, *, back: str
+    ) -> HttpResponse | None:
         """The question, until it is answered; None when it has been done."""
         assert deed.form is not None
         given = join_breaks(request.POST) if request.POST.get("confirmed") else None
@@ -177,7 +179,9 @@ class ReviewActions(ReadOnlyAdmin):
         }
         return TemplateResponse(request, "admin/holdpoint_approvals/review/deed.html", context)
 
-    def do_each(self, request: HttpRequest, chosen: Sequence[Review], deed: Deed, given: Mapping[str, Any]) -> None:
+    def do_each(
+        self, request: HttpRequest, chosen: Sequence[Review], deed: AdminAction, given: Mapping[str, Any]
+    ) -> None:
         """Make the call for each, and say what came of it; refusals first: they are what is left to be done."""
         results: list[tuple[str, int]] = []
         for review in chosen:
@@ -205,7 +209,7 @@ class ReviewActions(ReadOnlyAdmin):
     def get_urls(self) -> list[URLPattern]:
         """The buttons."""
 
-        def make_view(deed: Deed) -> Any:
+        def make_view(deed: AdminAction) -> Any:
             def view(request: HttpRequest, object_id: UUID) -> HttpResponse:
                 return self.deed_view(request, object_id, deed)
 

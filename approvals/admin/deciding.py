@@ -19,7 +19,7 @@ from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 
 from approvals.admin.acting import ReviewActions
-from approvals.admin.deeds import DECIDE, DOOR, OVERRIDE, Deed, tell_recorded
+from approvals.admin.deeds import DECIDE, DOOR, OVERRIDE, AdminAction, tell_recorded
 from approvals.cards import Card, build_card
 from approvals.cases import Case
 from approvals.conf import conf
@@ -39,7 +39,7 @@ from workflows.pages.posted import join_breaks
 class DecidingAdmin(ReviewActions):
     """Decide and override, on a page with the whole card."""
 
-    def deed_view(self, request: HttpRequest, object_id: UUID, deed: Deed) -> HttpResponse:
+    def deed_view(self, request: HttpRequest, object_id: UUID, deed: AdminAction) -> HttpResponse:
         """These two have a page of their own."""
         if deed in (DECIDE, OVERRIDE):
             return self.decide_view(request, object_id, deed)
@@ -47,7 +47,7 @@ class DecidingAdmin(ReviewActions):
 
     @method_decorator(sensitive_post_parameters("password"))
     @sensitive_variables("filled")
-    def decide_view(self, request: HttpRequest, object_id: UUID, deed: Deed) -> HttpResponse:
+    def decide_view(self, request: HttpRequest, object_id: UUID, deed: AdminAction) -> HttpResponse:
         """The card with its form; and with POST the decision."""
         review = self.find_review(request, object_id)
         card = make_card(review, request.user, deed)
@@ -70,7 +70,7 @@ class DecidingAdmin(ReviewActions):
 
     @sensitive_variables("filled")
     def try_to_decide(
-        self, request: HttpRequest, review: Review, deed: Deed, filled: Filled, *, asks: bool
+        self, request: HttpRequest, review: Review, deed: AdminAction, filled: Filled, *, asks: bool
     ) -> HttpResponse:
         """Decide; or the page again, as things are now, with all that was typed."""
         try:
@@ -94,7 +94,7 @@ class DecidingAdmin(ReviewActions):
 
     @sensitive_variables("filled")
     def show_refusal(
-        self, request: HttpRequest, review: Review, deed: Deed, filled: Filled, refused: Exception, *, asks: bool
+        self, request: HttpRequest, review: Review, deed: AdminAction, filled: Filled, refused: Exception, *, asks: bool
     ) -> HttpResponse:
         """The page again, with the sentence where it belongs."""
         review = self.find_review(request, review.pk)
@@ -121,7 +121,7 @@ class DecidingAdmin(ReviewActions):
         return self.show_decision(request, review, card, deed, form.show(filled, **places), saw_error=saw_error)
 
     def show_decision(
-        self, request: HttpRequest, review: Review, card: Card, deed: Deed, form: Any, *, saw_error: str = ""
+        self, request: HttpRequest, review: Review, card: Card, deed: AdminAction, form: Any, *, saw_error: str = ""
     ) -> HttpResponse:
         """The page."""
         context = {
@@ -143,7 +143,7 @@ def has_looked(request: HttpRequest) -> bool:
     return request.POST.get("saw") == "1"
 
 
-def make_card(review: Review, user: Person, deed: Deed) -> Card:
+def make_card(review: Review, user: Person, deed: AdminAction) -> Card:
     """The card, with what stands in the way of this deed on its buttons."""
     card = build_card(review, user)
     if deed is not OVERRIDE:

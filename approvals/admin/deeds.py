@@ -30,7 +30,7 @@ Call = Callable[[Review, Any, Mapping[str, Any]], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class AdminAction:
     """One thing that can be done."""
 
     #: As in `actions.CHECKS`, and in addresses.
@@ -118,7 +118,7 @@ def tell_recorded(recorded: Any) -> str:
     return gettext("Decided: “%(outcome)s”.") % {"outcome": label_outcome(recorded.outcome, outcomes)}
 
 
-DECIDE = Deed(
+DECIDE = AdminAction(
     "decide",
     _("Decide…"),
     _("Decide these requests?"),
@@ -127,7 +127,7 @@ DECIDE = Deed(
     _decide,
     OutcomeForm,
 )
-OVERRIDE = Deed(
+OVERRIDE = AdminAction(
     "override",
     _("Override…"),
     _("Decide in place of those asked?"),
@@ -138,7 +138,7 @@ OVERRIDE = Deed(
     is_danger=True,
     permission="override_review",
 )
-REASSIGN = Deed(
+REASSIGN = AdminAction(
     "reassign",
     _("Reassign…"),
     _("Ask others?"),
@@ -148,7 +148,7 @@ REASSIGN = Deed(
     ReassignForm,
     permission="reassign_review",
 )
-EXTEND = Deed(
+EXTEND = AdminAction(
     "extend",
     _("Extend…"),
     _("Give more time?"),
@@ -158,7 +158,7 @@ EXTEND = Deed(
     ExtendForm,
     permission="extend_review",
 )
-WITHDRAW = Deed(
+WITHDRAW = AdminAction(
     "withdraw",
     _("Withdraw…"),
     _("Withdraw the request?"),
@@ -168,7 +168,7 @@ WITHDRAW = Deed(
     DeedForm,
     is_danger=True,
 )
-RELEASE = Deed(
+RELEASE = AdminAction(
     "release",
     _("Release"),
     _("Release these requests?"),
@@ -178,4 +178,4 @@ RELEASE = Deed(
 )
 
 #: In the order of their buttons.
-DEEDS: Mapping[str, Deed] = {one.name: one for one in (DECIDE, REASSIGN, EXTEND, RELEASE, WITHDRAW, OVERRIDE)}
+DEEDS: Mapping[str, AdminAction] = {one.name: one for one in (DECIDE, REASSIGN, EXTEND, RELEASE, WITHDRAW, OVERRIDE)}

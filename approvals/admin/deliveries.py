@@ -35,7 +35,7 @@ from workflows.exceptions import WorkflowError
 from workflows.joining import label_html
 
 
-class StatusFilter(RuledFilter):
+class DeliveryStatusFilter(RuledFilter):
     """By what became of it."""
 
     title = _("status")
@@ -49,7 +49,7 @@ class StatusFilter(RuledFilter):
     rules = {name: Q(status=name) for name in words}
 
 
-class ChannelFilter(SimpleListFilter):
+class DeliveryChannelFilter(SimpleListFilter):
     """By where it went: the places of the newest messages; any other can be had by its address."""
 
     title = _("channel")
@@ -70,7 +70,7 @@ class DeliveryAdmin(OfReviewAdmin):
 
     list_display = ("made", "what", "place", "to", "of_review", "badge", "tries", "next_try")
     list_display_links = ("made",)
-    list_filter = (StatusFilter, ChannelFilter)
+    list_filter = (DeliveryStatusFilter, DeliveryChannelFilter)
     search_help_text = _("A review’s whole id, or how a user’s login name begins")
     actions = ["resend"]
     change_form_template = "admin/holdpoint_approvals/delivery/change_form.html"

@@ -68,7 +68,7 @@ class RuledFilter(SimpleListFilter):
             raise IncorrectLookupParameters(error) from error
 
 
-class StandingFilter(RuledFilter):
+class ReviewStateFilter(RuledFilter):
     """The same of reviews that stand so, as everything else tells it."""
 
     statuses: Mapping[str, str]
@@ -94,7 +94,7 @@ class DeciderFilter(SimpleListFilter):
         return queryset if value is None else cast(ReviewQuerySet, queryset).for_user(request.user)
 
 
-class StatusFilter(StandingFilter):
+class ReviewStatusFilter(ReviewStateFilter):
     """By how it stands."""
 
     title = _("status")
@@ -123,7 +123,7 @@ class StatusFilter(StandingFilter):
     }
 
 
-class DueFilter(StandingFilter):
+class DueFilter(ReviewStateFilter):
     """By when an answer is due; only of what waits."""
 
     title = _("due")
@@ -146,7 +146,7 @@ class RiskFilter(RuledFilter):
     rules = {name: Q(risk=name) for name in RISKS}
 
 
-class WorkflowFilter(SimpleListFilter):
+class ReviewWorkflowFilter(SimpleListFilter):
     """By workflow: those of the newest reviews; any other can be had by its address."""
 
     title = _("workflow")

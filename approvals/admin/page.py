@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from approvals.admin.deeds import DEEDS, RELEASE, Deed
+from approvals.admin.deeds import DEEDS, RELEASE, AdminAction
 from approvals.admin.showing import locate_page
 from approvals.cards import build_card
 from approvals.cases import Case
@@ -26,10 +26,10 @@ from workflows.joining import join_list
 
 
 @dataclass(frozen=True, slots=True)
-class Button:
+class ActionButton:
     """Something that can be done, or the sentence that says why not."""
 
-    deed: Deed
+    deed: AdminAction
     url: str
     obstacle: str
 
@@ -70,14 +70,14 @@ def read_page_of(review: Review, request: HttpRequest, site: str) -> dict[str, A
     }
 
 
-def list_buttons(card: Any, review: Review) -> list[Button]:
+def list_buttons(card: Any, review: Review) -> list[ActionButton]:
     """What can be done here, each with what stands in its way."""
     found = []
     for name, deed in DEEDS.items():
         obstacle = card.actions[name]
         if deed is RELEASE and not obstacle and review.claimed_by_id is None:
             obstacle = _("Nobody has claimed it.")
-        found.append(Button(deed, f"../{name}/", obstacle))
+        found.append(ActionButton(deed, f"../{name}/", obstacle))
     return found
 
 

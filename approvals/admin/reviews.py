@@ -19,9 +19,9 @@ from approvals.admin.listing import (
     DueFilter,
     OwnWorkspaceFilter,
     ReviewList,
+    ReviewStatusFilter,
+    ReviewWorkflowFilter,
     RiskFilter,
-    StatusFilter,
-    WorkflowFilter,
     search_reviews,
 )
 from approvals.admin.page import read_page_of
@@ -40,7 +40,7 @@ class ReviewAdmin(StoredAdmin):
     # No column is a plain field: those could be sorted by, and a million rows have one good order.
     list_display = ("what", "badge", "due", "asker", "asked")
     list_display_links = ("what",)
-    list_filter = (DeciderFilter, StatusFilter, DueFilter, RiskFilter, WorkflowFilter, OwnWorkspaceFilter)
+    list_filter = (DeciderFilter, ReviewStatusFilter, DueFilter, RiskFilter, ReviewWorkflowFilter, OwnWorkspaceFilter)
     list_per_page = 50
     ordering = ("-pk",)
     search_fields = ("title",)

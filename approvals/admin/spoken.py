@@ -26,7 +26,7 @@ from workflows.joining import join_list
 DOORS = ("page", "api", "link", "admin", "mcp", "python", "time")
 
 
-class StandingFilter(RuledFilter):
+class VoteStandingFilter(RuledFilter):
     """By whether it counts."""
 
     title = gettext_lazy("counts")
@@ -84,7 +84,7 @@ class VoteAdmin(OfReviewAdmin):
 
     list_display = ("at_moment", "who", "answer", "state", "of_review", "came_by")
     list_display_links = ("at_moment",)
-    list_filter = (StandingFilter, DoorFilter, SpecialFilter)
+    list_filter = (VoteStandingFilter, DoorFilter, SpecialFilter)
     fields = readonly_fields = (
         *("of_review", "at_moment", "who", "whom", "answer", "state", "came_by", "why", "counted_in", "data_json"),
         *("before_json", "put_aside_by", "of_version"),

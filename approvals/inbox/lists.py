@@ -23,7 +23,7 @@ from approvals.inbox.filters import Filters, ListPlace
 from approvals.inbox.search import is_requester, list_words, mention
 from approvals.models import Candidate, Review, Vote
 from approvals.principals import GROUP, USER, name_user
-from approvals.streams import Stream, read_streams
+from approvals.streams import InboxSource, read_streams
 from approvals.viewers import Viewer
 from workflows import answering
 
@@ -188,7 +188,7 @@ class Lists:
         waiting = self.viewer.list_waiting(answering.reach().alias, principal)
         if not waiting:
             return Review.objects.none()
-        streams = [Stream(principal, scope) for scope in waiting]
+        streams = [InboxSource(principal, scope) for scope in waiting]
         return read_streams(Review.objects.all(), streams).filter(open=True).by_due()
 
     def _scan(self, rows: Any, filters: Filters, narrowing: Q) -> Found:

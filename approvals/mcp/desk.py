@@ -32,10 +32,10 @@ DOOR = Door(name="mcp", is_automated=True, saw_diff=False, has_reauthenticated=F
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AgentDesk:
     """One person's, in one workspace.
 
-    >>> [row["title"] for row in Desk(ann.pk, 1).list_pending()["results"]]
+    >>> [row["title"] for row in AgentDesk(ann.pk, 1).list_pending()["results"]]
     ['Refund €1,240.00 to Acme GmbH']
     """
 
@@ -81,7 +81,7 @@ class Desk:
         return user
 
 
-def open_desk(username: str, workspace: str | None = None) -> Desk:
+def open_desk(username: str, workspace: str | None = None) -> AgentDesk:
     """The desk of a user; `InvalidCall` says what to name instead."""
     model = get_user_model()
     check_text(username, "the name of a user")
@@ -90,8 +90,8 @@ def open_desk(username: str, workspace: str | None = None) -> Desk:
         raise InvalidCall(f"there is no user {username!r} who can log in")
     mine = {slug: id for id, slug in list_workspaces(user)}
     if workspace is None and len(mine) == 1:
-        return Desk(user.pk, *mine.values())
+        return AgentDesk(user.pk, *mine.values())
     if workspace is None or workspace not in mine:
         known = ", ".join(mine) or "none"
         raise InvalidCall(f"say in which workspace, with --workspace: {username!r} is in {known}")
-    return Desk(user.pk, mine[workspace])
+    return AgentDesk(user.pk, mine[workspace])

@@ -18,7 +18,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from approvals.exceptions import ApprovalError
-from approvals.mcp.desk import MOST, Desk
+from approvals.mcp.desk import MOST, AgentDesk
 from approvals.models.votes import MAX_TEXT
 from workflows.exceptions import InvalidCall, InvalidData, PolicyRefused
 
@@ -35,7 +35,7 @@ INSTRUCTIONS = (
 Id = Annotated[str, Field(description="The `id` of an approval.")]
 
 
-def build_server(desk: Desk) -> MCPServer[Any]:
+def build_server(desk: AgentDesk) -> MCPServer[Any]:
     """The server; `run("stdio")` serves it."""
     server: MCPServer[Any] = MCPServer("holdpoint-approvals", title="Approvals", instructions=INSTRUCTIONS)
 

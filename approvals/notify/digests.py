@@ -16,7 +16,7 @@ from approvals.models import Delivery, Review
 from approvals.notify import records
 from approvals.notify.mails import Request, write_digest
 from approvals.notify.postman import Postman
-from approvals.notify.readers import Reader, speaking_to
+from approvals.notify.readers import ReaderPreferences, speaking_to
 from approvals.notify.sending import AFTER_GRACE, find_reader, settle
 from approvals.notify.words import tell_due
 from approvals.principals import name_person
@@ -48,12 +48,12 @@ def _send(deliveries: list[Delivery], postman: Postman) -> None:
     settle(told, partial(_hand_over, postman, mail, reader))
 
 
-def _hand_over(postman: Postman, mail: EmailMessage, reader: Reader) -> tuple[str, str]:
+def _hand_over(postman: Postman, mail: EmailMessage, reader: ReaderPreferences) -> tuple[str, str]:
     postman.send(mail)
     return mail.extra_headers["Message-ID"], reader.address
 
 
-def _find_reviews(deliveries: list[Delivery], reader: Reader) -> dict[uuid.UUID, Review]:
+def _find_reviews(deliveries: list[Delivery], reader: ReaderPreferences) -> dict[uuid.UUID, Review]:
     """What this person may decide now, in the order of their inbox."""
     mine = Review.objects.using(answering.reach().alias).for_user(reader.user)
     return {one.pk: one for one in mine.filter(pk__in={one.review_id for one in deliveries}).by_due()}

@@ -21,7 +21,7 @@ from approvals.notify import records
 from approvals.notify.failures import describe_error, describe_place
 from approvals.notify.moments import find_slot
 from approvals.notify.places import tells
-from approvals.notify.readers import Reader, read_readers
+from approvals.notify.readers import ReaderPreferences, read_readers
 from approvals.notify.recipients import Recipient, list_recipients
 from workflows import answering
 from workflows.clock import read_now
@@ -79,7 +79,9 @@ def _write_mails(notice: Notice, review: Review, now: datetime) -> Iterator[Deli
         yield _write_mail(notice, review, one, readers[one.user.pk], now)
 
 
-def _write_mail(notice: Notice, review: Review, recipient: Recipient, reader: Reader, now: datetime) -> Delivery:
+def _write_mail(
+    notice: Notice, review: Review, recipient: Recipient, reader: ReaderPreferences, now: datetime
+) -> Delivery:
     data = _copy_data(notice)
     if recipient.stands_in_for is not None:
         data["for"] = str(recipient.stands_in_for)

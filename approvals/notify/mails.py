@@ -21,7 +21,7 @@ from approvals.cards import Card
 from approvals.conf import conf
 from approvals.links import find_inbox, make_link
 from approvals.models import Delivery, Review
-from approvals.notify.readers import Reader
+from approvals.notify.readers import ReaderPreferences
 from approvals.notify.recipients import ASKS
 from approvals.notify.records import read_data
 from approvals.notify.words import Occasion, choose_subject, choose_words, tell_due
@@ -40,7 +40,7 @@ _DECIDABLE = ASKS | {"answer", "reopened"}
 
 
 @dataclass(frozen=True, slots=True)
-class Button:
+class MailButton:
     """A link that looks like a button; whatever it says, it only opens the page."""
 
     label: str
@@ -60,7 +60,7 @@ class Request:
 
 
 def write_mail(
-    delivery: Delivery, occasion: Occasion, card: Card, review: Review, reader: Reader, *, first_id: str = ""
+    delivery: Delivery, occasion: Occasion, card: Card, review: Review, reader: ReaderPreferences, *, first_id: str = ""
 ) -> EmailMultiAlternatives:
     """A mail about one request. The reader's language has to be the active one.
 
@@ -97,7 +97,7 @@ def write_mail(
 
 
 def write_digest(
-    batch: str, requests: Sequence[Request], reader: Reader, *, how: str, now: datetime
+    batch: str, requests: Sequence[Request], reader: ReaderPreferences, *, how: str, now: datetime
 ) -> EmailMultiAlternatives:
     """The collected mail of an hour or a day. The reader's language has to be the active one.
 
@@ -144,7 +144,7 @@ def find_domain() -> str:
 
 
 def _make(
-    template: str, subject: str, context: dict[str, Any], reader: Reader, headers: dict[str, str]
+    template: str, subject: str, context: dict[str, Any], reader: ReaderPreferences, headers: dict[str, str]
 ) -> EmailMultiAlternatives:
     context |= {"subject": subject, "language": get_language() or "en"}
     mail = EmailMultiAlternatives(
@@ -158,18 +158,18 @@ def _make(
     return mail
 
 
-def _list_buttons(occasion: Occasion, card: Card, review: Review, reader: Reader) -> list[Button]:
+def _list_buttons(occasion: Occasion, card: Card, review: Review, reader: ReaderPreferences) -> list[MailButton]:
     """One for each answer: it opens the page with that answer put first, and the button there is the second tap."""
     open_ones = [one for one in card.outcomes if not one.obstacle]
     return [
-        Button(one.label, make_link(review, reader.user, outcome=one.name), place == 0, one.tone == "negative")
+        MailButton(one.label, make_link(review, reader.user, outcome=one.name), place == 0, one.tone == "negative")
         for place, one in enumerate(open_ones[:MAX_BUTTONS])
     ]
 
 
-def _list_looks(occasion: Occasion, link: str) -> list[Button]:
+def _list_looks(occasion: Occasion, link: str) -> list[MailButton]:
     label = pgettext("a button", "Answer") if occasion.kind == "question" else gettext("Look at it")
-    return [Button(label, link, is_main=True)]
+    return [MailButton(label, link, is_main=True)]
 
 
 def _complete(url: str | None) -> str | None:

@@ -21,7 +21,7 @@ from approvals.show_values import MAX_NAME, show_text
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ReaderPreferences:
     """A person to whom something is told."""
 
     user: Any
@@ -44,7 +44,7 @@ class Reader:
         return show_text(short or self.user.get_username(), MAX_NAME)
 
 
-def read_readers(users: Iterable[Any]) -> dict[Any, Reader]:
+def read_readers(users: Iterable[Any]) -> dict[Any, ReaderPreferences]:
     """By their keys; their preferences in one statement.
 
     >>> read_readers([ann])[ann.pk].language
@@ -55,7 +55,7 @@ def read_readers(users: Iterable[Any]) -> dict[Any, Reader]:
     return {key: make_reader(user, said.get(key)) for key, user in known.items()}
 
 
-def make_reader(user: Person, said: Preference | None) -> Reader:
+def make_reader(user: Person, said: Preference | None) -> ReaderPreferences:
     """A person with what they said about themselves.
 
     >>> make_reader(ann, None).email
@@ -64,7 +64,7 @@ def make_reader(user: Person, said: Preference | None) -> Reader:
     language = find_language(said.language) if said else ""
     zone = find_zone(said.time_zone) if said else None
     email = said.email if said and said.email in ("hourly", "daily", "none") else "each"
-    return Reader(
+    return ReaderPreferences(
         user=user,
         language=language or settings.LANGUAGE_CODE,
         zone=zone or timezone.get_default_timezone(),
@@ -90,7 +90,7 @@ def find_zone(name: str) -> tzinfo | None:
 
 
 @contextmanager
-def speaking_to(reader: Reader) -> Iterator[None]:
+def speaking_to(reader: ReaderPreferences) -> Iterator[None]:
     """In their language and time zone."""
     with translation.override(reader.language), timezone.override(reader.zone):
         yield

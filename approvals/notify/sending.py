@@ -33,7 +33,7 @@ from approvals.notify.moments import REST, find_next_try
 from approvals.notify.places import read_answer, write_chat, write_event
 from approvals.notify.posting import name_host, post
 from approvals.notify.postman import Postman
-from approvals.notify.readers import Reader, read_readers, speaking_to
+from approvals.notify.readers import ReaderPreferences, read_readers, speaking_to
 from approvals.notify.recipients import ASKS, read_key
 from approvals.notify.words import Occasion
 from approvals.policies import find_obstacle
@@ -128,7 +128,7 @@ def _send_mail(delivery: Delivery, review: Review, postman: Postman) -> tuple[st
     return name_mail(delivery), reader.address
 
 
-def find_reader(delivery: Delivery) -> Reader:
+def find_reader(delivery: Delivery) -> ReaderPreferences:
     """Whom a mail is for, if they still get any."""
     reader = next(iter(read_readers(list_users([f"{USER}:{delivery.user_id}"])).values()), None)
     if reader is None:
@@ -142,7 +142,7 @@ def find_reader(delivery: Delivery) -> Reader:
     return reader
 
 
-def _check_ask(delivery: Delivery, case: Case, reader: Reader) -> None:
+def _check_ask(delivery: Delivery, case: Case, reader: ReaderPreferences) -> None:
     """Nobody is asked for what they cannot decide any more."""
     review = case.review
     check_waits(review, case.now)

@@ -67,10 +67,10 @@ def count_electorate(
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class VoteTally:
     """The votes of everybody, or of one group: how many are needed, and who stands where.
 
-    >>> Tally("legal", needed=3, waiting=1, counts={"approve": 1, "reject": 0}).short
+    >>> VoteTally("legal", needed=3, waiting=1, counts={"approve": 1, "reject": 0}).short
     1
     """
 
@@ -100,7 +100,7 @@ class Tally:
         return max(0, self.needed - self.people)
 
 
-def count_fixed(rule: Quorum, voted: Iterable[str], names: Iterable[str] = ()) -> Tally | None:
+def count_fixed(rule: Quorum, voted: Iterable[str], names: Iterable[str] = ()) -> VoteTally | None:
     """The votes so far under a rule that needs the same number whoever is asked; None under every other rule.
 
     `voted` has the outcome of every vote, `names` all outcomes in their order. No electorate is needed: a list of
@@ -118,7 +118,7 @@ def count_fixed(rule: Quorum, voted: Iterable[str], names: Iterable[str] = ()) -
     counts = dict.fromkeys(names, 0)
     for name in voted:
         counts[name] = counts.get(name, 0) + 1
-    return Tally(EVERYBODY, rule.fixed_votes, 0, counts)
+    return VoteTally(EVERYBODY, rule.fixed_votes, 0, counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Verdict:
     outcome: str | None
     by: Literal["", "quorum", "veto", "division"]
     counts: Mapping[str, int]
-    tallies: tuple[Tally, ...]
+    tallies: tuple[VoteTally, ...]
 
     @property
     def needed(self) -> int:
@@ -220,7 +220,7 @@ def _count_votes(names: Sequence[str], ballots: Iterable[Ballot]) -> dict[str, i
 
 def _count_tallies(
     rule: Quorum, names: Sequence[str], ballots: Sequence[Ballot], electorate: Electorate
-) -> tuple[Tally, ...]:
+) -> tuple[VoteTally, ...]:
     tallies = []
     for group, part in rule.parts:
         if group == EVERYBODY:
@@ -228,11 +228,11 @@ def _count_tallies(
         else:
             cast = [ballot for ballot in ballots if group in ballot.groups]
             waiting = electorate.by_group.get(group, 0)
-        tallies.append(Tally(group, part.find_needed(len(cast) + waiting), waiting, _count_votes(names, cast)))
+        tallies.append(VoteTally(group, part.find_needed(len(cast) + waiting), waiting, _count_votes(names, cast)))
     return tuple(tallies)
 
 
-def _can_reach(tally: Tally, name: str, final: bool) -> bool:
+def _can_reach(tally: VoteTally, name: str, final: bool) -> bool:
     """Whether this outcome can still reach the rule here: everybody who may votes for it, or people join."""
     return tally.counts[name] + tally.waiting >= tally.needed or (tally.short > 0 and not final)
 

@@ -32,7 +32,7 @@ from approvals.refused import tell_unasked
 from approvals.required.additions import describe_addition
 from approvals.required.admin_checks import find_problems
 from approvals.required.admin_forms import ProposingForm, make_proposing, read_difference
-from approvals.required.options import ApprovalOptions
+from approvals.required.options import GateOptions
 from approvals.required.panel import make_panel, tell_conflicts, tell_nobody, tell_proposed
 from approvals.required.proposals import AlreadyProposed, TooManyProposals, list_pending, propose
 from approvals.required.stored import Stored, find_changes, is_gone, read_stored
@@ -65,7 +65,7 @@ class _TurnedAside(Exception):
         self.proposed, self.found = proposed, found
 
 
-class ApprovalRequiredMixin(ApprovalOptions, _ModelAdmin):
+class ApprovalRequiredMixin(GateOptions, _ModelAdmin):
     """Put it first: changes of this model are proposed, and made once somebody else approves.
 
     >>> class InvoiceAdmin(ApprovalRequiredMixin, admin.ModelAdmin):

@@ -26,7 +26,7 @@ from approvals.opening import list_asked
 from approvals.person import Person
 from approvals.plain_values import is_secret, redact_json
 from approvals.required.frozen import dump_approval, name_key
-from approvals.required.options import ApprovalOptions
+from approvals.required.options import GateOptions
 from approvals.required.replay import keep_call
 from approvals.required.sealing import seal
 from approvals.show_values import show_text
@@ -50,7 +50,7 @@ CALL = "holdpoint-call"
 MAX_NAME = 100
 
 
-class ApprovalRequiredMixin(ApprovalOptions, _View):
+class ApprovalRequiredMixin(GateOptions, _View):
     """Put it first: these methods answer 202, and are carried out as the requester once somebody else approves.
 
     >>> class InvoiceViewSet(ApprovalRequiredMixin, viewsets.ModelViewSet):

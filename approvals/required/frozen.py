@@ -15,7 +15,7 @@ from django.db import models, router
 
 from approvals.channel import Approval
 from approvals.exceptions import InvalidApproval
-from approvals.ladder import Action, Ladder, Step
+from approvals.ladder import Ladder, RungAction, Step
 from approvals.opening import MAX_USERS
 from approvals.people import find_users
 from approvals.person import Person
@@ -128,7 +128,7 @@ def _dump_rung(step: Step) -> dict[str, Any]:
 
 
 def _load_rung(kept: Mapping[str, Any]) -> Step:
-    action = Action(**{name: value for name, value in kept.items() if name != "after"})
+    action = RungAction(**{name: value for name, value in kept.items() if name != "after"})
     return Step(_load_time(kept["after"]), action)
 
 

@@ -13,7 +13,7 @@ from approvals.channel import Approval
 from workflows.members import list_workspaces
 
 
-class ApprovalOptions:
+class GateOptions:
     """Who has to agree, by which rule, and how long it may take.
 
     >>> class InvoiceAdmin(ApprovalRequiredMixin, admin.ModelAdmin):

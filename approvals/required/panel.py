@@ -32,7 +32,7 @@ SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProposalRow:
     """One proposal that waits."""
 
     told: str
@@ -47,7 +47,7 @@ class Panel:
     """What stands above the fields of an object."""
 
     rule: str
-    rows: tuple[Row, ...]
+    rows: tuple[ProposalRow, ...]
     more: int
 
 
@@ -58,7 +58,9 @@ def make_panel(
     shown = pending[:SHOWN]
     names = _name_all(shown)
     rows = tuple(
-        Row(_tell(one, names), one.instance.created_at, _compare(one, obj, request.user), _locate(one, request, site))
+        ProposalRow(
+            _tell(one, names), one.instance.created_at, _compare(one, obj, request.user), _locate(one, request, site)
+        )
         for one in shown
     )
     return Panel(rule, rows, len(pending) - len(shown))

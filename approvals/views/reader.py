@@ -27,7 +27,7 @@ from django.views.decorators.gzip import gzip_page
 from approvals.conf import DEFAULTS, conf
 from approvals.exceptions import UnknownReview
 from approvals.inbox.desk import InboxDesk, ask_desk, read_desk
-from approvals.notify.readers import Reader, make_reader
+from approvals.notify.readers import ReaderPreferences, make_reader
 from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.viewers import Viewer, find_viewer
@@ -72,7 +72,7 @@ class Opened:
         return read_desk(self.viewer)
 
     @cached_property
-    def reader(self) -> Reader:
+    def reader(self) -> ReaderPreferences:
         """Their language and time zone."""
         return make_reader(self.user, self.desk.preference)
 
@@ -182,7 +182,7 @@ def for_people(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
 
 
 @contextmanager
-def speaking_to(reader: Reader) -> Iterator[None]:
+def speaking_to(reader: ReaderPreferences) -> Iterator[None]:
     """In the language that they chose, else in that of the browser; in their time zone."""
     language = reader.language if reader.chose_language else translation.get_language()
     with translation.override(language), timezone.override(reader.zone):

@@ -24,7 +24,7 @@ from approvals.conf import conf
 from approvals.decision_form import DecisionForm, Filled, FrozenForm, ShownDecision
 from approvals.doors import Door
 from approvals.models import Review
-from approvals.notify.readers import Reader
+from approvals.notify.readers import ReaderPreferences
 from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.status import find_status
@@ -73,7 +73,7 @@ class RequestVisit(ABC):
     #: What can be done here beside deciding: names of `deeds.DEEDS`.
     deeds: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, request: HttpRequest, user: Any, reader: Reader, case: Case) -> None:
+    def __init__(self, request: HttpRequest, user: Any, reader: ReaderPreferences, case: Case) -> None:
         self.request, self.user, self.reader, self.case = request, user, reader, case
         #: The review as it was when it was looked at.
         self.review: Review = case.review
