@@ -29,6 +29,7 @@ from workflows.exceptions import InvalidData
 from workflows.joining import join_list
 from workflows.jsontext import MISSING
 from workflows.pages.form_read import FormReading
+from workflows.pages.posted import read_number
 from workflows.pages.schema_form import SchemaForm, ShownForm
 from workflows.schema import Schema, load_schema
 
@@ -174,12 +175,11 @@ class FrozenForm:
             chosen[outcome] = ready
         typed_menus = {one.name: posted.get(f"reason-{one.name}", "") for one in self.outcomes}
         typed_reason = posted.get("reason", "")
-        version = posted.get("version", "")
         filled = Filled(
             outcome=outcome,
             reason=self._join_reason(outcome, chosen, (typed_menus.get(outcome, ""), typed_reason)),
             data=None,
-            version=int(version) if version.isascii() and version.isdecimal() and len(version) < 10 else 0,
+            version=read_number(posted.get("version", "")),
             seen=posted.get("seen", "")[:_MAX_WORD] or None,
             password=posted.get("password", ""),
             typed={},

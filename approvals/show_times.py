@@ -1,7 +1,9 @@
 """Moments as people say them: since Tuesday, in 2 days, overdue by 3 hours; in the viewer's language and time zone.
 
-Pure: "now" is handed in, and is the database's. Invariants owned: near moments are told by how far they are and by the
-name of the day, far ones by their date; a day is that of the zone that is active, and no name means two days.
+Lives here: days by their names, and the words of a request that is due. Must not live here: how long something lasts,
+and how far away it is (`workflows.pages.moments`). Pure: "now" is handed in, and is the database's. Invariants owned:
+near moments are told by how far they are and by the name of the day, far ones by their date; a day is that of the zone
+that is active, and no name means two days.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.timesince import timesince, timeuntil
+from django.utils.timesince import timesince
 from django.utils.translation import gettext, pgettext
 
-#: What is due within this time is marked.
-SOON = timedelta(hours=24)
+from workflows.pages.moments import show_relative
+
 #: Days that are told by their name: on the seventh it is that of today.
 NAMED_DAYS = 7
 MINUTE = timedelta(minutes=1)
@@ -88,10 +90,8 @@ def show_due(at: datetime, now: datetime) -> str:
     >>> show_due(now + timedelta(days=2), now), show_due(now - timedelta(hours=3), now)
     ('in 2 days', 'overdue by 3 hours')
     """
-    if now < at < now + MINUTE:
-        return gettext("in less than a minute")
     if at > now:
-        return gettext("in %(time)s") % {"time": timeuntil(at, now, depth=2)}
+        return show_relative(at, now)
     if now - at < MINUTE:
         return gettext("due now")
     return gettext("overdue by %(time)s") % {"time": timesince(at, now, depth=2)}
@@ -116,15 +116,6 @@ def show_soon(at: datetime, now: datetime) -> str:
         return date_format(local, pgettext("a day in a list, in the letters of Django’s date filter", "D j M"))
     form = pgettext("a day of another year in a list, in the letters of Django’s date filter", "j M Y")
     return date_format(local, form)
-
-
-def show_length(since: datetime, now: datetime) -> str:
-    """How long something lasts by now.
-
-    >>> show_length(now - timedelta(hours=49), now)
-    '2 days, 1 hour'
-    """
-    return gettext("less than a minute") if now - since < MINUTE else timesince(since, now, depth=2)
 
 
 def name_zone(at: datetime) -> str:

@@ -12,8 +12,9 @@ import pytest
 from django.utils import timezone, translation
 
 from approvals import decide
-from approvals.show_times import name_zone, show_at, show_due, show_length, show_since, show_when
+from approvals.show_times import name_zone, show_at, show_due, show_since, show_when
 from tests.cards_world import People, ask, make_people, tell
+from workflows.pages.moments import show_length
 from workflows.testing import advance
 
 #: A Saturday, shortly before noon in Berlin.

@@ -31,8 +31,9 @@ from approvals.models.reviews import RISKS
 from approvals.policies import count_fixed, load_outcomes, load_quorum
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import name_person
-from approvals.show_times import SOON, show_at, show_soon
+from approvals.show_times import show_at, show_soon
 from approvals.show_values import MAX_BLOCK, MAX_NAME, name_kind, show_text
+from workflows.pages.moments import SOON
 
 #: So many are shown as one.
 ALIKE = 3

@@ -31,6 +31,7 @@ from approvals.newest import find_newest, find_visible
 from approvals.show_values import name_kind
 from approvals.status import Progress
 from workflows.joining import end_sentence, join_label, join_list
+from workflows.pages.moments import SOON, show_length
 
 register = template.Library()
 
@@ -88,7 +89,7 @@ def due(value: datetime | None, now: datetime) -> str:
 @register.filter
 def ago(value: datetime | None, now: datetime) -> str:
     """How long by now: "2 days, 1 hour"."""
-    return "" if value is None else show_times.show_length(value, now)
+    return "" if value is None else show_length(value, now)
 
 
 @register.filter
@@ -96,7 +97,7 @@ def nearness(value: datetime | None, now: datetime) -> str:
     """The class of a moment at a line: late, soon or ahead."""
     if value is None:
         return ""
-    return "is-late" if value < now else "is-soon" if value - now < show_times.SOON else ""
+    return "is-late" if value < now else "is-soon" if value - now < SOON else ""
 
 
 @register.filter

@@ -26,11 +26,11 @@ from approvals.inbox.together import MOST, read_together
 from approvals.inbox.totals import sum_up
 from approvals.sight import note_unseen
 from approvals.viewers import Viewer
-from approvals.views.bulk_form import BulkPost, find_reason_error, read_ids, read_sent
+from approvals.views.bulk_form import BulkPost, find_reason_error, read_sent
 from approvals.views.reader import Opened, for_people
 from approvals.views.visit import TopMessage
 from workflows.clock import read_now
-from workflows.pages.posted import read_posted
+from workflows.pages.posted import read_ids, read_posted
 
 METHODS = ("GET", "HEAD", "POST")
 

@@ -6,7 +6,6 @@ that does not say how it was shown is bound to nothing that there is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -18,6 +17,7 @@ from approvals.inbox.together import MOST
 from approvals.models.votes import MAX_TEXT
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
+from workflows.pages.posted import read_ids, read_number
 
 #: Characters of what names an answer, or a version.
 _MAX_WORD = 200
@@ -42,7 +42,7 @@ class BulkPost:
 
 def read_sent(data: QueryDict) -> BulkPost:
     """What a page sent; what is no id is not there."""
-    ticked = read_ids(data.getlist("pick"))
+    ticked = tuple(read_ids(data.getlist("pick")))
     versions = [name.removeprefix("version-") for name in data if name.startswith("version-")]
     shown = tuple(dict.fromkeys((*read_ids(versions), *ticked)))
     outcome, _, ready = data.get("outcome", "").partition(":")
@@ -54,29 +54,14 @@ def read_sent(data: QueryDict) -> BulkPost:
         outcome=outcome[:_MAX_WORD],
         reason="\n".join(part for part in (ready.strip(), typed.strip()) if part),
         typed=typed,
-        undoing=read_ids(data.getlist("undo")),
+        undoing=tuple(read_ids(data.getlist("undo"))),
         is_too_much=len(shown) > MOST,
     )
 
 
 def _read_pick(data: QueryDict, id: UUID) -> Pick:
     version, _, undone = data.get(f"version-{id}", "").partition(".")
-    return Pick(id, _read_number(version), data.get(f"seen-{id}", "")[:_MAX_WORD] or None, _read_number(undone))
-
-
-def _read_number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
-
-
-def read_ids(given: Iterable[str]) -> tuple[UUID, ...]:
-    """Each once, in their order."""
-    found: dict[UUID, None] = {}
-    for one in given:
-        try:
-            found[UUID(one)] = None
-        except ValueError:
-            continue
-    return tuple(found)
+    return Pick(id, read_number(version), data.get(f"seen-{id}", "")[:_MAX_WORD] or None, read_number(undone))
 
 
 def find_reason_error(sent: BulkPost, *, is_needed: bool) -> str:

@@ -29,7 +29,7 @@ from approvals.inbox.rows import RequestRow, Section, complete, make_sections, r
 from approvals.models import Preference, Review
 from approvals.views.reader import Opened, for_people, go_back, set_theme
 from workflows.joining import end_sentence, join_label
-from workflows.pages.posted import read_posted
+from workflows.pages.posted import read_ids, read_posted
 
 #: What is younger may be new to a page that asks every few seconds.
 RECENT = timedelta(minutes=1)
@@ -87,8 +87,8 @@ def live(page: Opened) -> HttpResponse:
     lists = Lists(page.viewer, page.desk.now)
     filters = lists.keep_theirs(read_filters(given))
     rail = read_rail(lists, filters, page.desk.saved)
-    shown = make_page(lists, filters, rail, keep=_read_ids(given.get("shown", "")))
-    opened = next(iter(_read_ids(given.get("open", ""))), None)
+    shown = make_page(lists, filters, rail, keep=read_ids(given.get("shown", "").split(",")[:MAX_SHOWN]))
+    opened = next(iter(read_ids(given.get("open", "").split(",")[:MAX_SHOWN])), None)
     beside = _look_beside(page, opened)
     stamp = f"{shown.stamp}-{_hash(beside)}"
     if stamp == given.get("stamp"):
@@ -228,16 +228,6 @@ def _look_beside(page: Opened, id: UUID | None) -> Beside:
     status = "open" if found.open and found.effective_at is None else "grace" if found.open else "over"
     said = write_said(found.claimed_by_id, found.comments_made)
     return Beside(str(id), found.version, said, status, look(id, page.user).others if found.open else ())
-
-
-def _read_ids(text: str) -> list[UUID]:
-    found = []
-    for one in text.split(",")[:MAX_SHOWN]:
-        try:
-            found.append(UUID(one))
-        except ValueError:
-            continue
-    return list(dict.fromkeys(found))
 
 
 def _read_form(page: Opened) -> QueryDict | HttpResponse:

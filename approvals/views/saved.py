@@ -22,7 +22,7 @@ from approvals.models import SavedView
 from approvals.show_values import show_text
 from approvals.views.reader import Opened, find_back, for_people
 from approvals.views.visit import TopMessage
-from workflows.pages.posted import read_posted
+from workflows.pages.posted import MAX_DIGITS, read_number, read_posted
 
 METHODS = ("GET", "HEAD", "POST")
 
@@ -57,7 +57,7 @@ def saved(page: Opened) -> HttpResponse:
         case "rename":
             return _rename(page, data)
         case "remove":
-            if not remove_view(page.user, read_key(data)):
+            if not remove_view(page.user, _read_key(data)):
                 raise UnknownReview(data.get("view", ""))
             return _go(page, reverse("approvals:saved"))
     return _show(page, status=422, banner=TopMessage("warn", _("Nothing was changed"), _("Use one of the buttons.")))
@@ -78,7 +78,7 @@ def _keep(page: Opened, data: Any) -> HttpResponse:
 
 
 def _rename(page: Opened, data: Any) -> HttpResponse:
-    form, key = NameForm(data), read_key(data)
+    form, key = NameForm(data), _read_key(data)
     if form.is_valid():
         try:
             kept = rename_view(page.user, key, form.cleaned_data["name"])
@@ -139,7 +139,5 @@ def locate(filters: Filters) -> str:
     return f"{at}?{query}" if query else at
 
 
-def read_key(data: Any) -> int:
-    """The key of a row that a form names; 0 for none."""
-    text = data.get("view", "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
+def _read_key(data: Any) -> int:
+    return read_number(data.get("view", ""), MAX_DIGITS)

@@ -6,8 +6,6 @@ was typed is on the page that refuses it; every change leads to a page that a re
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.http import HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, QueryDict
 from django.urls import reverse
 from django.utils import timezone
@@ -26,7 +24,7 @@ from approvals.models import Preference
 from approvals.show_times import name_zone
 from approvals.views.reader import Opened, for_people, set_theme
 from approvals.views.visit import TopMessage
-from workflows.pages.posted import read_posted
+from workflows.pages.posted import MAX_DIGITS, read_number, read_posted
 
 METHODS = ("GET", "HEAD", "POST")
 
@@ -49,12 +47,12 @@ def settings(page: Opened) -> HttpResponse:
         case "add":
             return _add(page, data)
         case "end":
-            if not end_absence(_read_key(data), page.user):
+            if not end_absence(read_number(data.get("absence", ""), MAX_DIGITS), page.user):
                 told = _("It has not begun, or it is over already.")
                 return _show(page, status=409, banner=TopMessage("warn", _("Nothing was changed"), told))
             return _go("ended")
         case "remove":
-            if not remove_absence(_read_key(data), page.user):
+            if not remove_absence(read_number(data.get("absence", ""), MAX_DIGITS), page.user):
                 raise UnknownReview(data.get("absence", ""))
             return _go("removed")
     return _show(page, status=422, banner=TopMessage("warn", _("Nothing was changed"), _("Use one of the buttons.")))
@@ -122,8 +120,3 @@ def _tell_done(done: str) -> TopMessage | None:
 
 def _go(done: str) -> HttpResponse:
     return HttpResponseRedirect(f"{reverse('approvals:settings')}?done={done}", status=303)
-
-
-def _read_key(data: Any) -> int:
-    text = data.get("absence", "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0

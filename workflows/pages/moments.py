@@ -47,7 +47,11 @@ def show_relative(at: datetime, now: datetime) -> str:
 
 
 def show_length(since: datetime, now: datetime) -> str:
-    """How long something lasts by now."""
+    """How long something lasts by now.
+
+    >>> show_length(now - timedelta(hours=49), now)
+    '2 days, 1 hour'
+    """
     if now - since < timedelta(minutes=1):
         return _("less than a minute")
     return timesince(since, now, depth=2)

@@ -7,8 +7,10 @@ is one character, as it is to a browser that counts what is typed, and not the t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.core.exceptions import BadRequest, SuspiciousOperation
 from django.http import HttpRequest, HttpResponse, QueryDict, RawPostDataException, UnreadablePostError
@@ -22,6 +24,8 @@ from workflows.exceptions import WorkflowError
 from workflows.pages.form_tree import join_lines
 
 UNREADABLE = gettext_noop("What your browser sent cannot be read, or not all of it came.")
+#: Digits of the longest key of a row that a form names.
+MAX_DIGITS = 18
 #: A form writes one character of JSON as up to three.
 _GROWTH = 3
 
@@ -91,6 +95,30 @@ def join_breaks(data: QueryDict) -> QueryDict:
     for name, texts in data.lists():
         joined.setlist(name, [join_lines(text) for text in texts])
     return joined
+
+
+def read_number(text: str, digits: int = 9) -> int:
+    """A number of a hidden field, such as a version or a row's key; 0 where a page of ours wrote no such text.
+
+    >>> read_number("17"), read_number("-17"), read_number("")
+    (17, 0, 0)
+    """
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else 0
+
+
+def read_ids(texts: Iterable[str]) -> list[UUID]:
+    """The ids among some texts, each once and in their order.
+
+    >>> read_ids(["01a1f054-1821-7000-a66a-740cd17eba6f", "x"])
+    [UUID('01a1f054-1821-7000-a66a-740cd17eba6f')]
+    """
+    found: dict[UUID, None] = {}
+    for text in texts:
+        try:
+            found[UUID(text)] = None
+        except ValueError:
+            continue
+    return list(found)
 
 
 def give_token(request: HttpRequest) -> str:

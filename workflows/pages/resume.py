@@ -36,7 +36,7 @@ from workflows.exceptions import (
 )
 from workflows.idempotency import make_once
 from workflows.jsontext import MISSING, dump_value
-from workflows.pages.posted import FormRefused, read_posted
+from workflows.pages.posted import FormRefused, read_number, read_posted
 from workflows.pages.question import DOOR
 from workflows.pages.resume_pages import (
     AnswerVisit,
@@ -114,7 +114,7 @@ def take_answer(request: HttpRequest, find: Find) -> HttpResponse:
             workspace=visit.workspace,
             door=DOOR,
             once=_recognise(visit, posted.data.get("once", ""), value),
-            version=_read_version(posted.data.get("version", "")),
+            version=read_number(posted.data.get("version", "")),
         )
     except InvalidData as refused:
         if not reading.errors:
@@ -151,8 +151,3 @@ def _recognise(visit: AnswerVisit, nonce: str, value: Any) -> Once | None:
         return None
     body = dump_value(value, "the data", conf.max_body).encode()
     return make_once("POST", f"form {visit.interaction}", nonce, body=body)
-
-
-def _read_version(text: str) -> int:
-    """The version that the form was made for; a form that carries none was not made by us, and is as good as old."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
