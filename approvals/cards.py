@@ -318,7 +318,7 @@ def list_choices(outcomes: Sequence[Outcome], risk: str, obstacle: str = "") -> 
     )
 
 
-def may_decide(case: Case, user: Person | None) -> bool:
+def may_decide(case: Case, user: Person) -> bool:
     """Whether any button would be open to this person: what `Card.may_decide` says, without a card.
 
     >>> may_decide(Case(review), ann)
