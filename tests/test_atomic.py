@@ -248,7 +248,7 @@ def test_a_lost_claim_rolls_back_the_authors_writes(rival: Any, how: str) -> Non
 
     instance = workflows.start(AtomicLost)
     [claim] = store.claim(db(), 1, lease=0.0)
-    assert engine.run(claim, Host(db(), "default")) is None
+    assert engine.run(claim, Host(db(), "default")) is store.RunEnd.LOST
     assert names() == []
     assert AtomicLost.handled == []
     instance.refresh_from_db()
@@ -267,7 +267,7 @@ def test_the_run_after_a_lost_claim_writes_once() -> None:
     instance = workflows.start(AtomicAgain)
     [stale] = store.claim(db(), 1, lease=0.0)
     store.reclaim(db())
-    assert engine.run(stale, Host(db(), "default")) is None
+    assert engine.run(stale, Host(db(), "default")) is store.RunEnd.LOST
     assert names() == []
     drain()
     assert_done(instance)

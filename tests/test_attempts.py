@@ -43,7 +43,8 @@ def rival() -> Iterator[Any]:
 def run_as_a_worker(worker: Any) -> None:
     """One batch by a worker, which keeps a connection of its own beside the author's."""
     host = Host(worker, "default")
-    engine.settle(worker, [done for one in store.claim(worker, 10) if (done := engine.run(one, host))])
+    results = [engine.run(one, host) for one in store.claim(worker, 10)]
+    engine.settle(worker, [one for one in results if isinstance(one, store.Commit)])
 
 
 def make_sleepers_due(worker: Any) -> None:
@@ -110,7 +111,7 @@ def test_a_crash_before_the_commit_runs_the_whole_step_again() -> None:
 
     instance = workflows.start(AttemptTwice)
     [claim] = store.claim(db(), 1, lease=0.0)
-    assert engine.run(claim, host()) is not None  # and now the worker dies, before it commits
+    assert isinstance(engine.run(claim, host()), store.Commit)  # and now the worker dies, before it commits
     store.reclaim(db())
     drain()
     assert_done(instance)
@@ -240,7 +241,7 @@ def test_a_stale_workers_children_are_not_started() -> None:
     workflows.start(Parent)
     [stale] = die()
     before = snapshot()
-    assert engine.run(stale, host()) is None
+    assert engine.run(stale, host()) is store.RunEnd.LOST
     assert snapshot() == before
 
 
@@ -499,7 +500,7 @@ def test_a_parent_is_counted_down_when_its_childs_worker_keeps_dying() -> None:
 
     parent = workflows.start(AttemptMourning)
     [claim] = store.claim(db(), 1)
-    assert engine.run(claim, host()) is None
+    assert engine.run(claim, host()) is store.RunEnd.COMMITTED
     for _ in range(5):
         die()
     drain()
@@ -608,7 +609,8 @@ def test_an_instance_with_max_attempts_1_is_always_claimed_alone() -> None:
         if any(one.workflow == "AttemptOnce" for one in batch):
             assert len(batch) == 1
             runs += 1
-        engine.settle(db(), [c for one in batch if (c := engine.run(one, host()))])
+        results = [engine.run(one, host()) for one in batch]
+        engine.settle(db(), [one for one in results if isinstance(one, store.Commit)])
     assert runs == 10
     assert_done(first)
     assert_done(second)
@@ -626,7 +628,8 @@ def test_a_poison_step_never_spends_its_neighbours_attempts() -> None:
     for _ in range(30):
         batch = store.claim(db(), 10, lease=0.0)
         if not any(one.workflow == "AttemptPoison" and one.runs <= 5 for one in batch):
-            engine.settle(db(), [done for one in batch if (done := engine.run(one, host()))])
+            results = [engine.run(one, host()) for one in batch]
+            engine.settle(db(), [one for one in results if isinstance(one, store.Commit)])
         store.reclaim(db())
     assert_failed(poison, "worker died")
     for neighbour in neighbours:

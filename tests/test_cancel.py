@@ -232,7 +232,7 @@ def test_an_atomic_steps_writes_are_undone_when_its_instance_was_cancelled_meanw
             return Done()
 
     instance = workflows.start(Writes)
-    assert play(take_one()) is None
+    assert play(take_one()) is store.RunEnd.LOST
     instance.refresh_from_db()
     # The cancellation was part of the step's own transaction, and went with it.
     assert instance.status == "running"

@@ -46,9 +46,9 @@ from workflows import (
     step,
     store,
 )
-from workflows.journal import Ousted
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
 from workflows.store import Claim
+from workflows.store_access import Ousted
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
@@ -378,7 +378,7 @@ def test_a_cancellation_first_and_the_step_opens_nothing(rollback):
         assert settle(opened)
         assert Instance.objects.get(pk=instance.pk).status == "awaiting"
     else:
-        assert opened is None  # ousted: nothing of that run is committed
+        assert opened is store.RunEnd.LOST  # ousted: nothing of that run is committed
         assert not Interaction.objects.exists()
     check_all_folds()
 
@@ -400,7 +400,7 @@ def test_a_worker_that_lost_its_claim_opens_nothing():
     forget(stale)
     assert store.reclaim(connections["default"]) == 1
     fresh = take_one()
-    assert play(stale) is None
+    assert play(stale) is store.RunEnd.LOST
     assert not Interaction.objects.exists()
     assert settle(play(fresh))
     assert Interaction.objects.get().instance_id == instance.pk

@@ -17,12 +17,12 @@ from workflows import (
     Next,
     UnknownWorkflow,
     Workflow,
-    commits,
     engine,
     registry,
     step,
     store,
 )
+from workflows.back_off import PUT_BACK
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
@@ -493,7 +493,7 @@ def test_being_put_back_waits_ever_longer_up_to_a_limit() -> None:
     instance = orphan()
     advance("1h")
     waited = [(event.due_at - event.at).total_seconds() for event in instance.events.all() if event.kind == "put_back"]
-    expected = [min(commits.FIRST_PUT_BACK * 2**n, commits.LONGEST_PUT_BACK) for n in range(len(waited))]
+    expected = [min(PUT_BACK.first * 2**n, PUT_BACK.longest) for n in range(len(waited))]
     assert expected[0] < expected[1] < expected[-1]
     for seconds, mean in zip(waited, expected, strict=True):
         assert 0.49 * mean < seconds < 1.51 * mean

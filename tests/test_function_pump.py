@@ -24,7 +24,7 @@ from tests.two_connections import (  # noqa: F401 (fixtures)
     take_one,
     work,
 )
-from workflows import SignalCollision, durable, engine, journal, store
+from workflows import SignalCollision, durable, store
 from workflows.models import (
     AwaitUnit,
     Checkpoint,
@@ -35,6 +35,7 @@ from workflows.models import (
     NamedEvent,
     Signal,
 )
+from workflows.store import child_commits
 from workflows.testing import assert_done
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed", "links")]
@@ -101,7 +102,7 @@ def test_a_stale_worker_s_call_changes_nothing_at_all(call, swallows):
     lose(stale)
     before = look()
     commit = play(stale)
-    assert commit is None or not settle(commit)
+    assert commit is store.RunEnd.LOST or not settle(commit)
     assert look() == before
     waiting.refresh_from_db()
     assert waiting.status == "awaiting"
@@ -129,7 +130,7 @@ def test_a_stale_worker_that_saved_before_it_lost_its_claim_adds_nothing_after()
 
     instance = start(body)
     claim = take_one()
-    assert play(claim) is None
+    assert play(claim) is store.RunEnd.LOST
     assert list(Checkpoint.objects.values_list("name", flat=True)) == ["one"]
     assert settle(play(taken[0]))
     assert_done(instance, "end")
@@ -145,7 +146,7 @@ def test_arming_a_callback_is_fenced():
 
     start(body)
     claim = take_one()
-    assert play(claim) is None
+    assert play(claim) is store.RunEnd.LOST
     assert Interaction.objects.get().deadline is None
 
 
@@ -298,7 +299,7 @@ def test_an_effect_whose_checkpoint_fails_has_not_happened_and_happens_once(call
             raise OperationalError("the connection is lost")
         return saved
 
-    monkeypatch.setattr(journal.store, "save_checkpoint", fail_once)
+    monkeypatch.setattr(store, "save_checkpoint", fail_once)
     settle(play(take_one()))
     assert failed == [1]
     assert EFFECTS[call].count() == 0
@@ -341,7 +342,7 @@ def test_invoke_starts_its_child_with_checkpoint_and_park_or_not_at_all(where, m
     instance = start(lambda ctx: ctx.invoke("x", child))
     claim = take_one()
     with monkeypatch.context() as broken:
-        broken.setattr(engine.store, where, _raise(KeyboardInterrupt()))
+        broken.setattr(child_commits, where, _raise(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             play(claim)
     assert Instance.objects.count() == 1

@@ -225,7 +225,7 @@ class Trial:
             assert Puppet.seen[-1] == (held.handed, held.all_numbers, held.timed_out, held.attempt, held.step)
         else:
             assert held.runs > MAX_ATTEMPTS, "the step was not run"
-        if commit is None:
+        if not isinstance(commit, store.Commit):
             assert plan.kind == "spawn"
             born = store.fetch(
                 self.db,

@@ -246,13 +246,13 @@ def test_a_launch_and_its_stage_are_one_transaction(monkeypatch: pytest.MonkeyPa
         a = launch(Launched)
         b = action(lambda ctx: ctx.steps.a)
 
-    from workflows import engine
+    from workflows import store
 
     def fail(*args: Any) -> None:
         raise RuntimeError("the commit is lost")
 
     with monkeypatch.context() as broken:
-        broken.setattr(engine.store, "commit_locked", fail)
+        broken.setattr(store, "commit_locked", fail)
         instance = workflows.start(RunLaunchOnce)
         drain()
     assert not Instance.objects.filter(workflow="machines.launched").exists()

@@ -68,8 +68,6 @@ def test_a_launch_whose_commit_fails_leaves_no_instance_behind(monkeypatch: pyte
         pack = launch(Packed)
         done = action(lambda ctx: ctx.steps.pack.id)
 
-    from workflows import engine
-
     real, tries = store.commit_locked, []
 
     def fail_once(*args: Any, **options: Any) -> Any:
@@ -78,7 +76,7 @@ def test_a_launch_whose_commit_fails_leaves_no_instance_behind(monkeypatch: pyte
             raise RuntimeError("the connection is lost")
         return real(*args, **options)
 
-    monkeypatch.setattr(engine.store, "commit_locked", fail_once)
+    monkeypatch.setattr(store, "commit_locked", fail_once)
     instance = workflows.start(PumpedOnce)
     with pumping():
         wait_until(lambda: ended(instance), "its end")

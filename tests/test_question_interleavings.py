@@ -139,14 +139,14 @@ class Trial:
             claim, commit = self.held.pop(self.random.randrange(len(self.held)))
             self.stale.append((claim, commit))
             self.log.append(f"settle {claim.id} with fence {claim.fence}")
-            engine.settle(self.db, [commit] if commit else [])
+            engine.settle(self.db, [commit] if isinstance(commit, store.Commit) else [])
 
     def stale_commit(self) -> None:
         """A worker that thinks that it still holds what it has settled or lost."""
         if self.stale:
             claim, commit = self.random.choice(self.stale)
             self.log.append(f"settle {claim.id} again with fence {claim.fence}")
-            assert not engine.settle(self.db, [commit] if commit else [])
+            assert not engine.settle(self.db, [commit] if isinstance(commit, store.Commit) else [])
 
     def crash(self) -> None:
         if self.held:
@@ -273,7 +273,7 @@ class Trial:
             _skew(self.db, 61)
             store.expire_due(self.db)
             while claims := store.claim(self.db, 1, 36000.0):
-                engine.settle(self.db, [one for one in [play(claims[0])] if one])
+                engine.settle(self.db, [one for one in [play(claims[0])] if isinstance(one, store.Commit)])
             if not Instance.objects.live().exists():
                 break
             store.reclaim(self.db)

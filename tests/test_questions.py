@@ -281,7 +281,7 @@ def dies_before_it_parks(workflow):
 
     instance = workflows.start(workflow)
     claim = take_one()
-    assert play(claim) is not None
+    assert isinstance(play(claim), store.Commit)
     before = Interaction.objects.get(instance=instance)
     forget(claim)
     assert store.reclaim(connection) == 1

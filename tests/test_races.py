@@ -110,7 +110,7 @@ def fresh(instance: Instance) -> Instance:
     return Instance.objects.get(pk=instance.pk)
 
 
-def running(do: str, *, key: str | None = "k", lease: float = 60.0) -> tuple[Instance, Claim, Commit | None]:
+def running(do: str, *, key: str | None = "k", lease: float = 60.0) -> tuple[Instance, Claim, store.RunResult | None]:
     """A claimed instance whose step has run; its outcome is not committed."""
     instance = workflows.start(Puppet, {"do": do}, key=key)
     claim = take_one(lease)
@@ -1029,6 +1029,6 @@ def test_the_errors_of_lost_races_are_the_documented_ones():
     """ClaimLost never reaches a caller; the others are what each call promises."""
     instance, claim, outcome = running("done")
     assert settle(outcome)
-    assert play(claim) is not None
+    assert isinstance(play(claim), store.Commit)
     assert attempt(lambda: workflows.cancel(instance)) == Refused(NotCancellable)
     assert issubclass(ClaimLost, workflows.WorkflowError)

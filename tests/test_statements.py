@@ -162,7 +162,7 @@ def test_a_batch_of_outcomes_is_committed_with_one_statement_and_run_with_none(k
     with statements(0):
         commits = [engine.run(one, Host(db(), "default")) for one in claims]
     with statements(1):
-        applied = engine.settle(db(), [one for one in commits if one])
+        applied = engine.settle(db(), [one for one in commits if isinstance(one, store.Commit)])
     assert len(applied) == len(kinds)
 
 
@@ -202,7 +202,7 @@ def run_next(count: int) -> None:
     [claim] = store.claim(db(), 1)
     with statements(count):
         commit = engine.run(claim, Host(db(), "default", savepoints=True))
-    assert commit is not None
+    assert isinstance(commit, store.Commit)
     engine.settle(db(), [commit])
 
 

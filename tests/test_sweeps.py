@@ -24,7 +24,8 @@ import workflows
 from tests.processes import Process, find_environment, running, wait_until
 from tests.pumps import pumping
 from tests.two_connections import COMMITTED, _provided_again, committed  # noqa: F401
-from workflows import Await, Done, Workflow, step, store, sweeps
+from workflows import Await, Done, Workflow, back_off, step, store, sweeps
+from workflows.back_off import BackOff
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.sweeps import LAST_WORK_SECONDS, Sweep, list_sweeps, register_sweep, unregister_sweep
@@ -490,7 +491,7 @@ def want_to_exit() -> None:
 def test_work_that_fails_is_told_and_tried_again_after_ever_longer_pauses(
     fail: Callable[[], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sweeps, "REST_SECONDS", 0.2)
+    monkeypatch.setattr(back_off, "SWEEP", BackOff(0.2, 30.0))
     work = Failing(3, fail)
     sweep_table(work=work)
     arm()
@@ -508,8 +509,7 @@ def test_work_that_fails_is_told_and_tried_again_after_ever_longer_pauses(
 
 @pumped
 def test_a_sweep_that_always_fails_is_no_busy_loop_whatever_pump_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps, "REST_SECONDS", 60.0)
-    monkeypatch.setattr(sweeps, "MOST_REST_SECONDS", 30.0)
+    monkeypatch.setattr(back_off, "SWEEP", BackOff(60.0, 30.0))
     failing = Failing(100, make_a_mistake)
     sweep_table("fails", failing)
     sweep_table()
@@ -526,7 +526,7 @@ def test_a_sweep_that_always_fails_is_no_busy_loop_whatever_pump_comes(monkeypat
 def test_a_sweep_whose_table_is_missing_stops_nobody_and_works_once_it_is_there(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sweeps, "REST_SECONDS", 0.5)
+    monkeypatch.setattr(back_off, "SWEEP", BackOff(0.5, 30.0))
     asked: Counter[str] = Counter()
 
     def read(db: Any) -> float | None:

@@ -32,12 +32,14 @@ from workflows import (
     Spawn,
     Stop,
     Workflow,
+    back_off,
     commits,
     durable,
     event,
     step,
     store,
 )
+from workflows.back_off import BackOff
 from workflows.models import Instance, LedgerEvent, Workspace
 from workflows.testing import assert_done, assert_failed
 from workflows.trouble import Trouble
@@ -56,7 +58,7 @@ cuts: Counter[str] = Counter()
 def _begin(monkeypatch: pytest.MonkeyPatch) -> None:
     for one in (ran, cuts, seen, spared):
         one.clear()
-    monkeypatch.setattr(commits, "FIRST_POSTPONED", 0.02)
+    monkeypatch.setattr(back_off, "POSTPONED", BackOff(0.02, 30.0, scatter=(0.5, 1.5)))
     spared.add(find_pid())
 
 

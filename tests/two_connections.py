@@ -21,7 +21,7 @@ from django.db import connection, connections, transaction
 from workflows import engine, store
 from workflows.host import Host
 from workflows.provision import provide_defaults
-from workflows.store import Claim, Commit
+from workflows.store import Claim, Commit, RunResult
 
 PATIENCE = 60.0
 
@@ -59,14 +59,14 @@ def take_one(lease: float = 60.0) -> Claim:
     return claim
 
 
-def play(claim: Claim) -> Commit | None:
+def play(claim: Claim) -> RunResult:
     """Run the step; nothing is committed yet (except by Spawn and atomic steps, which commit themselves)."""
     return engine.run(claim, Host(connections["default"], "default", savepoints=connection.in_atomic_block))
 
 
-def settle(*commits: Commit | None) -> bool:
+def settle(*results: RunResult | None) -> bool:
     """Commit outcomes; whether all of them were applied."""
-    batch = [one for one in commits if one is not None]
+    batch = [one for one in results if isinstance(one, Commit)]
     return len(engine.settle(connections["default"], batch)) == len(batch)
 
 

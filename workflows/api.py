@@ -40,7 +40,7 @@ from workflows.jsontext import check_text, read_back
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.origins import find_source
-from workflows.planning import TRIES, plan_instance
+from workflows.planning import plan_instance
 from workflows.scope import current_workspace
 from workflows.store import Address, NewInstance, SentSignal, Source
 
@@ -238,7 +238,7 @@ def _start_or_find(planned: list[NewInstance], workspace: str | None, actor: obj
     """Each started, or its key's live holder. A holder that ends in between frees its key: then started after all."""
     db, scope = _db(), current_workspace(workspace)
     found: dict[UUID, Instance] = {}
-    for _ in range(TRIES):
+    for _ in range(store.KEY_TRIES):
         missing = [one for one in planned if one.id not in found]
         if not missing:
             break
@@ -260,7 +260,7 @@ def _insert_all(
     """Each started, unless a live holder has its key. One that has just ended holds nothing: then once more."""
     started: dict[UUID, Instance] = {}
     missing = list(planned)
-    for _ in range(TRIES):
+    for _ in range(store.KEY_TRIES):
         started |= _insert(missing, workspace, actor, run_at)
         missing = [one for one in missing if one.id not in started]
         if not missing:

@@ -40,7 +40,7 @@ class Batch:
             return self.running
 
     def finish(self, commit: Commit | None) -> None:
-        """The running claim has its outcome (None: committed by itself already)."""
+        """The running claim has its outcome (None: it leaves nothing to commit)."""
         with self._lock:
             self.running = None
             if commit is not None:

@@ -1,42 +1,32 @@
-"""What an outcome becomes: the row to commit, or several rows that are committed here with it.
+"""Planning: what an outcome becomes, as a value that the store writes.
 
-Lives here: `make_commit` for every kind of outcome, and the commits of runs that have none. Must not live here:
-calling the author. Invariant owned: what writes other rows than its own (children, checkpoints, waits for events)
-writes them and its outcome in one transaction, under the lock of the claimed instance.
+Lives here: the plan for every kind of outcome, and the commits of runs that have none. Must not live here: calling the
+author, and writing. Invariant owned: a plan is serialised and checked; the same outcome of the same run is planned
+alike however often.
 """
 
 from __future__ import annotations
 
 import logging
-import random
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db.backends.base.base import BaseDatabaseWrapper
-
-from workflows import store
-from workflows.awaited_event import EVENT, EventSpec
+from workflows import back_off
+from workflows.awaited_event import EventSpec
 from workflows.channel import Channel
-from workflows.conf import conf
 from workflows.context import Context
 from workflows.exceptions import (
-    ClaimLost,
-    DuplicateKey,
     InvalidOutcome,
     NotSerializable,
-    PolicyRefused,
     TooLarge,
     describe_error,
     show,
     to_one_line,
 )
 from workflows.jsontext import RESERVED, dump_value
-from workflows.lifecycle import Call
-from workflows.models import Instance
 from workflows.outcomes import (
     UNSET,
     Await,
@@ -50,60 +40,48 @@ from workflows.outcomes import (
     Stop,
     Suspend,
 )
-from workflows.planning import TRIES, plan_spawned
-from workflows.policy import ask_policy, describe_event, tell_refused_event
-from workflows.question import Question, ask_channel
+from workflows.planning import plan_spawned
+from workflows.question import Asked, Question, ask_channel
 from workflows.registry import RERUN, Definition
-from workflows.store import Claim, Commit, Kind, NewInstance, Source
+from workflows.store import Claim, Commit, InvokePlan, Kind, SpawnPlan
 from workflows.trouble import Trouble
 
 logger = logging.getLogger("workflows")
 
-LONGEST_BACK_OFF = 300.0
-#: An instance whose workflow this process does not know waits for a process that does.
-FIRST_PUT_BACK = 10.0
-LONGEST_PUT_BACK = 600.0
-#: Seconds that a park waits for the lock of its event, before the pump goes on with other work.
-EVENT_PATIENCE = 0.05
 _PUT_BACK = re.compile(r"put back (\d+) times")
-#: After the engine's own trouble: soon, as most of it passes, then ever later.
-FIRST_POSTPONED = 0.5
-LONGEST_POSTPONED = 30.0
 _POSTPONED = re.compile(r"postponed (\d+) times")
 
 
-def make_commit(
+def plan_outcome(
     claim: Claim,
     definition: Definition,
     ctx: Context,
     outcome: Outcome,
-    db: BaseDatabaseWrapper,
-    patience: float = EVENT_PATIENCE,
-) -> Commit | None:
-    """The row an outcome becomes. What writes other rows first is committed here, with them.
-
-    A row that somebody holds is waited for so many seconds; with 0, as long as it takes.
-    """
+    *,
+    question: Question | None = None,
+    asked: Asked | None = None,
+    now: float = 0.0,
+) -> Commit | SpawnPlan | InvokePlan:
+    """What to write for an outcome; of an `Await` that asks, the question and how it was opened come with it."""
     match outcome:
         case Await():
-            return _park_step(claim, definition, ctx, outcome, db)
+            return _plan_await(claim, definition, ctx, outcome, question, asked, now)
         case Suspend(names, event, until, position):
-            park = _suspend(claim, definition, ctx, outcome.then, outcome.state, consume=True)
-            park.tells = _tell_wait(event, outcome.told)
+            park = _plan_suspend(claim, definition, ctx, outcome.then, outcome.state, consume=True)
+            park.tells = _describe_wait(event, outcome.told)
             park.names, park.delay = names or None, until.timestamp() if until else None
             park.event, park.position = event, position
             return park
-        case Invoke():
-            _invoke(claim, definition, ctx, outcome, db, patience)
-            return None
-    commit = _plain_commit(claim, definition, ctx, outcome)
+        case Invoke(timeout=timeout):
+            signals, solo = ctx.number_handed(), definition.max_attempts == 1
+            return InvokePlan(Commit(claim, Kind.SPAWN, delay=timeout, signals=signals, solo=solo, children=1), outcome)
+    commit = _plan_plainly(claim, definition, ctx, outcome)
     if isinstance(outcome, Spawn) and outcome.children:
-        _spawn(claim, outcome, commit, db, patience)
-        return None
+        return SpawnPlan(commit, [plan_spawned(child) for child in outcome.children])
     return commit
 
 
-def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: Outcome) -> Commit:
+def _plan_plainly(claim: Claim, definition: Definition, ctx: Context, outcome: Outcome) -> Commit:
     """What an outcome says, as a row: nothing is asked for and nothing written."""
     solo = definition.max_attempts == 1
     match outcome:
@@ -120,7 +98,7 @@ def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: O
         case RunAgain(error):
             return make_failed_run(claim, definition, error)
         case Retry(state, delay):
-            wait = min(2.0 ** min(claim.attempt, 40), 2.0**33) if delay is None else delay
+            wait = back_off.RETRY.find_seconds(claim.attempt) if delay is None else delay
             return Commit(claim, Kind.RETRY, state=_state_text(claim, ctx, state), delay=wait or None, solo=solo)
         case Spawn(children, then, state):
             return Commit(
@@ -147,9 +125,16 @@ def _plain_commit(claim: Claim, definition: Definition, ctx: Context, outcome: O
     raise InvalidOutcome(f"{show(outcome)} is not an outcome the engine knows")
 
 
-def _park_step(claim: Claim, definition: Definition, ctx: Context, outcome: Await, db: BaseDatabaseWrapper) -> Commit:
-    """An Await of whatever kind; a question is opened first, so that its address stands when the step is left."""
-    what, answered = outcome.what, _was_answered(claim)
+def _plan_await(
+    claim: Claim,
+    definition: Definition,
+    ctx: Context,
+    outcome: Await,
+    question: Question | None,
+    asked: Asked | None,
+    now: float,
+) -> Commit:
+    what, answered = outcome.what, was_answered(claim)
     if what is None and not answered:
         return Commit(
             claim,
@@ -161,27 +146,41 @@ def _park_step(claim: Claim, definition: Definition, ctx: Context, outcome: Awai
             signals=ctx.number_handed(),
             solo=definition.max_attempts == 1,
         )
-    if isinstance(what, EventSpec):
-        ctx.allow_event(what)
-    question = _ask_in_step(claim, what) if isinstance(what, Channel) else what
-    asked = ctx.ask_and_arm(question, outcome.timeout) if isinstance(question, Question) else None
-    park = _suspend(claim, definition, ctx, outcome.then, outcome.state, consume=answered)
+    park = _plan_suspend(claim, definition, ctx, outcome.then, outcome.state, consume=answered)
     if asked is not None:
         park.names, park.delay = (asked.name,), asked.deadline.timestamp() if asked.deadline else None
-        if isinstance(question, Question) and question.token and outcome.timeout is not None:
+        if question is not None and question.token and outcome.timeout is not None:
             # Its address may have been read before: then the row of the asking knows no timeout.
-            told = {"step": question.step, "channel": question.channel, "timeout": outcome.timeout}
-            park.tells = _tell_wait(None, told)
+            park.tells = _describe_wait(
+                None, {"step": question.step, "channel": question.channel, "timeout": outcome.timeout}
+            )
     elif isinstance(what, EventSpec):
         park.event, park.delay = what, outcome.timeout  # still in seconds: it begins under the event's lock
-        park.tells = _tell_wait(what, {"timeout": outcome.timeout})
+        park.tells = _describe_wait(what, {"timeout": outcome.timeout})
     else:
         park.names = outcome.names
-        park.delay = None if outcome.timeout is None else store.read_clock(db) + outcome.timeout
+        park.delay = None if outcome.timeout is None else now + outcome.timeout
     return park
 
 
-def _tell_wait(spec: EventSpec | None, told: Mapping[str, Any] | None) -> str | None:
+def find_question(claim: Claim, outcome: Outcome) -> Question | None:
+    """The question that an `Await` asks, if it asks one.
+
+    A channel is named after its step; a callback of that name is another question.
+    """
+    if not isinstance(outcome, Await) or not isinstance(outcome.what, Channel):
+        return outcome.what if isinstance(outcome, Await) and isinstance(outcome.what, Question) else None
+    question = ask_channel(claim.step, outcome.what)
+    address = replace(question, step=f"{claim.step}.{outcome.what.name}").address(UUID(claim.id))
+    return replace(question, signal_id=address)
+
+
+def wants_clock(claim: Claim, outcome: Outcome) -> bool:
+    """Whether a plan needs the moment: for a wait for plain names that begins after an answer."""
+    return isinstance(outcome, Await) and outcome.what is None and outcome.timeout is not None and was_answered(claim)
+
+
+def _describe_wait(spec: EventSpec | None, told: Mapping[str, Any] | None) -> str | None:
     """What the history shall know of a wait, beside the engine's name for it."""
     if spec is None:
         return None if told is None else dump_value(dict(told), "a wait")
@@ -195,7 +194,7 @@ def _tell_wait(spec: EventSpec | None, told: Mapping[str, Any] | None) -> str | 
     return dump_value({key: value for key, value in words.items() if value is not None}, f"event {spec.name!r}")
 
 
-def _was_answered(claim: Claim) -> bool:
+def was_answered(claim: Claim) -> bool:
     """Whether the step was woken for an answer or an event: it has been handed out, and so is used up by any park.
 
     Signals of plain names accumulate; the answer of a question belongs to one visit.
@@ -203,14 +202,7 @@ def _was_answered(claim: Claim) -> bool:
     return claim.names is not None and claim.names[0].startswith(RESERVED)
 
 
-def _ask_in_step(claim: Claim, channel: Channel) -> Question:
-    """A channel in `Await` is named after its step; a callback of that name is another question."""
-    question = ask_channel(claim.step, channel)
-    address = replace(question, step=f"{claim.step}.{channel.name}").address(UUID(claim.id))
-    return replace(question, signal_id=address)
-
-
-def _suspend(
+def _plan_suspend(
     claim: Claim, definition: Definition, ctx: Context, then: str | None, state: Any, *, consume: bool
 ) -> Commit:
     return Commit(
@@ -221,130 +213,6 @@ def _suspend(
         signals=ctx.number_handed() if consume else [],
         solo=definition.max_attempts == 1,
     )
-
-
-def park_on_event(db: BaseDatabaseWrapper, park: Commit, *, patient: bool) -> bool:
-    """Wait row, look-back and park in one transaction, under the lock that an emit of this event takes too.
-
-    Whichever comes second sees what the first has committed, so that neither misses the other. An emit inside a
-    long transaction must not hold up everybody else's work: unless `patient`, the lock is waited for a moment only.
-    """
-    claim, spec = park.claim, park.event
-    assert spec is not None
-    allows = None if conf.policy is None else partial(_ask_about_earlier, db, claim, spec)
-    with store.atomic(db):
-        store.wait_for_locks(db, 0.0 if patient else EVENT_PATIENCE)
-        store.lock_event(db, claim.workspace, spec.name, shared=True)
-        if not store.lock_claim(db, claim):
-            return False
-        # A copy, because the park itself may be tried again. A function's deadline was fixed when it called; a step's
-        # begins here.
-        wait = store.park_on_event(db, claim, spec, park.position, allows=allows)
-        armed = replace(park, names=(f"{EVENT}{wait}",))
-        if park.step is not None and park.delay is not None:
-            armed.delay = store.read_clock(db) + park.delay
-        return bool(store.commit_locked(db, [armed]))
-
-
-def _ask_about_earlier(db: BaseDatabaseWrapper, claim: Claim, spec: EventSpec, id: UUID, actor: str) -> bool:
-    """Whether the project's policy lets an event that came before the wait resume it; a refusal is told in its history.
-
-    A policy that fails lets nothing through, and keeps nobody else's outcome.
-    """
-    wait = describe_event(
-        spec.name,
-        instance=UUID(claim.id),
-        workspace=claim.workspace,
-        match=spec.match,
-        schema=None if spec.schema is None else spec.schema.json,
-        channel=spec.channel,
-    )
-    try:
-        ask_policy("resume", wait, actor)
-    except Exception as error:
-        if not isinstance(error, PolicyRefused):
-            logger.exception("the policy could not be asked about event %r; the wait stays parked", spec.name)
-        told = dump_value(tell_refused_event(spec.name, id, error), "a refusal")
-        store.record_refusal(db, claim.id, actor=actor, data=told, fence=claim.fence)
-        return False
-    return True
-
-
-def _invoke(
-    claim: Claim, definition: Definition, ctx: Context, outcome: Invoke, db: BaseDatabaseWrapper, patience: float
-) -> None:
-    commit = Commit(
-        claim,
-        Kind.SPAWN,
-        delay=outcome.timeout,
-        signals=ctx.number_handed(),
-        solo=definition.max_attempts == 1,
-        children=1,
-    )
-
-    def write() -> None:
-        with store.atomic(db):
-            store.wait_for_locks(db, patience)
-            if outcome.adrift is not None:
-                store.lock_with_child(db, claim, outcome.adrift[0])
-            if not store.lock_claim(db, claim):
-                raise ClaimLost(claim.id, claim.fence)
-            if outcome.adrift is not None:
-                alive = store.join_child(db, claim, *outcome.adrift)
-                commit.children, commit.delay = int(alive), outcome.timeout if alive else None
-            else:
-                store.insert_instances(
-                    db,
-                    [outcome.child],
-                    workspace=claim.workspace,
-                    source=Source(claim.id, is_family=True, spawn_no=claim.spawns + 1),
-                    actor=f"instance:{claim.id}",
-                )
-            store.save_checkpoint(
-                db,
-                claim,
-                outcome.position,
-                Call.INVOKE,
-                outcome.call,
-                settled=False,
-                timeout=outcome.timeout,
-                child=outcome.adrift[0] if outcome.adrift is not None else outcome.child.id,
-            )
-            store.commit(db, [commit])
-
-    store.retrying(db, write)
-
-
-def _spawn(claim: Claim, outcome: Spawn, commit: Commit, db: BaseDatabaseWrapper, patience: float) -> None:
-    new = [plan_spawned(child) for child in outcome.children]
-
-    def write() -> None:
-        with store.atomic(db):
-            store.wait_for_locks(db, patience)
-            if not store.lock_claim(db, claim):
-                raise ClaimLost(claim.id, claim.fence)
-            _insert_children(db, claim, new)
-            store.commit(db, [commit])
-
-    store.retrying(db, write)
-
-
-def _insert_children(db: BaseDatabaseWrapper, claim: Claim, new: list[NewInstance]) -> None:
-    source = Source(claim.id, is_family=True, spawn_no=claim.spawns + 1)
-    for left in range(TRIES - 1, -1, -1):
-        written = store.insert_instances(db, new, workspace=claim.workspace, source=source)
-        new = [one for one in new if one.id not in written]
-        if not new:
-            return
-        taken = _duplicate(db, new[0], claim.workspace)
-        if taken.instance is not None or not left:
-            raise taken  # a holder that has just ended holds nothing
-
-
-def _duplicate(db: BaseDatabaseWrapper, one: NewInstance, workspace: int) -> DuplicateKey:
-    holder = store.find_holder(db, one.key or "", workspace)
-    instance = Instance.objects.using(db.alias).filter(pk=holder).first() if holder else None
-    return DuplicateKey(one.key or "", instance)
 
 
 def _state_text(claim: Claim, ctx: Context, given: Any) -> str | None:
@@ -377,7 +245,7 @@ def make_put_back(claim: Claim, unknown: str = "") -> Commit:
         "workflow_worker): each runs the code that it started with. If it is gone, register it again, or cancel"
     )
     logger.warning("instance %s is %s", claim.id, reason)
-    wait = min(FIRST_PUT_BACK * 2.0 ** min(times - 1, 20), LONGEST_PUT_BACK) * random.uniform(0.5, 1.5)
+    wait = back_off.PUT_BACK.find_seconds(times)
     return Commit(claim, Kind.PUT_BACK, error=reason, delay=wait, solo=claim.solo)
 
 
@@ -390,7 +258,7 @@ def make_postponed(claim: Claim, trouble: Trouble) -> Commit:
     before = _POSTPONED.match(claim.error or "")
     times = int(before[1]) + 1 if before else 1
     reason = f"postponed {times} times, the last time for {describe_error(trouble.error)}"
-    wait = min(FIRST_POSTPONED * 2.0 ** min(times - 1, 20), LONGEST_POSTPONED) * random.uniform(0.5, 1.5)
+    wait = back_off.POSTPONED.find_seconds(times)
     spent = before is not None and claim.solo and not trouble.held
     logger.warning("step %s of %s %s is %s", claim.step, claim.workflow, claim.id, to_one_line(reason))
     return Commit(claim, Kind.POSTPONE, error=reason, delay=wait, spent=spent)
@@ -412,7 +280,7 @@ def make_failed_run(claim: Claim, definition: Definition, error: BaseException) 
     if claim.runs >= definition.max_attempts:
         runs = f"run {claim.runs} of at most {definition.max_attempts} without progress"
         return make_stop(claim, f"{describe_error(error)} ({runs if raised else tell_spent(claim, definition)})")
-    wait = min(2.0 ** min(claim.runs - 1, 20), LONGEST_BACK_OFF) * random.uniform(0.5, 1.0)
+    wait = back_off.FAILED_RUN.find_seconds(claim.runs)
     # Alone only where the run may have cost a worker; an exception costs nobody anything.
     solo = claim.solo or not raised or definition.max_attempts == 1
     return Commit(claim, Kind.RUN_FAILED, error=describe_error(error), delay=wait, solo=solo)

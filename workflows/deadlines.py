@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import store, trouble
+from workflows import back_off, store, trouble
 
 logger = logging.getLogger("workflows")
 
@@ -26,9 +26,6 @@ logger = logging.getLogger("workflows")
 PATIENCE = 0.05
 #: How long they are looked for at a time.
 SEARCH_SECONDS = 0.5
-#: After the first failure so long, after each further one twice as long, up to the most.
-REST_SECONDS = 1.0
-MOST_REST_SECONDS = 8.0
 
 
 class Deadlines:
@@ -60,7 +57,7 @@ class Deadlines:
         plain, asking = store.list_due(db, skip=resting)
         if not careful:
             fired += self._fire_plain(db, resting)
-            self._careful_until = time.monotonic() + _rest(self._failures)
+            self._careful_until = time.monotonic() + back_off.DEADLINE.find_seconds(self._failures + 1)
             self._failures += 1
         return fired + self._search(db, plain if careful else asking)
 
@@ -100,9 +97,5 @@ class Deadlines:
             if error is not None and not failures:
                 what = str(error).partition("\n")[0]
                 logger.warning("the deadline of instance %s cannot fire, and is tried again: %s", one, what)
-            seconds = _rest(failures)
+            seconds = back_off.DEADLINE.find_seconds(failures + 1)
             self._resting[one] = (time.monotonic() + seconds, failures + (error is not None))
-
-
-def _rest(failures: int) -> float:
-    return min(MOST_REST_SECONDS, REST_SECONDS * 2.0 ** min(failures, 10))

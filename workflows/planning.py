@@ -21,9 +21,6 @@ from workflows.registry import Definition
 from workflows.store import NewInstance
 from workflows.uuid7 import make_uuid7
 
-#: How often a key is tried that was taken, and whose holder had ended when it was looked for.
-TRIES = 20
-
 
 def plan_instance(definition: Definition, input: Any, key: str | None, what: str = "the input") -> NewInstance:
     """The first row of an instance, checked and serialised."""

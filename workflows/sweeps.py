@@ -23,11 +23,10 @@ from multiprocessing import util
 from django.db import InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from workflows import back_off
+
 logger = logging.getLogger("workflows")
 
-#: After the first failure it rests so long, after each further one twice as long, up to the most.
-REST_SECONDS = 1.0
-MOST_REST_SECONDS = 30.0
 #: Whoever ends waits so long, in all, for the work that is under way.
 LAST_WORK_SECONDS = 5.0
 #: Work that takes longer probably hangs, and is told of.
@@ -150,8 +149,8 @@ class _Entry:
 
     def rest(self) -> float:
         """It has failed: how long it is left alone."""
-        seconds = min(MOST_REST_SECONDS, REST_SECONDS * 2.0 ** min(self.failures, 10))
         self.failures += 1
+        seconds = back_off.SWEEP.find_seconds(self.failures)
         self.rests_until = time.monotonic() + seconds
         return seconds
 

@@ -174,14 +174,14 @@ def _find_next(db: BaseDatabaseWrapper, idle: set[str]) -> float | None:
 
 
 def _run(claim: store.Claim, host: Host) -> str:
-    commit = engine.run(claim, host)
-    if commit is None:
+    result = engine.run(claim, host)
+    if isinstance(result, store.RunEnd):
         events = _reload(claim.id).events
         last = events.last()
         return _WORDS.get(str(last.kind), "lost") if last else "lost"
-    engine.settle(host.db, [commit])
+    engine.settle(host.db, [result])
     # How it parks is the engine's business: to the author it is an await.
-    return "await" if commit.kind is store.Kind.SUSPEND else commit.kind.name.lower()
+    return "await" if result.kind is store.Kind.SUSPEND else result.kind.name.lower()
 
 
 _WORDS = {

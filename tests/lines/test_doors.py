@@ -11,7 +11,7 @@ from approvals import Approval
 from approvals.testing import decide
 from tests.calls import make_key
 from tests.two_connections import forget, play, settle, take_one
-from workflows import AnswerElsewhere, Machine, action, collect, durable, expand, wait_for
+from workflows import AnswerElsewhere, Machine, action, collect, durable, expand, store, wait_for
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.testing import assert_awaiting, assert_done, drain
 
@@ -118,7 +118,7 @@ def test_a_worker_that_dies_between_opening_a_stream_and_parking_on_it_opens_no_
 
     one = workflows.start(Opened)
     claim = take_one()
-    assert play(claim) is not None  # and it dies before the commit
+    assert isinstance(play(claim), store.Commit)  # and it dies before the commit
     unit = AwaitUnit.objects.get(instance=one)
     workflows.complete(f"ask.0-{one.pk}", "early")
     forget(claim)

@@ -11,7 +11,8 @@ from django.test.utils import CaptureQueriesContext
 import workflows
 from tests.support.statements import statements
 from tests.webhook.letters import Bulk, Letter
-from workflows import DispatchFailed, store
+from workflows import DispatchFailed, back_off, store
+from workflows.back_off import BackOff
 from workflows.models import Interaction
 from workflows.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.testing import advance, assert_awaiting, assert_done, drain
@@ -73,7 +74,8 @@ def test_a_step_and_a_function_send_alike() -> None:
 
 
 def test_a_failure_is_tried_again_under_the_same_key_with_longer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "FIRST_WAIT", 600.0)  # nothing that a slow machine reaches by itself
+    # Nothing that a slow machine reaches by itself.
+    monkeypatch.setattr(back_off, "DISPATCH", BackOff(600.0, 3600.0, 3.0, (0.8, 1.2)))
     Letter.troubles += [DispatchFailed("the post is closed"), RuntimeError("lost")]
     row = ask()
     assert row.dispatch_error == "the post is closed"

@@ -15,6 +15,7 @@ from workflows.store.answers import MANY as MANY
 from workflows.store.answers import Once as Once
 from workflows.store.answers import Told as Told
 from workflows.store.answers import keep_answer as keep_answer
+from workflows.store.answers import keep_item_answers as keep_item_answers
 from workflows.store.answers import prune_answers as prune_answers
 from workflows.store.answers import release_answer as release_answer
 from workflows.store.answers import reserve_answer as reserve_answer
@@ -30,6 +31,8 @@ from workflows.store.checkpoints import join_child as join_child
 from workflows.store.checkpoints import lock_with_child as lock_with_child
 from workflows.store.checkpoints import read_checkpoints as read_checkpoints
 from workflows.store.checkpoints import save_checkpoint as save_checkpoint
+from workflows.store.child_commits import commit_invoke as commit_invoke
+from workflows.store.child_commits import commit_spawn as commit_spawn
 from workflows.store.claim import EVER as EVER
 from workflows.store.claim import LEASE_SECONDS as LEASE_SECONDS
 from workflows.store.claim import Claim as Claim
@@ -42,9 +45,6 @@ from workflows.store.claim import release as release
 from workflows.store.claim import renew as renew
 from workflows.store.closing import listens as listens
 from workflows.store.closing import where_models_write as where_models_write
-from workflows.store.commit import CameLate as CameLate
-from workflows.store.commit import Commit as Commit
-from workflows.store.commit import Kind as Kind
 from workflows.store.commit import commit as commit
 from workflows.store.commit import commit_free as commit_free
 from workflows.store.commit import commit_locked as commit_locked
@@ -53,6 +53,7 @@ from workflows.store.commit import list_free as list_free
 from workflows.store.commit import lock_claim as lock_claim
 from workflows.store.commit import may_close as may_close
 from workflows.store.complete import Addressed as Addressed
+from workflows.store.complete import AnswerTarget as AnswerTarget
 from workflows.store.complete import complete_interaction as complete_interaction
 from workflows.store.complete import find_by_token as find_by_token
 from workflows.store.complete import find_interaction as find_interaction
@@ -73,6 +74,7 @@ from workflows.store.due import expire_these as expire_these
 from workflows.store.due import list_due as list_due
 from workflows.store.due import seconds_to_next as seconds_to_next
 from workflows.store.erase import prune_rows as prune_rows
+from workflows.store.event_parks import commit_event_park as commit_event_park
 from workflows.store.events import EVENT_BATCH as EVENT_BATCH
 from workflows.store.events import accepts_event as accepts_event
 from workflows.store.events import deliver_event as deliver_event
@@ -103,7 +105,6 @@ from workflows.store.item_ends import cancel_units as cancel_units
 from workflows.store.item_ends import complete_items as complete_items
 from workflows.store.item_ends import expire_items as expire_items
 from workflows.store.item_ends import fail_items as fail_items
-from workflows.store.item_ends import keep_item_answers as keep_item_answers
 from workflows.store.item_ends import list_due_items as list_due_items
 from workflows.store.items import FoundItem as FoundItem
 from workflows.store.items import FoundUnit as FoundUnit
@@ -137,6 +138,13 @@ from workflows.store.parked import mark_taken as mark_taken
 from workflows.store.parked import park_again as park_again
 from workflows.store.parked import park_answer as park_answer
 from workflows.store.parked import prune_parked as prune_parked
+from workflows.store.planned_commit import CameLate as CameLate
+from workflows.store.planned_commit import Commit as Commit
+from workflows.store.planned_commit import InvokePlan as InvokePlan
+from workflows.store.planned_commit import Kind as Kind
+from workflows.store.planned_commit import RunEnd as RunEnd
+from workflows.store.planned_commit import RunResult as RunResult
+from workflows.store.planned_commit import SpawnPlan as SpawnPlan
 from workflows.store.postpone import postpone as postpone
 from workflows.store.progress import find_progressed as find_progressed
 from workflows.store.progress import show_progress as show_progress
@@ -157,6 +165,7 @@ from workflows.store.sql import read_clock as read_clock
 from workflows.store.sql import read_committed as read_committed
 from workflows.store.sql import retrying as retrying
 from workflows.store.sql import wait_for_locks as wait_for_locks
+from workflows.store.start import KEY_TRIES as KEY_TRIES
 from workflows.store.start import NewInstance as NewInstance
 from workflows.store.start import Source as Source
 from workflows.store.start import find_holder as find_holder

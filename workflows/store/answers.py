@@ -8,12 +8,14 @@ wait for each other crosswise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.store.sql import CLOCK, NOW, compact, fetch
+from workflows.store.sql import CLOCK, NOW, compact, fetch, write_plain, write_texts
 
 #: Answers without an instance are kept this long; the others as long as their instance, and never shorter.
 KEEP_DAYS = 4
@@ -64,6 +66,15 @@ _KEEP = compact("""
     WHERE workspace_id = %(ws)s::int AND digest = %(digest)s::bytea
 """)
 
+#: The instance is read and not locked: what it runs never changes.
+_KEEP_ITEMS = compact(f"""
+    INSERT INTO holdpoint_answer(workspace_id, digest, body_hash, at, instance_id, workflow, status, body)
+    SELECT %(ws)s::int, decode(v.digest, 'hex'), decode(v.hash, 'hex'), {CLOCK}, i.id, i.workflow, 200, v.told
+    FROM unnest(%(instances)s::uuid[], %(digests)s::text[], %(hashes)s::text[], %(told)s::text[])
+      v(instance, digest, hash, told)
+    CROSS JOIN LATERAL (SELECT o.id, o.workflow FROM holdpoint_instance o WHERE o.id = v.instance OFFSET 0) i
+""")
+
 _RELEASE = compact("DELETE FROM holdpoint_answer WHERE workspace_id = %(ws)s::int AND digest = %(digest)s::bytea")
 
 #: By the partial index of those without an instance.
@@ -102,6 +113,18 @@ def keep_answer(db: BaseDatabaseWrapper, workspace: int, once: Once, told: Told)
     """Write what the call was told, in the transaction that reserved it."""
     params = {"status": told.status, "body": told.body, "instance": told.instance}
     fetch(db, _KEEP, {"ws": workspace, "digest": once.digest, **params}, rows=False)
+
+
+def keep_item_answers(db: BaseDatabaseWrapper, workspace: int, kept: Sequence[tuple[UUID, Once, str]]) -> None:
+    """(instance, call, what it was told): in the transaction that has completed the items."""
+    params = {
+        "ws": workspace,
+        "instances": write_plain([instance for instance, _, _ in kept]),
+        "digests": write_texts([once.digest.hex() for _, once, _ in kept]),
+        "hashes": write_texts([once.body_hash.hex() for _, once, _ in kept]),
+        "told": write_texts([told for _, _, told in kept]),
+    }
+    fetch(db, _KEEP_ITEMS, params, rows=False)
 
 
 def release_answer(db: BaseDatabaseWrapper, workspace: int, once: Once) -> None:

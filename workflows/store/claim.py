@@ -166,7 +166,7 @@ _RELEASE = compact(f"""
 """)
 
 #: Runnable rows are stamped with the moment, so one this far ahead was stamped by a clock that has been put back. What
-#: was postponed is due in a while (see `LONGEST_POSTPONED` in `commits`), and runs alone.
+#: was postponed is due in a while (see `POSTPONED` in `back_off`), and runs alone.
 AHEAD = "interval '2 s'"
 AHEAD_ALONE = "interval '60 s'"
 #: Whether its runs are used up is decided by the next claimer, who knows the definition.

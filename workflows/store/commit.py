@@ -23,9 +23,7 @@ worker's commit could change.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -33,11 +31,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import FIRST_TERMINAL, Event
 from workflows.store.ask import close_questions
-from workflows.store.checkpoints import Rewind, rewind_checkpoints
+from workflows.store.checkpoints import rewind_checkpoints
 from workflows.store.claim import Claim
 from workflows.store.closing import listens, tell_closed
 from workflows.store.line_ends import end_lines, list_free_lines
 from workflows.store.lines import is_line
+from workflows.store.planned_commit import CameLate, Commit, Kind
 from workflows.store.progress import keep_progress, list_advancing
 from workflows.store.sql import (
     AWAITING,
@@ -60,70 +59,6 @@ from workflows.store.sql import (
 
 #: Names of unseen signals that a ledger row tells.
 MOST_NAMES = 100
-
-
-class Kind(IntEnum):
-    """What a committed row does; the numbers appear in the statement and, offset, as ledger kinds."""
-
-    NEXT = Event.ADVANCED.code
-    AWAIT = Event.PARKED.code
-    RETRY = Event.RETRIED.code
-    DONE = Event.DONE.code
-    STOP = Event.FAILED.code
-    SPAWN = Event.SPAWNED.code
-    RUN_FAILED = Event.RUN_FAILED.code
-    PUT_BACK = Event.PUT_BACK.code
-    SUSPEND = Event.SUSPENDED.code
-    RERUN = Event.RERUN.code
-    #: No outcome, and so no row of the ledger: the engine's own trouble ended the run. See `postpone`.
-    POSTPONE = -1
-
-
-@dataclass(slots=True)
-class Commit:
-    """One instance's outcome, serialised and checked, ready for the statement."""
-
-    claim: Claim
-    kind: Kind
-    step: str | None = None
-    state: str | None = None
-    result: str | None = None
-    error: str | None = None
-    names: tuple[str, ...] | None = None
-    #: Seconds until a sleeper goes on, or until a park times out (None: no deadline). For SUSPEND the moment
-    #: itself, in seconds since 1970: it was fixed when the question was asked.
-    delay: float | None = None
-    #: The signal numbers consumed, by SUSPEND too; for AWAIT those the step was handed, which must not wake it again.
-    signals: list[int] = field(default_factory=list)
-    solo: bool = False
-    children: int = 0
-    #: The named event of the wait, which needs a row and a lock of its own.
-    event: Any = None
-    #: JSON that the history shall tell: of a wait besides, for SUSPEND; of an ending or another run instead.
-    tells: str | None = None
-    #: The checkpoint of that wait, in a function.
-    position: int | None = None
-    #: What becomes of a function's checkpoints with it.
-    rewind: Rewind | None = None
-    #: Of a run that was postponed: whether it counts as one that ended without an outcome.
-    spent: bool = False
-    #: An outcome that writes other rows first, and met a row that somebody holds: what to do again, on the pump's
-    #: thread only, because it may come to call the author's `handle`.
-    again: Callable[[Any, bool], Commit | None] | None = None
-    #: Of an ending: the names whose signals, come since the claim, make the step run again instead.
-    awaited: tuple[str, ...] = ()
-    #: The inbox counter under the lock, where it was read.
-    inbox: int | None = None
-    #: Of lines that have ended, kept with the first of a batch: units with something to be done, and if they are over.
-    units: Mapping[UUID, bool] = field(default_factory=dict)
-
-
-class CameLate(Exception):
-    """The step has to run again, and what its own transaction wrote must not stay."""
-
-    def __init__(self, again: Commit) -> None:
-        super().__init__(again.claim.id)
-        self.again = again
 
 
 #: Stop closes the inbox by being terminal and consumes nothing, so that `retry` finds its input again.

@@ -30,7 +30,6 @@ from workflows.lifecycle import (
     UnitPhase,
     UnitStatus,
 )
-from workflows.store.answers import Once
 from workflows.store.closing import listens, tell_closed
 from workflows.store.lines import start_lines
 from workflows.store.sql import AWAITING, CLOCK, LEDGER, NOW, atomic, compact, fetch, kind, write_plain, write_texts
@@ -260,15 +259,6 @@ _DUE = compact(f"""
     ORDER BY x.deadline, x.id LIMIT %(limit)s
 """)
 
-#: The instance is read and not locked: what it runs never changes.
-_KEEP = compact(f"""
-    INSERT INTO holdpoint_answer(workspace_id, digest, body_hash, at, instance_id, workflow, status, body)
-    SELECT %(ws)s::int, decode(v.digest, 'hex'), decode(v.hash, 'hex'), {CLOCK}, i.id, i.workflow, 200, v.told
-    FROM unnest(%(instances)s::uuid[], %(digests)s::text[], %(hashes)s::text[], %(told)s::text[])
-      v(instance, digest, hash, told)
-    CROSS JOIN LATERAL (SELECT o.id, o.workflow FROM holdpoint_instance o WHERE o.id = v.instance OFFSET 0) i
-""")
-
 
 def complete_items(
     db: BaseDatabaseWrapper,
@@ -309,18 +299,6 @@ def complete_items(
                 (ended.closed if closes else ended.filling).add(unit)
     ended.filling -= ended.closed
     return ended
-
-
-def keep_item_answers(db: BaseDatabaseWrapper, workspace: int, kept: Sequence[tuple[UUID, Once, str]]) -> None:
-    """(instance, call, what it was told): in the transaction that has completed the items."""
-    params = {
-        "ws": workspace,
-        "instances": write_plain([instance for instance, _, _ in kept]),
-        "digests": write_texts([once.digest.hex() for _, once, _ in kept]),
-        "hashes": write_texts([once.body_hash.hex() for _, once, _ in kept]),
-        "told": write_texts([told for _, _, told in kept]),
-    }
-    fetch(db, _KEEP, params, rows=False)
 
 
 def fail_items(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.store.commit import Commit
+from workflows.store.planned_commit import Commit
 from workflows.store.progress import keep_progress, list_advancing
 from workflows.store.sql import CLOCK, RUNNABLE, RUNNING, atomic, becoming, compact, fetch, write_plain, write_texts
 

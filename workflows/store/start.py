@@ -31,6 +31,9 @@ from workflows.store.sql import (
     write_texts,
 )
 
+#: How often a key is tried that was taken, and whose holder had ended when it was looked for.
+KEY_TRIES = 20
+
 
 @dataclass(frozen=True, slots=True)
 class NewInstance:

@@ -21,7 +21,7 @@ from dataclasses import fields, replace
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import store
+from workflows import back_off, store
 from workflows.channel import Channel, list_sending
 from workflows.conf import conf
 from workflows.exceptions import DispatchFailed, describe_error
@@ -34,10 +34,7 @@ from workflows.unseen import reveal
 
 logger = logging.getLogger("workflows")
 
-#: Seconds after the first failure; after each further one three times as many, up to the most.
-FIRST_WAIT = 2.0
-MOST_WAIT = 3600.0
-#: A wait is that much shorter or longer, so that what failed together does not come again together.
+#: A wait that was asked for is up to that much longer, so that what failed together does not come again together.
 JITTER = 0.2
 #: Seconds until the next look for what came meanwhile, where all that is under way takes its time.
 LOOK_WAIT = 0.5
@@ -69,9 +66,8 @@ def find_wait(tries: int, retry_after: float | None) -> float:
     >>> 1.6 <= find_wait(1, None) <= 2.4
     True
     """
-    seconds = min(MOST_WAIT, FIRST_WAIT * 3.0 ** min(tries - 1, 12)) * random.uniform(1 - JITTER, 1 + JITTER)
     asked = min(max(retry_after or 0.0, 0.0), MOST_RETRY_AFTER) * random.uniform(1, 1 + JITTER)
-    return max(seconds, asked)
+    return max(back_off.DISPATCH.find_seconds(tries), asked)
 
 
 class _Dispatch:

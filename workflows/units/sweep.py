@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import store
+from workflows import back_off, store
 from workflows.models import Instance
 from workflows.trouble import is_dead, is_passing
 from workflows.units.ends import follow_up, release
@@ -24,9 +24,6 @@ logger = logging.getLogger("workflows")
 
 #: Items and units of one round.
 BATCH = 500
-#: After the first failure so long, after each further one twice as long, up to the most.
-REST_SECONDS = 1.0
-MOST_REST_SECONDS = 30.0
 #: Whatever is not met again for so long after its rest is over.
 FORGET_SECONDS = 300.0
 
@@ -87,8 +84,7 @@ def _let_rest(db: BaseDatabaseWrapper, id: UUID, error: Exception) -> None:
         raise error
     failures = _resting.get(id, (0.0, 0))[1]
     logger.error("%s cannot be closed, and is tried again: %s", id, error, exc_info=error)
-    rest = min(MOST_REST_SECONDS, REST_SECONDS * 2.0 ** min(failures, 10))
-    _resting[id] = (time.monotonic() + rest, failures + 1)
+    _resting[id] = (time.monotonic() + back_off.UNIT.find_seconds(failures + 1), failures + 1)
 
 
 def _list_resting() -> set[UUID]:
