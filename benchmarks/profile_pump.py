@@ -67,25 +67,25 @@ def main() -> None:
 
 def time_parts(kind: str, count: int) -> None:
     """Print milliseconds per batch, split in claim, author and commit."""
-    from workflows import engine, pump, store
+    from workflows import engine, pump_connection, store
 
     watch = Stopwatch()
-    kept = store.claim, engine.run, engine.settle, pump.connect
+    kept = store.claim, engine.run, engine.settle, pump_connection.connect
     fill(kind, WARM_UP)
     drain()
 
-    def connect(alias: str) -> Any:
-        db = kept[3](alias)
+    def connect(alias: str, lookout: Any = None) -> Any:
+        db = kept[3](alias, lookout)
         db.execute_wrappers.append(watch.watch_database)
         return db
 
     ready = fill(kind, count)
     store.claim, engine.run = watch.around("claim", kept[0]), watch.around("author", kept[1])
-    engine.settle, pump.connect = watch.around("commit", kept[2]), connect
+    engine.settle, pump_connection.connect = watch.around("commit", kept[2]), connect
     try:
         took = drain()
     finally:
-        store.claim, engine.run, engine.settle, pump.connect = kept
+        store.claim, engine.run, engine.settle, pump_connection.connect = kept
     batches = watch.calls["commit"]
     print(f"\n{kind}: {ready} steps in {took:.3f} s = {ready / took:,.0f} /s in {batches} batches")
     print(f"load {os.getloadavg()[0]:.2f}, one process; the part's own line includes its PostgreSQL line\n")

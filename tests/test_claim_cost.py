@@ -23,7 +23,7 @@ from tests.two_connections import COMMITTED, _provided_again, committed, play, s
 from workflows import Done, Workflow, step, store
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent
-from workflows.pump import connect
+from workflows.pump_connection import connect
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 

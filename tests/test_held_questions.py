@@ -19,11 +19,24 @@ import workflows
 from tests.processes import wait_until
 from tests.pumps import pumping
 from tests.two_connections import COMMITTED, _provided_again, committed, forget  # noqa: F401 (fixtures)
-from workflows import Await, Done, Workflow, commits, durable, engine, event, journal, pump, step, store
+from workflows import (
+    Await,
+    Done,
+    Workflow,
+    back_off,
+    durable,
+    engine,
+    event,
+    pump_connection,
+    step,
+    store,
+    store_access,
+)
+from workflows.back_off import BackOff
 from workflows.conf import conf
 from workflows.host import Host
 from workflows.models import AwaitUnit, Checkpoint, EventWait, Instance, Interaction, LedgerEvent
-from workflows.pump import connect
+from workflows.pump_connection import connect
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed", "hasty")]
 
@@ -35,9 +48,9 @@ HASTE, HELD = 40, 0.35
 def hasty(monkeypatch, settings):
     settings.ROOT_URLCONF = "workflows.urls_resume"  # all that `available_apps` leaves
     monkeypatch.setattr(conf, "supplies_links", True)
-    monkeypatch.setattr(pump, "LOCK_TIMEOUT_MS", HASTE)
-    monkeypatch.setattr(commits, "FIRST_POSTPONED", 0.0)
-    monkeypatch.setattr(journal, "PATIENCE", HASTE / 1000)
+    monkeypatch.setattr(pump_connection, "LOCK_TIMEOUT_MS", HASTE)
+    monkeypatch.setattr(back_off, "POSTPONED", BackOff(0.0, 30.0))
+    monkeypatch.setattr(store_access, "PATIENCE", HASTE / 1000)
 
 
 @pytest.fixture
@@ -112,11 +125,11 @@ def run_through(db: BaseDatabaseWrapper, hold: Holder) -> None:
 def run_once(db: BaseDatabaseWrapper, hold: Holder | None = None) -> None:
     """One claim, one run, and its outcome as soon as nobody holds anything."""
     [claim] = store.claim(db, 1)
-    commit = engine.run(claim, Host(db, "default"))
+    result = engine.run(claim, Host(db, "default"))
     if hold is not None:
         hold.join()
-    if commit is not None:
-        engine.settle(db, [commit])
+    if isinstance(result, store.Commit):
+        engine.settle(db, [result])
 
 
 # --- calls of a function -------------------------------------------------------------------------
@@ -269,7 +282,7 @@ def test_a_stale_worker_tells_no_refusal(pump_db, settings):
     assert len(store.claim(pump_db, 1)) == 1
     settings.WORKFLOWS = {"POLICY": lambda operation, interaction, actor: operation != "suspend"}
     before = Instance.objects.filter(pk=instance.pk).values().get()
-    assert engine.run(stale, Host(pump_db, "default")) is None
+    assert engine.run(stale, Host(pump_db, "default")) is store.RunEnd.LOST
     assert Instance.objects.filter(pk=instance.pk).values().get() == before
     assert not LedgerEvent.objects.filter(kind="refused").exists()
 
@@ -379,7 +392,8 @@ def status_of(instance: Instance) -> str:
 def test_a_park_whose_event_is_being_emitted_is_settled_later(pump_db):
     listens, quick = workflows.start(Listen), workflows.start(Quick)
     claims = store.claim(pump_db, 2)
-    commits = [one for one in (engine.run(claim, Host(pump_db, "default")) for claim in claims) if one]
+    results = [engine.run(claim, Host(pump_db, "default")) for claim in claims]
+    commits = [one for one in results if isinstance(one, store.Commit)]
     blocked: list[store.Commit] = []
     with held(lambda: workflows.emit("held.slow", 7)):
         assert engine.settle(pump_db, commits, blocked) == {str(quick.pk)}

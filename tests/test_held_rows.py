@@ -13,7 +13,7 @@ from tests.two_connections import COMMITTED, _provided_again, committed  # noqa:
 from workflows import Done, Workflow, engine, step, store
 from workflows.host import Host
 from workflows.models import Instance
-from workflows.pump import connect
+from workflows.pump_connection import connect
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
@@ -37,7 +37,8 @@ class Held(Workflow):
 def test_outcomes_are_committed_around_a_row_that_a_caller_holds(pump_db):
     instances = workflows.start_many(Held, [{}] * 20)
     claims = store.claim(pump_db, 20)
-    commits = [one for one in (engine.run(claim, Host(pump_db, "default")) for claim in claims) if one]
+    results = [engine.run(claim, Host(pump_db, "default")) for claim in claims]
+    commits = [one for one in results if isinstance(one, store.Commit)]
     blocked: list[store.Commit] = []
     with transaction.atomic():
         workflows.signal(instances[3], "hello")

@@ -26,7 +26,7 @@ from workflows.batch import Batch
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance, LedgerEvent
 from workflows.planning import plan_instance
-from workflows.pump import LOCK_TIMEOUT_MS, connect
+from workflows.pump_connection import LOCK_TIMEOUT_MS, connect
 from workflows.testing import assert_done
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]

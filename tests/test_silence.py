@@ -12,7 +12,7 @@ from tests.processes import Process, running, wait_for_status
 from tests.swallowing import Proxy, proxied
 from workflows import store
 from workflows.lifecycle import Status
-from workflows.pump import connect
+from workflows.pump_connection import connect
 from workflows.silence import Lookout
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.django_db(transaction=True)]

@@ -13,9 +13,8 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -37,24 +36,36 @@ PROGRESS_EVERY = 0.5
 INTERRUPT = signal.SIGVTALRM
 
 
+class KeptPump(Protocol):
+    """What a keeper asks of the pump whose batch it watches; always from its own thread, but for an interruption."""
+
+    def connect(self) -> BaseDatabaseWrapper:
+        """A connection for the keeper."""
+
+    def find_limit(self, claim: Claim) -> float:
+        """Seconds the claimed step may run."""
+
+    def is_in_author(self) -> bool:
+        """Whether the author's code is running just now."""
+
+    def interrupt_author(self) -> None:
+        """The author's code is about to be interrupted."""
+
+    def beat_on(self, db: BaseDatabaseWrapper) -> None:
+        """Write the heartbeat, while a step takes long."""
+
+    def give_up_role(self, db: BaseDatabaseWrapper) -> None:
+        """A long step has begun: another pump may take the place."""
+
+    def report_stuck(self) -> None:
+        """A step past its limit ignores the interruption."""
+
+
 class Keeper:
     """Watches the batch that its pump is running."""
 
-    def __init__(
-        self,
-        connect: Callable[[], BaseDatabaseWrapper],
-        limit_of: Callable[[Any], float],
-        on_long_step: Callable[[BaseDatabaseWrapper], None],
-        on_look: Callable[[BaseDatabaseWrapper], None],
-        on_stuck: Callable[[], None],
-        in_author: Callable[[], bool],
-        interrupt_author: Callable[[], None],
-    ) -> None:
-        self._connect = connect
-        self._limit_of = limit_of
-        self._on_long_step = on_long_step
-        self._on_look = on_look
-        self._on_stuck = on_stuck
+    def __init__(self, pump: KeptPump) -> None:
+        self._pump = pump
         self._db: BaseDatabaseWrapper | None = None
         self._batch: Batch | None = None
         self._told_long = False
@@ -62,8 +73,6 @@ class Keeper:
         #: Whose rows were held at the last renewal: they are tried again at each look.
         self._held_up: set[str] = set()
         self._ended = threading.Event()
-        self._in_author = in_author
-        self._interrupt_author = interrupt_author
         #: Whose step an interruption on its way is meant for.
         self._target: Any = None
         self._pump_thread = threading.get_ident()
@@ -113,20 +122,20 @@ class Keeper:
         now = time.monotonic()
         claim, ran = batch.running, now - batch.since
         if claim is not None and ran > LONG_STEP:
-            if ran > self._limit_of(claim):
+            if ran > self._pump.find_limit(claim):
                 self._interrupt(claim)  # first: it needs no database
             self._free_neighbours(batch)
         # A step past its limit that ignores the interruption loses its lease, so that others go on,
         # and its worker the heartbeat: nothing can be expected of it.
-        stuck = claim is not None and ran > self._limit_of(claim) + store.LEASE_SECONDS
+        stuck = claim is not None and ran > self._pump.find_limit(claim) + store.LEASE_SECONDS
         if now - self._renewed > RENEW_EVERY:
             self._renewed = now
             if stuck:
-                self._on_stuck()
+                self._pump.report_stuck()
             else:
                 held = batch.list_held()
                 self._held_up = {one.id for one in held} - store.renew(self._reach(), held)
-                self._on_look(self._reach())
+                self._pump.beat_on(self._reach())
         elif self._held_up and not stuck:
             again = [one for one in batch.list_held() if one.id in self._held_up]
             self._held_up = {one.id for one in again} - store.renew(self._reach(), again)
@@ -160,7 +169,7 @@ class Keeper:
             batch.put_back(finished, unsettled)
         if not self._told_long:
             self._told_long = True
-            self._on_long_step(self._reach())
+            self._pump.give_up_role(self._reach())
 
     def _interrupt(self, claim: Any) -> None:
         if not self._hits(claim):
@@ -177,16 +186,16 @@ class Keeper:
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         # Runs in the pump's thread: what was running when the signal was sent may have ended since.
         if self._hits(self._target):
-            self._interrupt_author()  # and nothing but author's code is ever interrupted
+            self._pump.interrupt_author()  # and nothing but author's code is ever interrupted
             raise StepTimedOut
 
     def _hits(self, claim: Any) -> bool:
         batch = self._batch
-        return self._in_author() and batch is not None and claim is not None and batch.running is claim
+        return self._pump.is_in_author() and batch is not None and claim is not None and batch.running is claim
 
     def _reach(self) -> BaseDatabaseWrapper:
         if self._db is None:
-            self._db = self._connect()
+            self._db = self._pump.connect()
         return self._db
 
     def _disconnect(self) -> None:

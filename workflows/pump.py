@@ -15,7 +15,6 @@ import logging
 import os
 import socket
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -24,23 +23,21 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import errors
 from psycopg.pq import TransactionStatus
 
-from workflows import engine, registry, store
-from workflows.backend.vanished import limit_silence
+from workflows import engine, pump_connection, store
 from workflows.batch import Batch
+from workflows.claim_schedule import ClaimSchedule
 from workflows.conf import conf
 from workflows.deadlines import Deadlines
 from workflows.exceptions import StepTimedOut
 from workflows.host import Host
 from workflows.keeper import LONG_STEP, Keeper
 from workflows.models import Instance
+from workflows.owed_outcomes import OwedOutcomes
 from workflows.silence import LAST_PATIENCE, PATIENCE, Lookout
 from workflows.sweeps import Sweeper
 
 logger = logging.getLogger("workflows")
 
-BATCH = 500
-#: The first claim is small: how long the steps take is not known yet, and others may be idle.
-FIRST_BATCH = 32
 #: Commit what is finished at least this often, so that nobody waits for a whole batch of slow steps.
 COMMIT_EVERY = 0.2
 BEAT_EVERY = 1.0
@@ -52,40 +49,7 @@ POLL = 0.05
 POLL_CALM = 0.2
 CALM_AFTER = 2.0
 RECONNECT_EVERY = 1.0
-#: libpq waits without end for a server that accepts and says nothing.
-CONNECT_SECONDS = 10
-PAY_EVERY = 1.0
 PAY_UP_SECONDS = 3.0
-#: What is owed may be kept out by more than its row (the key of a child): so many are waited for in vain at a time.
-MOST_IN_VAIN = 5
-#: How long a batch waits for a row that a caller's transaction holds, before the others are committed without it.
-LOCK_TIMEOUT_MS = 500
-#: What every statement of the store is written for; a role, a database or a server may have other defaults.
-_OWN_SETTINGS = {
-    "enable_seqscan": "off",
-    "jit": "off",
-    "statement_timeout": "0",
-    "transaction_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
-    "idle_session_timeout": "0",
-    "default_transaction_isolation": "read committed",
-    "default_transaction_read_only": "off",
-    "default_transaction_deferrable": "off",
-}
-#: Those that this version of the server knows.
-_SET = """
-    SELECT set_config(v.name, v.value, false) FROM unnest(%(names)s::text[], %(values)s::text[]) v(name, value)
-    WHERE current_setting(v.name, true) IS NOT NULL
-"""
-#: Of what may be due the claims look at what became so after the oldest they saw, and at all of it so often: entries of
-#: rows that are done stay in the index while somebody's snapshot is older, and reading them costs more and more.
-LOOK_BACK_EVERY = 1.0
-#: How long a caller's transaction may last after it has woken somebody, and be found at once all the same.
-COMMIT_MARGIN = 1.0
-#: Whoever was notified of work and found none looks at all of it, but not more often than that.
-NOTIFIED_EVERY = 0.25
-#: Where nothing waits beside those that run alone, it is looked for so often.
-FAIR_EVERY = 0.1
 #: After a small batch wait this long before claiming again: senders get the processor, batches grow.
 LINGER = 0.005
 SMALL_BATCH = 8
@@ -112,28 +76,14 @@ class Pump:
         self._gave_up_role = self._handed_over = False
         self._default_limit = conf.step_timeout
         self._lookout = Lookout(lambda: LAST_PATIENCE if self._ending() else PATIENCE)
-        self._keeper = Keeper(
-            lambda: connect(self._alias, self._lookout),
-            self._limit_of,
-            self._give_up_role,
-            self._beat_on,
-            on_stuck,
-            self._in_author,
-            self._interrupt_author,
-        )
+        self._on_stuck = on_stuck
+        self._keeper = Keeper(self)
+        self._claims = ClaimSchedule()
         self._sweeper = Sweeper()
         self._deadlines = Deadlines()
         self._db: BaseDatabaseWrapper | None = None
         self._host: Host | None = None
-        #: Outcomes that could not be committed yet; the fence makes it safe to be late.
-        self._owed: list[store.Commit] = []
-        self._paid_at = 0.0
-        self._limit = FIRST_BATCH
-        #: Nothing that may be claimed was due before this moment when everything was last looked at.
-        self._oldest = 0.0
-        self._looked_back_at = float("-inf")
-        self._fair_at = 0.0
-        self._notified = self._after_solo = self._after_unknown = False
+        self._owed = OwedOutcomes()
         self._batch = Batch(())
         #: Batches before it of which the keeper still has something in its hands.
         self._left: list[Batch] = []
@@ -194,7 +144,7 @@ class Pump:
         else:
             logger.warning("the pump lost the database and tries again: %s", error)
         self._disconnect()
-        close_authors_connections()
+        pump_connection.close_authors_connections()
         time.sleep(RECONNECT_EVERY)
 
     def _is_whole(self) -> bool:
@@ -207,12 +157,12 @@ class Pump:
         if not self._beat(db):
             return False
         self._collect(db)
-        self._pay(db)
+        self._owed.pay(db, self._host)
         # What was signalled comes before what time has woken: the former is somebody waiting for an answer.
-        claims = self._claim(db)
+        claims = self._claims.take(db)
         if not claims and (self._sweep(db) or not self._idle):
             self._beat(db, idle=True)
-            claims = self._claim(db)
+            claims = self._claims.take(db)
         if not claims:
             self._listen(db)
             return True
@@ -224,30 +174,6 @@ class Pump:
         if len(claims) < SMALL_BATCH and not claims[0].solo:
             time.sleep(LINGER)
         return True
-
-    def _claim(self, db: BaseDatabaseWrapper) -> list[store.Claim]:
-        began = time.monotonic()
-        claims = self._claim_recent(db) if began - self._looked_back_at < LOOK_BACK_EVERY else []
-        rest = NOTIFIED_EVERY if self._notified else LOOK_BACK_EVERY
-        if not claims and began - self._looked_back_at >= rest:
-            claims = store.claim(db, self._limit)
-            waited = max((one.waited for one in claims), default=0.0)
-            self._looked_back_at, self._oldest = began, began - waited - COMMIT_MARGIN
-        self._notified = False
-        self._after_solo = bool(claims) and claims[0].solo
-        return claims
-
-    def _claim_recent(self, db: BaseDatabaseWrapper) -> list[store.Claim]:
-        back = time.monotonic() - self._oldest
-        # One that runs alone takes a whole turn, and a dead machine leaves thousands. A workflow that was removed may
-        # leave as many that can only be put back. In both cases others come in between.
-        if (self._after_solo or self._after_unknown) and time.monotonic() >= self._fair_at:
-            known = registry.list_names() if self._after_unknown else None
-            self._after_unknown = False
-            if claims := store.claim(db, self._limit, back=back, solos=not self._after_solo, known=known):
-                return claims
-            self._fair_at = time.monotonic() + FAIR_EVERY
-        return store.claim(db, self._limit, back=back)
 
     def _advance(self, db: BaseDatabaseWrapper, claims: list[store.Claim]) -> None:
         claims = self._give_back_loners(db, claims)
@@ -261,7 +187,8 @@ class Pump:
         ran = unknown = 0
         try:
             while (claim := batch.begin_next()) is not None:
-                commit = self._run_step(claim)
+                result = self._run_step(claim)
+                commit = result if isinstance(result, store.Commit) else None
                 batch.finish(commit)
                 if commit is not None and commit.kind is store.Kind.POSTPONE:
                     store.fetch(db, "SELECT 1", {})  # a dead connection of ours must not meet the rest of the batch
@@ -279,8 +206,7 @@ class Pump:
                     self._sweep(db)
                     self._stopped = self._ending()
             self._settle(db, batch)
-            self._after_unknown = 2 * unknown > ran
-            self._limit = _size_next(ran, time.monotonic() - begun)
+            self._claims.learn(ran, time.monotonic() - begun, unknown=unknown)
         except BaseException:
             batch.finish(None)  # what was running is nobody's now: its lease ends
             self._owe(batch)
@@ -318,73 +244,43 @@ class Pump:
 
     def _list_kept(self) -> list[store.Claim]:
         """Claims of earlier batches that are still to be committed or given back."""
-        return [one.claim for one in self._owed] + [one for batch in self._left for one in batch.list_held()]
+        return self._owed.list_claims() + [one for batch in self._left for one in batch.list_held()]
 
     def _owe(self, batch: Batch) -> None:
         finished = batch.take_finished() + batch.take_owed()
-        self._owed += finished
+        self._owed.add(finished)
         batch.put_back(finished, ())
-
-    def _pay(self, db: BaseDatabaseWrapper) -> None:
-        """Commit what could not be committed in its turn: a row was held, or the database away."""
-        if self._owed and time.monotonic() - self._paid_at > PAY_EVERY:
-            self._paid_at = time.monotonic()
-            # Not every owed row is locked so that nobody can take it: a wait for an event may want that event's lock.
-            store.renew(db, [one.claim for one in self._owed])
-            self._settle_owed(db)
 
     def _pay_up(self) -> None:
         """Before the end: a stop is no crash, so what was run should not have to run again."""
         until = time.monotonic() + PAY_UP_SECONDS
         try:
             while time.monotonic() < until:
-                if not self._owed and all(one.is_over() for one in (*self._left, self._batch)):
+                if not self._owed.commits and all(one.is_over() for one in (*self._left, self._batch)):
                     return
                 self._collect(self._reach())
-                if self._owed:
-                    self._settle_owed(self._reach())  # waits for a held row itself, for LOCK_TIMEOUT_MS
+                if self._owed.commits:
+                    # Waits for a held row itself, for LOCK_TIMEOUT_MS.
+                    self._owed.settle(self._reach(), self._host)
                 else:
                     time.sleep(POLL)  # the keeper has something in its hands
         except (DatabaseError, InterfaceError) as error:
-            logger.warning("the pump ends without having committed %d outcomes: %s", len(self._owed), error)
+            logger.warning("the pump ends without having committed %d outcomes: %s", len(self._owed.commits), error)
 
-    def _settle_owed(self, db: BaseDatabaseWrapper) -> None:
-        late = deque(one for one in self._owed if one.again is not None)
-        owed, self._owed = [one for one in self._owed if one.again is None], []
-        assert self._host is not None
-        vain, kept = 0, list[store.Commit]()
-        free: set[str] | None = None
-        try:
-            while late:
-                if vain == MOST_IN_VAIN or (free is not None and late[0].claim.id not in free):
-                    kept.append(late.popleft())
-                    continue
-                found = engine.complete(late[0], self._host)
-                late.popleft()
-                if found is None:
-                    continue
-                owed.append(found)
-                if found.again is not None:
-                    vain += 1
-                    free = store.list_free(db, [one.claim.id for one in late])
-            self._owed += kept  # before those tried just now, so that each has its turn
-            engine.settle(db, owed, self._owed)
-        except BaseException:
-            self._owed = [*kept, *late, *owed]
-            raise
-
-    def _run_step(self, claim: store.Claim) -> store.Commit | None:
+    def _run_step(self, claim: store.Claim) -> store.RunResult:
         assert self._host is not None
         return engine.run(claim, self._host)
 
-    def _in_author(self) -> bool:
+    def is_in_author(self) -> bool:
+        """Whether the author's code is running just now."""
         return self._host is not None and self._host.in_author
 
     def _get_on(self) -> object:
         """Changes with what the engine does on the author's connection; None in his own code, which has its limit."""
-        return None if self._in_author() else (self._batch, self._batch.since)
+        return None if self.is_in_author() else (self._batch, self._batch.since)
 
-    def _interrupt_author(self) -> None:
+    def interrupt_author(self) -> None:
+        """The author's code is about to be interrupted."""
         if self._host is not None:
             self._host.interrupt()
 
@@ -402,7 +298,7 @@ class Pump:
         raw: Any = db.connection
         with db.wrap_database_errors:  # psycopg's own call raises psycopg's own errors
             for _ in raw.notifies(timeout=POLL_CALM if calm else POLL, stop_after=1):
-                self._notified = True
+                self._claims.notified = True
 
     def _sweep(self, db: BaseDatabaseWrapper) -> bool:
         """Fire what is due and take back what died, each when it is time to look; whether anything became runnable."""
@@ -436,7 +332,7 @@ class Pump:
             self._idle = idle
         return store.beat(db, self.name, self.kind, self.holder, idle=self._idle)
 
-    def _beat_on(self, db: BaseDatabaseWrapper) -> None:
+    def beat_on(self, db: BaseDatabaseWrapper) -> None:
         """From the keeper, while a step takes long."""
         if not self._gave_up_role:
             store.beat(db, self.name, self.kind, self.holder, idle=False)
@@ -446,7 +342,7 @@ class Pump:
         """Whether a successor was asked for already, because a step took long."""
         return self._handed_over
 
-    def _give_up_role(self, db: BaseDatabaseWrapper) -> None:
+    def give_up_role(self, db: BaseDatabaseWrapper) -> None:
         """A long step has begun: let another pump take the name, where there is somebody to ask."""
         if self._on_long_step is not None and not self._gave_up_role:
             self._gave_up_role = self._stopped = True
@@ -454,15 +350,24 @@ class Pump:
             self._on_long_step()
             self._handed_over = True
 
-    def _limit_of(self, claim: store.Claim) -> float:
+    def report_stuck(self) -> None:
+        """A step past its limit ignores the interruption."""
+        self._on_stuck()
+
+    def find_limit(self, claim: store.Claim) -> float:
+        """Seconds the claimed step may run."""
         return engine.limit_of(claim, self._default_limit)
 
     def _ending(self) -> bool:
         return self._stopped or self._should_stop()
 
+    def connect(self) -> BaseDatabaseWrapper:
+        """A connection of the engine's own, which is watched for silence."""
+        return pump_connection.connect(self._alias, self._lookout)
+
     def _reach(self) -> BaseDatabaseWrapper:
         if self._db is None:
-            self._db = connect(self._alias, self._lookout)
+            self._db = self.connect()
             store.fetch(self._db, f"LISTEN {store.CHANNEL}", {}, rows=False)
             self._host = Host(self._db, self._alias)
             for db in self._host.authors:
@@ -483,43 +388,3 @@ class Pump:
             store.leave(self._db, self.name, self.holder)
         except (DatabaseError, InterfaceError):
             logger.info("could not sign off; the heartbeat row will be ignored once it is old")
-
-
-def _size_next(count: int, seconds: float) -> int:
-    """How many to claim next: what takes half a second at the pace of the last batch."""
-    return BATCH if seconds <= 0 or not count else max(1, min(BATCH, int(count * LONG_STEP / 2 / seconds)))
-
-
-def close_authors_connections() -> None:
-    """After a restart of the server, the step that met a dead connection would be failed by it."""
-    for db in connections.all(initialized_only=True):
-        if not db.in_atomic_block:
-            db.close()
-
-
-def connect(alias: str, lookout: Lookout | None = None) -> BaseDatabaseWrapper:
-    """A connection of our own beside the author's, with prepared statements and index plans."""
-    db = connections.create_connection(alias)
-    options = {**db.settings_dict.get("OPTIONS", {}), "server_side_binding": True, "prepare_threshold": 1}
-    options.pop("pool", None)
-    options.pop("isolation_level", None)
-    options.setdefault("connect_timeout", CONNECT_SECONDS)
-    db.settings_dict = {**db.settings_dict, "OPTIONS": options, "CONN_MAX_AGE": None, "AUTOCOMMIT": True}
-    # With DEBUG Django would format and remember every statement of a loop that never ends.
-    db.make_debug_cursor = db.make_cursor  # type: ignore[method-assign,assignment]
-    try:
-        db.ensure_connection()
-        if lookout is not None:
-            lookout.watch(db)
-        _prepare(db)
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _prepare(db: BaseDatabaseWrapper) -> None:
-    with db.wrap_database_errors:
-        limit_silence(db.connection, db.settings_dict["OPTIONS"])  # whatever engine of Django's the project uses
-    settings = {**_OWN_SETTINGS, "lock_timeout": f"{LOCK_TIMEOUT_MS}ms"}
-    store.fetch(db, _SET, {"names": list(settings), "values": list(settings.values())})

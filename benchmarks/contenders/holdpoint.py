@@ -19,7 +19,7 @@ import workflows
 from benchmarks import workload
 from benchmarks.site.routing import use
 from benchmarks.site.workflows import SIGNAL, Wait
-from workflows import engine, pump, store
+from workflows import engine, pump_connection, store
 from workflows.host import Host
 
 TABLES = tuple(
@@ -38,7 +38,7 @@ class Holdpoint:
 
     def __init__(self, alias: str = "default") -> None:
         self.alias = alias
-        self.db: BaseDatabaseWrapper = pump.connect(alias)
+        self.db: BaseDatabaseWrapper = pump_connection.connect(alias)
         self._host = Host(self.db, alias)
         self._keys = itertools.count(1)
 
@@ -81,7 +81,7 @@ class Holdpoint:
     def run_all(self, claims: Sequence[store.Claim]) -> None:
         """Run claimed instances and commit what became of them."""
         commits = [engine.run(one, self._host) for one in claims]
-        engine.settle(self.db, [one for one in commits if one is not None])
+        engine.settle(self.db, [one for one in commits if isinstance(one, store.Commit)])
 
     def signal_each(self, ids: Sequence[UUID]) -> float:
         """Deliver one by one; seconds."""
