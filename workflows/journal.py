@@ -1,116 +1,48 @@
 """What one run of a step may ask of the engine while it runs: reading its inbox, asking questions, saving results.
 
-Lives here: the way from `ctx` to the store. Invariants owned:
-
-* Everything written is fenced and committed at once, so that it can be shown to the outside: a worker that
-  has lost its claim writes nothing and is stopped (`Ousted`).
-* None of it can be interrupted half-way: an interruption lands in the author's code, and this is not.
+Lives here: the way from `ctx` to the store, for signals, questions and checkpoints; items are in `item_journal`.
+Invariant owned: everything written is fenced and committed at once, so that it can be shown to the outside. A worker
+that has lost its claim writes nothing and is stopped (`Ousted`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from django.db import OperationalError, connections, transaction
+from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from psycopg import errors
 
 from workflows import store
-from workflows.awaited_event import EVENT, EventSpec
-from workflows.conf import conf
-from workflows.exceptions import InvalidCall, PolicyRefused, SignalCollision
-from workflows.jsontext import dump_value, read_back
-from workflows.lifecycle import Call, InteractionStatus, UnitStatus
-from workflows.policy import ask_policy, describe_event, describe_wait
+from workflows.exceptions import SignalCollision
+from workflows.item_journal import ItemJournal
+from workflows.jsontext import dump_value
+from workflows.lifecycle import Call, InteractionStatus
 from workflows.question import UNIT, Asked, Question
 from workflows.schema_order import keep_order
-from workflows.store import Claim, FoundItem, FoundQuestion, NewItem, NewQuestion, NewUnit, Saved
-from workflows.trouble import Trouble, engine_at_work
-from workflows.units.preparing import describe_item, dump_config, prepare_items
-from workflows.units.streams import Asking, ItemStream
+from workflows.store import Claim, FoundQuestion, NewQuestion, Saved
+from workflows.store_access import Ousted
+from workflows.trouble import Trouble
+from workflows.units.preparing import dump_config
 from workflows.uuid7 import make_uuid7
 
 if TYPE_CHECKING:
     from workflows.host import Host
 
-T = TypeVar("T")
 
-#: Seconds that a question asked inside the author's own transaction waits for a row that somebody holds.
-PATIENCE = 5.0
-#: Seconds that the question of an outcome waits for such a row on the author's connection, which has no limit itself.
-YIELD_AFTER = 0.5
-
-
-class Ousted(BaseException):
-    """Another worker holds the instance: what this one still does is void. No `except Exception` keeps it going."""
-
-
-class Journal:
+class Journal(ItemJournal):
     """One claim's way to the store."""
 
-    __slots__ = ("_claim", "_host", "_joined", "_owed", "_progress", "_yields", "patience", "rewind", "trouble")
+    __slots__ = ("_owed",)
 
     def __init__(self, claim: Claim, host: Host) -> None:
-        self._claim, self._host = claim, host
-        #: Where this run saved something: progress, unless it is forgotten again.
-        self._progress: set[int] = set()
-        #: Whether what is written now belongs to the transaction of an atomic step.
-        self._joined = False
+        super().__init__(claim, host)
         #: A result that a held row kept out: what it came from worked, and is not done again for it.
         self._owed: Callable[[BaseDatabaseWrapper], Saved | None] | None = None
-        #: The engine's trouble that this run has met: whatever the author made of it, the run is over.
-        self.trouble: Trouble | None = None
-        #: Whether a row that somebody holds is given up after a moment: nothing is lost when this is asked again.
-        self._yields = False
-        #: Seconds of that moment, where it is not the connection's own; 0 is as long as it takes.
-        self.patience: float | None = None
-        #: What the end of this run changes of what was saved.
-        self.rewind: store.Rewind | None = None
-
-    @contextmanager
-    def _at_work(self) -> Iterator[None]:
-        """The engine at work in the midst of the author's code: not interrupted, and what it meets is its own trouble.
-
-        After that nothing more is done for this run.
-        """
-        with self.watched(), self._host.as_engine():
-            yield
-
-    @contextmanager
-    def _yielding(self) -> Iterator[None]:
-        was, self._yields = self._yields, True
-        try:
-            yield
-        finally:
-            self._yields = was
-
-    @property
-    def _moment(self) -> float | None:
-        """The seconds to wait: fewer after each wait in vain of this batch, as a caller may hold many rows."""
-        if self.patience is None and self._host.vain:
-            return YIELD_AFTER / float(2 ** min(self._host.vain, 7))
-        return self.patience
-
-    def move(self, host: Host, patience: float) -> None:
-        """What this run could not write because of a held row is written now, from this worker's present place."""
-        self._host, self.patience, self.trouble = host, patience, None
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Statements of the engine on the author's connection."""
-        if self.trouble is not None:
-            raise self.trouble
-        try:
-            with engine_at_work():
-                yield
-        except Trouble as trouble:
-            self.trouble = trouble
-            raise
 
     # The inbox that was too large to come with the claim: read on the author's connection, from inside its code.
 
@@ -148,111 +80,6 @@ class Journal:
         """For a function: a question and its checkpoint, in one statement."""
         with self._at_work(), self._yielding():
             return self._open(question, timeout, self._find(question), call=call, position=position)
-
-    def ask_each(self, stream: ItemStream, call: Call | None = None, position: int | None = None) -> UUID:
-        """Open a unit of items and ask the first of them. What an earlier visit that failed was answered is kept."""
-        with self._at_work(), self._yielding():
-            before = store.find_unit(self._host.db, self._claim, stream.step) if self._claim.asked else None
-            visit, answered = 1, {}
-            if before is not None:
-                visit = before.visit + 1
-                if before.status is not UnitStatus.COMPLETED:
-                    answered = store.read_answered(self._host.db, before.id)
-            earlier = before.id if answered and before is not None else None
-            unit, items = prepare_items(self._claim, stream, visit, answered, call, position)
-            if conf.policy is not None:
-                for index, item in enumerate(items):
-                    self._ask_about_suspending(describe_item(self._claim, unit, item, index), signal_id=item.signal_id)
-            try:
-                opened = self._commit(lambda db: self._write_each(db, unit, items, stream, earlier), hooked=unit.hooked)
-            except store.TakenSignalId as error:
-                ids = [item.signal_id for item in items]
-                raise SignalCollision(store.find_taken(self._host.db, self._claim.workspace, ids) or ids[0]) from error
-            if not opened:
-                raise Ousted
-            return unit.id
-
-    def _write_each(
-        self, db: BaseDatabaseWrapper, unit: NewUnit, items: Sequence[NewItem], stream: ItemStream, before: UUID | None
-    ) -> bool:
-        with store.atomic(db):
-            if not store.open_items(db, self._claim, unit, items, before):
-                return False
-            if unit.hooked:
-                self._open_channels(db, unit.id, stream.find_question)
-            if unit.line_room:
-                store.admit_lines(db, unit.id)
-            return True
-
-    def fill_each(self, unit: UUID, asking: Asking) -> None:
-        """Ask the next items of a unit whose channel writes rows of its own, as the author's code makes it."""
-        with self._at_work(), self._yielding():
-            if not self._commit(lambda db: self._write_next(db, unit, asking), hooked=True):
-                raise Ousted
-
-    def _write_next(self, db: BaseDatabaseWrapper, unit: UUID, asking: Asking) -> bool:
-        with store.atomic(db):
-            if not store.lock_claim(db, self._claim):
-                return False
-            if asked := store.admit_items(db, unit, hooked=True):
-                self._open_channels(db, unit, None, asking, asked)
-            return True
-
-    def _open_channels(
-        self,
-        db: BaseDatabaseWrapper,
-        unit: UUID,
-        find_question: Callable[[int], Question] | None,
-        asking: Asking | None = None,
-        only: Sequence[UUID] | None = None,
-    ) -> None:
-        """Let the channels of items that have just been asked write their rows."""
-        from workflows.models import Interaction
-
-        rows = Interaction.objects.using(db.alias).filter(unit_id=unit, item=True, queued=False)
-        rows = rows.filter(status=InteractionStatus.PENDING) if only is None else rows.filter(pk__in=list(only))
-        groups: dict[int, tuple[Any, list[Interaction]]] = {}
-        for row in rows.order_by("index").select_related("unit"):
-            question = find_question(row.index) if asking is None else asking.make_question(row.request)  # type: ignore[misc]
-            if question.opener is not None:
-                groups.setdefault(id(question.opener), (question.opener, []))[1].append(row)
-        for opener, interactions in groups.values():
-            opener.open(interactions)
-
-    def find_unit(self, step: str) -> store.FoundUnit | None:
-        """The latest unit of items of a wait."""
-        return self.look(lambda db: store.find_unit(db, self._claim, step))
-
-    def look(self, work: Callable[[BaseDatabaseWrapper], T]) -> T:
-        """Read something on the engine's connection."""
-        with self._at_work():
-            return work(self._host.db)
-
-    @property
-    def host(self) -> Host:
-        """Where this run takes place."""
-        return self._host
-
-    def allow_expiries(self, unit: UUID) -> None:
-        """Ask the policy about each item whose time was over; raises `PolicyRefused`."""
-        if conf.policy is None:
-            return
-        from workflows.models import Interaction
-
-        rows = Interaction.objects.using(self._host.alias).filter(unit_id=unit, status=InteractionStatus.EXPIRED)
-        for item in rows.order_by("index"):
-            try:
-                with self._host.as_author():
-                    ask_policy("timeout", item, "")
-            except PolicyRefused as refused:
-                told = {"operation": "timeout", "signal_id": item.signal_id, "reason": str(refused)}
-                self._record_refusal(told)
-                raise
-
-    def read_each(self, unit: UUID, *, typed: bool) -> list[FoundItem]:
-        """How the items of a unit ended."""
-        with self._at_work():
-            return store.read_ends(self._host.db, unit, typed=typed)
 
     def arm(self, unit: UUID, timeout: float | None, question: Question | None = None) -> Asked:
         """Give an open question its deadline; how it stands."""
@@ -322,14 +149,6 @@ class Journal:
         """Failed runs are counted from the last progress on, here as in the row."""
         self._progress.add(position)
         self._claim.runs = min(self._claim.runs, 1)
-
-    def refuse_open_block(self, what: str) -> None:
-        """A checkpoint stands at once; what the author's own open transaction does may still be undone."""
-        if self._host.in_own_block():
-            raise InvalidCall(
-                f"{what} inside transaction.atomic(): what it saves would stand even if your block is rolled back. "
-                "Leave the block first, or do the writes inside ctx.atomic(id, fn)."
-            )
 
     def token_of(self, saved: Saved) -> str:
         """The resume token of a checkpoint's question."""
@@ -426,33 +245,6 @@ class Journal:
             call=call,
         )
 
-    def allow_event(self, spec: EventSpec) -> None:
-        """Ask the policy whether a wait for an event may begin; raises `PolicyRefused`."""
-        if conf.policy is None:
-            return
-        wait = describe_event(
-            spec.name,
-            instance=UUID(self._claim.id),
-            workspace=self._claim.workspace,
-            match=spec.match,
-            schema=None if spec.schema is None else spec.schema.json,
-            channel=spec.channel,
-        )
-        with self._host.as_engine():
-            self._ask_about_suspending(wait, event=spec.name)
-
-    def _ask_policy(self, new: NewQuestion) -> None:
-        if conf.policy is not None:
-            self._ask_about_suspending(_as_interaction(self._claim, new), signal_id=new.signal_id)
-
-    def _ask_about_suspending(self, interaction: Any, **what: str) -> None:
-        try:
-            with self._host.as_author():
-                ask_policy("suspend", interaction, "")
-        except PolicyRefused as refused:
-            self._record_refusal({"operation": "suspend", **what, "reason": str(refused)})
-            raise
-
     def forget(self, position: int, runs: int) -> None:
         """This call and what came after it are to be made again by the next run; so many have failed by now.
 
@@ -462,82 +254,9 @@ class Journal:
         self.rewind = store.Rewind(position, runs)
         self._claim.runs = runs
 
-    def ask_about_timeout(self, name: str) -> str | None:
-        """The policy on a deadline that has passed; the reason if it refuses. `name` is what was waited for."""
-        from workflows.models import EventWait, Interaction
-
-        if name.startswith(UNIT):
-            asked = Interaction.objects.using(self._host.alias).filter(unit_id=name[len(UNIT) :])
-            found, what = asked.order_by("index").first(), "signal_id"
-        else:
-            wait = EventWait.objects.using(self._host.alias).filter(pk=name[len(EVENT) :]).first()
-            found, what = None if wait is None else describe_wait(wait), "event"
-        try:
-            ask_policy("timeout", found, "")
-        except PolicyRefused as refused:
-            told = {"operation": "timeout", what: found.signal_id if found else None, "reason": str(refused)}
-            self._record_refusal(told)
-            return f"PolicyRefused: {refused}"
-        return None
-
-    def _record_refusal(self, told: dict[str, Any]) -> None:
-        data, fence = dump_value(told, "a refusal"), self._claim.fence
-        joined, self._joined = self._joined, False  # the transaction of an atomic step is rolled back by the refusal
-        try:
-            with self._at_work():
-                if not self._commit(
-                    lambda db: store.record_refusal(db, self._claim.id, actor="", data=data, fence=fence)
-                ):
-                    raise Ousted
-        finally:
-            self._joined = joined
-
     def blame(self, position: int) -> None:
         """The call that the function fails of: a retry makes it again, and what came after it. Done with the end."""
         self.rewind = store.Rewind(position)
-
-    def _commit(self, work: Callable[[BaseDatabaseWrapper], T], *, hooked: bool = False) -> T:
-        """On the engine's connection; a channel that writes rows of its own needs the author's, where models write."""
-        author = connections[self._host.alias]
-        db = author if hooked or self._joined else self._host.db
-        if db is author and self._yields and not author.in_atomic_block:
-            moment = YIELD_AFTER if self._moment is None else self._moment
-
-            def hurry() -> T:
-                store.limit_lock_wait(db, moment)
-                return work(db)
-
-            return store.in_transaction(db, hurry)
-        if db is author:
-            return store.in_transaction(db, lambda: work(db))
-        if self._yields and self._moment is not None:
-            return self._commit_within(db, work, self._moment)
-        try:
-            return store.retrying(db, lambda: work(db))  # one statement, which is a transaction of its own
-        except OperationalError as error:
-            if self._yields or not isinstance(error.__cause__, errors.LockNotAvailable):
-                raise
-        # Somebody holds the row for longer than a pump waits for a batch. Nobody can take the claim meanwhile, and the
-        # keeper renews it: so wait as long as it takes, unless it may be the author's own transaction that holds it.
-        patience = PATIENCE if author.in_atomic_block else 0.0
-
-        try:
-            return self._commit_within(db, work, patience)
-        except OperationalError as error:
-            if not isinstance(error.__cause__, errors.LockNotAvailable):
-                raise
-            raise InvalidCall(
-                f"the instance's row has been locked for {PATIENCE:.0f} s while this step is inside a transaction: "
-                "leave your transaction before you ask, or do not signal or lock the instance in it"
-            ) from error
-
-    def _commit_within(self, db: BaseDatabaseWrapper, work: Callable[[BaseDatabaseWrapper], T], patience: float) -> T:
-        def write() -> T:
-            with store.atomic(db):
-                store.wait_for_locks(db, patience)
-                return work(db)
-
-        return store.retrying(db, write)
 
     def _tell(self, found: FoundQuestion) -> Asked:
         return Asked(
@@ -554,24 +273,3 @@ class Journal:
 def _dump_request(question: Question) -> str | None:
     given = question.request
     return None if given is None else dump_value(given, f"the request of {question.step!r}")
-
-
-def _as_interaction(claim: Claim, new: NewQuestion) -> Any:
-    """The row as it will be, for a policy to look at."""
-    from workflows.models import Interaction
-
-    return Interaction(
-        id=new.id,
-        unit_id=new.unit,
-        instance_id=UUID(claim.id),
-        workspace_id=claim.workspace,
-        status=InteractionStatus.PENDING,
-        owned=new.owned,
-        channel=new.channel,
-        signal_id=new.signal_id,
-        assignee=new.assignee,
-        group=new.group,
-        correlation_id=new.correlation_id,
-        request=None if new.request is None else read_back(new.request),
-        schema=None if new.schema is None else json.loads(new.schema),
-    )
