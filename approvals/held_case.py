@@ -21,12 +21,13 @@ from workflows import answering
 from workflows.exceptions import InvalidCall, UnknownInteraction, show
 from workflows.models import Instance, Interaction
 from workflows.schema import Schema
+from workflows.store import Held
 
 
 class HeldCase(Case):
     """A case whose rows nobody else changes before the transaction ends."""
 
-    def __init__(self, review: Review, held: answering.Held) -> None:
+    def __init__(self, review: Review, held: Held) -> None:
         super().__init__(review)
         self.held = held
         #: The moment of the lock.

@@ -110,7 +110,7 @@ def test_it_is_addressed_by_signal_id_uuid_or_the_interaction(by):
     found = park()
     target = {"signal id": "the-gate", "uuid": found.id, "interaction": found}[by]
     done = workflows.complete(target, {"n": 1}, actor="kim")
-    assert done == workflows.completion.Completion(found.id, "the-gate", found.instance_id, replayed=False)
+    assert done == workflows.Completion(found.id, "the-gate", found.instance_id, replayed=False)
     drain()
     assert_done(found.instance_id, [{"n": 1}])
 
@@ -629,7 +629,7 @@ def test_a_late_completion_of_a_wait_that_a_dead_worker_left_unparked(workflow):
 
     instance = workflows.start(workflow)
     claim = take_one()
-    assert play(claim) is not None  # the question stands; the park is never committed
+    assert isinstance(play(claim), store.Commit)  # the question stands; the park is never committed
     found = Interaction.objects.get(instance=instance)
     forget(claim)
     assert store.reclaim(connection) == 1

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from workflows.awaited_event import event as event
     from workflows.bulk import Delivery as Delivery
     from workflows.channel import Channel as Channel
-    from workflows.completion import Completion as Completion
     from workflows.completion import complete as complete
+    from workflows.completion_checks import Completion as Completion
     from workflows.context import Signal as Signal
     from workflows.context import StepContext as StepContext
     from workflows.events import emit as emit
@@ -118,7 +118,8 @@ _HOMES = {
     "workflows.styles.calls": "FunctionContext",
     "workflows.styles.machine_context": "MachineContext",
     "workflows.bulk": "Delivery",
-    "workflows.completion": "Completion complete",
+    "workflows.completion": "complete",
+    "workflows.completion_checks": "Completion",
     "workflows.styles.function": "durable",
     "workflows.units.batches": "CompletionResult complete_many",
     "workflows.units.failing": "fail retry_item",

@@ -23,7 +23,7 @@ from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import Instance, Interaction
 from workflows.policy import ask_policy
 from workflows.schema import Schema, load_schema_text
-from workflows.store import Held as Held
+from workflows.store import Held
 from workflows.units.ends import answer_item
 
 

@@ -28,7 +28,6 @@ from prometheus_client.registry import CollectorRegistry
 
 from workflows import health, store
 from workflows.conf import conf
-from workflows.dropped import count_dropped as count_dropped
 from workflows.dropped import flush_dropped
 from workflows.gauges import Gauge, list_gauges
 from workflows.keys import find_access

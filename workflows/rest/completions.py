@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from rest_framework.request import Request
 
 from workflows import store
-from workflows.completion import AddressedAnswer
+from workflows.completion_checks import AddressedAnswer
 from workflows.conf import conf
 from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidSignalId, WorkflowError

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from django.http import HttpRequest, HttpResponse
 
-from workflows.completion import Completion, write_completion
+from workflows.completion_checks import Completion, write_completion
 from workflows.exceptions import InvalidCall
 from workflows.idempotency import LONGEST_KEY, make_once
 from workflows.jsontext import check_text

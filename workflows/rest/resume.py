@@ -20,7 +20,8 @@ from django.db import InterfaceError, OperationalError, connections, router
 from django.http import HttpRequest, HttpResponse
 
 from workflows import store, tokens
-from workflows.completion import LISTS, complete_at
+from workflows.completion import complete_at
+from workflows.completion_checks import LISTS
 from workflows.conf import conf
 from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidToken, WorkflowError

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -194,6 +194,15 @@ _REFUSE = compact(f"""
 """)
 
 
+class AnswerTarget(NamedTuple):
+    """What an answer means."""
+
+    #: What the same call was told the first time.
+    told: Told | None
+    #: The question, if there is one.
+    question: Addressed | None
+
+
 def find_by_token(db: BaseDatabaseWrapper, token_hash: bytes) -> Addressed | None:
     """The interaction that a token was made for; nothing is locked."""
     rows = fetch(db, _BY_TOKEN, {"hash": token_hash})
@@ -208,7 +217,7 @@ def find_interaction(
     workspace: str | int,
     once: Once | None = None,
     workflows: Sequence[str] | None = None,
-) -> tuple[Told | None, Addressed | None] | None:
+) -> AnswerTarget | None:
     """What this call was told the first time, and the interaction it means; None if there is no such workspace."""
     params = {
         by: value,
@@ -221,7 +230,7 @@ def find_interaction(
         return None
     body_hash, status, body, instance, workflow, *columns = rows[0]
     told = None if body_hash is None else read_told(body_hash, status, body, instance, workflow)
-    return told, None if columns[0] is None else read_addressed(columns)
+    return AnswerTarget(told, None if columns[0] is None else read_addressed(columns))
 
 
 def find_interactions(
@@ -231,7 +240,7 @@ def find_interactions(
     *,
     workspace: str | int,
     workflows: Sequence[str] | None = None,
-) -> dict[int, tuple[Told | None, Addressed | None]]:
+) -> dict[int, AnswerTarget]:
     """The same for many lines at once: (number, address, call); nothing if there is no such workspace."""
     write = write_plain if by == "id" else write_texts
     rows = fetch(
@@ -248,7 +257,7 @@ def find_interactions(
     found = {}
     for n, body_hash, status, body, instance, workflow, *columns in rows:
         told = None if body_hash is None else read_told(body_hash, status, body, instance, workflow)
-        found[n] = (told, None if columns[0] is None else read_addressed(columns))
+        found[n] = AnswerTarget(told, None if columns[0] is None else read_addressed(columns))
     return found
 
 

@@ -17,7 +17,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.arguments import read_actor
-from workflows.completion import AddressedAnswer, Completion, Ready, complete_at, judge, read_line, write_completion
+from workflows.completion import complete_at, read_line
+from workflows.completion_checks import AddressedAnswer, Completion, Ready, judge, write_completion
 from workflows.conf import conf
 from workflows.exceptions import InvalidCall, UnknownWorkspace, WorkflowError, show
 from workflows.models import Instance
@@ -117,20 +118,21 @@ class _AnswerBatch:
     def _judge(self) -> dict[UUID, tuple[int, Ready]]:
         """The items that can be answered together, each once; the first line of an item is the one."""
         ready: dict[UUID, tuple[int, Ready]] = {}
-        rows, limit = self._find(), conf.max_body
+        targets, limit = self._find(), conf.max_body
         for n, line in enumerate(self._lines):
-            row = rows.get(n)
-            if row is None:
+            target = targets.get(n)
+            if target is None:
                 self._results[n] = CompletionResult(error=UnknownWorkspace(self._workspace))
                 continue
-            if row[1] is not None and (not row[1].item or row[1].id in ready or row[1].late):
+            question = target.question
+            if question is not None and (not question.item or question.id in ready or question.late):
                 continue
             try:
                 line.measure(limit)
                 one = judge(
                     self._db,
                     line,
-                    row,
+                    target,
                     workspace=self._workspace,
                     door=self._door,
                     actor=line.actor or self._actor,
@@ -146,8 +148,8 @@ class _AnswerBatch:
                 ready[one.found.id] = (n, one)
         return ready
 
-    def _find(self) -> dict[int, Any]:
-        found: dict[int, Any] = {}
+    def _find(self) -> dict[int, store.AnswerTarget]:
+        found: dict[int, store.AnswerTarget] = {}
         for by in ("id", "signal_id"):
             lines = [(n, one.value, one.once) for n, one in enumerate(self._lines) if one.by == by]
             if lines:

@@ -17,7 +17,8 @@ from workflows import store
 from workflows.api import retry
 from workflows.arguments import read_actor
 from workflows.channel import find_door
-from workflows.completion import Completion, find_question, find_to_fail
+from workflows.completion import find_question, find_to_fail
+from workflows.completion_checks import Completion
 from workflows.exceptions import AnswerElsewhere, InteractionResolved, NotRetryable, UnknownInteraction
 from workflows.jsontext import check_text
 from workflows.lifecycle import InteractionStatus, Status, UnitStatus

@@ -22,7 +22,7 @@ from django.db import InterfaceError, InternalError, OperationalError, connectio
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
-from workflows.completion import AddressedAnswer
+from workflows.completion_checks import AddressedAnswer
 from workflows.conf import conf
 from workflows.conf_kafka import KafkaSettings
 from workflows.dropped import count_dropped
