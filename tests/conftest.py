@@ -1,11 +1,14 @@
 """Fixtures of every test."""
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
+from django.conf import settings
 from django.utils import timezone, translation
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 
 from tests.no_fold import NOT_TOLD
 from tests.shop.world import order as order
@@ -14,15 +17,23 @@ from workflows import registry
 from workflows.conf import conf
 
 #: Examples are judged by what they show, not by how long a machine beside other workers takes for one.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A password is hashed some hundred thousand times so that nobody can guess it; a test has nothing to guard.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", *settings.PASSWORD_HASHERS]
+    gc.disable()  # until all is collected: thousands of modules and tests, none of them garbage
     config.addinivalue_line(
         "markers",
         "no_fold(reason): this test writes rows behind the engine's back, so their events need not tell them",
     )
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
