@@ -10,9 +10,9 @@ from django.conf import settings
 from django.utils import timezone, translation
 from hypothesis import HealthCheck
 
-from tests.no_fold import NOT_TOLD
-from tests.shop.world import order as order
-from tests.shop.world import shop as shop
+from tests.support.apps.shop.world import order as order
+from tests.support.apps.shop.world import shop as shop
+from tests.support.no_fold import NOT_TOLD
 from workflows import registry
 from workflows.conf import conf
 
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
     """Besides making the database: remember what it holds, for the tests that commit."""
-    from tests.emptying import remember_migrated
+    from tests.support.emptying import remember_migrated
 
     with django_db_blocker.unblock():
         remember_migrated()
@@ -94,7 +94,7 @@ def folds_hold(request: pytest.FixtureRequest) -> Iterator[None]:
     # Made before this one and so undone after it: the rows are still there.
     request.getfixturevalue("_django_db_helper")
     yield
-    from tests.folding import check_newest_folds
+    from tests.support.folds import check_newest_folds
 
     check_newest_folds()
 

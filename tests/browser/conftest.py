@@ -17,8 +17,8 @@ from django.core.cache import cache
 from django.db import DEFAULT_DB_ALIAS, connections
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.browser.served import Served, Site
-from tests.browser.visiting import Visits
+from tests.support.browser.served import Served, Site
+from tests.support.browser.visiting import Visits
 
 KEYS = {"2026-11": "n" * 40}
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")

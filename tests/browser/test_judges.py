@@ -11,10 +11,10 @@ from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, transaction
 from playwright.sync_api import Page, expect
 
-from tests.browser.judging import check_axe, check_fits, check_page, check_touch, weigh
-from tests.browser.served import Site
-from tests.browser.visiting import Visits
 from tests.support.answer_pages import handed, park
+from tests.support.browser.judging import check_axe, check_fits, check_page, check_touch, weigh
+from tests.support.browser.served import Site
+from tests.support.browser.visiting import Visits
 from workflows.clock import read_now
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db]

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import connection, connections, transaction
 
 import workflows
-from tests.horizon import wait_for_foreigners
+from tests.support.horizon import wait_for_foreigners
 from workflows import Await, Done, Workflow, step
 from workflows.ledger import seal_ledger
 from workflows.models import Instance

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from django.test import Client
 
-from tests.calls import Api
+from tests.support.api_calls import Api
 from workflows import durable
 
 ID = "01900000-0000-7000-8000-000000000000"

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.test import Client
 
-from tests.calls import Api
+from tests.support.api_calls import Api
 
 
 def login(user: User, **options: Any) -> Api:

@@ -89,7 +89,7 @@ class AdminAsksAbout(Workflow):
 
     @step
     def ask(self, ctx: Any) -> Await:
-        from tests.shop.models import Order
+        from tests.support.apps.shop.models import Order
 
         given = dict(ctx.input)
         subject = Order.objects.get(code=given.pop("order"))

@@ -14,9 +14,9 @@ from django.core.management.sql import emit_post_migrate_signal
 
 from approvals import AlreadyDecided, NotAllowed, decide
 from approvals.models import Review
-from tests.approving import ask, check_truth, make_person
-from tests.folding import check_all_folds
-from tests.two_connections import work
+from tests.support.folds import check_all_folds
+from tests.support.races import work
+from tests.support.review_calls import ask, check_truth, make_person
 from workflows.provision import provide_defaults
 
 #: People are rows too, and a flush that leaves them out could not find them.

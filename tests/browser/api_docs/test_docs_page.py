@@ -1,0 +1,36 @@
+"""/v1/docs in a browser: accessible wherever it is read, and nothing of it comes from elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.browser.judging import check_axe, check_fits, weigh
+from tests.support.browser.picturing import shoot
+from tests.support.browser.served import Site
+from tests.support.browser.visiting import Visits
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db]
+
+#: One operation of each group.
+SAMPLE = ".docs-group > .docs-op:first-of-type"
+
+
+def test_it_is_read_at_a_desk(visit: Visits, site: Site) -> None:
+    page = visit()
+    weight = weigh(page, "/v1/docs")
+    assert set(weight.kinds) - {"other"} == {"document", "stylesheet"}  # the icon is "other", and comes when it likes
+    check_axe(page, without=("color-contrast",))  # for the whole page that takes seconds
+    check_axe(page, within=SAMPLE)
+    check_fits(page)
+    shoot(page, "api-docs", whole=False)
+    page.get_by_role("navigation").get_by_role("link").nth(3).click()
+    expect(page.locator(":target")).to_be_in_viewport()
+
+
+def test_it_is_read_on_a_phone_at_night(visit: Visits, site: Site) -> None:
+    page = visit(theme="dark", width=375, height=720, touch=True)
+    page.goto("/v1/docs")
+    check_axe(page, within=SAMPLE)
+    check_fits(page)
+    shoot(page, "api-docs-phone-dark", whole=False)

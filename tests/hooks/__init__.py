@@ -1,1 +1,0 @@
-"""Inbound hooks: what providers post."""

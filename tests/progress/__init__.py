@@ -1,5 +1,0 @@
-"""Two user models of a project's own: one with a UUID as key, no groups and no permissions, and one with a text as key.
-
-Lives here: the models, the settings of a run with one of them, and what has to hold in it (`cases`, which
-tests/test_approval_people.py runs in a process of its own, because a project has one user model).
-"""

@@ -1,0 +1,217 @@
+"""Real processes against the test database: qcluster, workflow_worker, a web server.
+
+Lives here: starting and ending them, telling a cluster's processes apart, and waiting. What must not:
+assertions about workflows, fixed sleeps. Every process is ended by its own id, and every wait is for
+something seen, bounded, and shows the logs when it fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+import psutil
+from django.conf import settings
+from django.db import connection
+
+import tests.support.apps.hosted.workflows  # noqa: F401  (the tests start what the processes run)
+from config.lifeline import tie_to_parent
+from workflows import store
+from workflows.models import Instance
+from workflows.store.workers import list_alive
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 90.0
+STOP_SECONDS = 15.0
+
+Found = TypeVar("Found")
+
+_running: list[Process] = []
+
+
+class Process:
+    """One command, its log and everything it started."""
+
+    def __init__(
+        self,
+        *arguments: str,
+        python: str | Path = sys.executable,
+        folder: Path = ROOT,
+        environment: Mapping[str, str] | None = None,
+        **changes: str,
+    ) -> None:
+        descriptor, name = tempfile.mkstemp(prefix="holdpoint-test-", suffix=".log")
+        self.log = Path(name)
+        self.command = arguments
+        base = {**os.environ, **find_environment()} if environment is None else environment
+        self.popen = subprocess.Popen(
+            [str(python), *arguments],
+            cwd=folder,
+            env={**base, **changes},
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=tie_to_parent(signal.SIGKILL, os.getpid()),
+        )
+        os.close(descriptor)
+        self.pid = self.popen.pid
+        _running.append(self)
+
+    def kill(self, signum: int = signal.SIGKILL) -> None:
+        """Signal the main process only, as a supervisor should."""
+        self.popen.send_signal(signum)
+
+    def stop(self, seconds: float = STOP_SECONDS) -> tuple[int, float]:
+        """Ask it to stop; its exit code and how long it took."""
+        asked = time.monotonic()
+        self.kill(signal.SIGTERM)
+        code = wait_until(self.popen.poll, "the process to stop", seconds=seconds, is_it=lambda code: code is not None)
+        return code, time.monotonic() - asked
+
+    def end(self) -> None:
+        """Leave nothing of it: its whole session, whoever is the parent by now."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.popen.wait()
+        for one in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, ProcessLookupError):
+                if os.getsid(one.pid) == self.pid:
+                    one.kill()
+        if self in _running:
+            _running.remove(self)
+        self.log.unlink(missing_ok=True)
+
+    def read_log(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+class Cluster(Process):
+    """A qcluster; its parts name themselves in its log."""
+
+    def __init__(self, **environment: str) -> None:
+        super().__init__("manage.py", "qcluster", **environment)
+
+    def list_workers(self) -> list[int]:
+        return self._list("ready for work at")
+
+    def find_monitor(self) -> int:
+        return self._list("monitoring at")[-1]
+
+    def find_pusher(self) -> int:
+        return self._list("pushing tasks at")[-1]
+
+    def find_sentinel(self) -> int:
+        return psutil.Process(self.pid).children()[0].pid
+
+    def _list(self, words: str) -> list[int]:
+        pids = [int(pid) for pid in re.findall(rf"{words} (\d+)", self.read_log())]
+        return [pid for pid in pids if is_alive(pid)]
+
+
+def is_alive(pid: int) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+@contextlib.contextmanager
+def running(process: Process) -> Iterator[Any]:
+    """End it at the end of a `with` block."""
+    try:
+        yield process
+    finally:
+        process.end()
+
+
+@contextlib.contextmanager
+def qcluster(*, workers: int = 2, by_task: bool = True, **environment: str) -> Iterator[Cluster]:
+    """A cluster that pumps: in a task, or (where a pump was asked for in vain before) in a watch thread at first."""
+    with running(Cluster(WORKERS=str(workers), **environment)) as cluster:
+        if by_task:
+            wait_for_pump("cluster")
+        else:
+            wait_until(lambda: list_alive(find_db(), 1.5), "anybody to pump")
+        wait_until(lambda: len(cluster.list_workers()) == workers, "all workers")
+        yield cluster
+
+
+@contextlib.contextmanager
+def workflow_worker(**environment: str) -> Iterator[Process]:
+    """A worker process that pumps."""
+    with running(Process("manage.py", "workflow_worker", **environment)) as worker:
+        wait_until(lambda: "is ready" in worker.read_log(), "the worker")
+        wait_for_pump("worker")
+        yield worker
+
+
+def find_free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def find_environment() -> dict[str, str]:
+    """What a process needs to be a site on this test's database."""
+    parts = urlsplit(os.environ["DATABASE_URL"])
+    return {
+        "DATABASE_URL": urlunsplit(parts._replace(path=f"/{connection.settings_dict['NAME']}")),
+        "DJANGO_SETTINGS_MODULE": "tests.support.apps.hosted.settings",
+        "SECRET_KEY": settings.SECRET_KEY,
+        "DEBUG": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def wait_until(
+    look: Callable[[], Found], what: str, *, seconds: float = PATIENCE, is_it: Callable[[Found], Any] = bool
+) -> Found:
+    """Look until it is so; what was seen."""
+    until = time.monotonic() + seconds
+    while not is_it(found := look()):
+        assert time.monotonic() < until, describe_failure(f"waited {seconds:g} s for {what}; saw {found!r:.200}")
+        time.sleep(0.02)
+    return found
+
+
+def wait_for_pump(kind: str) -> None:
+    """Somebody of this kind pumps, now."""
+    wait_until(lambda: [one for one in list_alive(find_db(), 1.5) if one[1] == kind], f"a {kind} to pump")
+
+
+def wait_for_status(instance: Instance, *statuses: str, seconds: float = PATIENCE) -> Instance:
+    """The instance as it is once it has one of these statuses."""
+
+    def look() -> Instance:
+        instance.refresh_from_db()
+        return instance
+
+    return wait_until(look, f"{instance} to be {statuses}", seconds=seconds, is_it=lambda one: one.status in statuses)
+
+
+def find_db() -> Any:
+    """The test's own connection."""
+    from django.db import connections
+
+    return connections["default"]
+
+
+def read_pump_kinds() -> set[str]:
+    return {kind for kind, _ in store.read_state(find_db(), 2.0).pumps}
+
+
+def describe_failure(problem: str) -> str:
+    logs = [f"--- {' '.join(one.command)} ({one.pid})\n{one.read_log()[-6000:]}" for one in _running]
+    return "\n".join([problem, *logs])

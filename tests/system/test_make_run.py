@@ -1,0 +1,413 @@
+"""`make run` as one process tree: it comes up whole, heals, and ends whole."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import psycopg
+import pytest
+import urllib3
+from psycopg import sql
+
+from tests.support.openapi_document import OPERATIONS, ROUTES
+from workflows.client import (
+    AnsweredElsewhere,
+    Client,
+    DuplicateKey,
+    Gone,
+    IdempotencyConflict,
+    InstanceCancelled,
+    InstanceFailed,
+    InvalidData,
+    NotFinished,
+    NotPossible,
+    StaleVersion,
+    UnknownWorkflow,
+)
+from workflows.hooks import stripe
+
+pytestmark = [pytest.mark.process, pytest.mark.kill, pytest.mark.slow]
+
+PATIENCE = 180
+#: With which the payment service of the demo signs.
+SECRET = "whsec_of_the_payment_service"
+
+
+@dataclass
+class Site:
+    """A running supervisor, what it said so far, and the processes below it."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+    heard: threading.Condition = field(default_factory=threading.Condition)
+
+    def listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self.heard:
+                self.lines.append(line.rstrip())
+                self.heard.notify_all()
+
+    def wait_for(self, text: str) -> None:
+        with self.heard:
+            found = self.heard.wait_for(lambda: any(text in line for line in self.lines), PATIENCE)
+        assert found, "\n".join([f"nothing said {text!r}:", *self.lines])
+
+    def list_tree(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def find_main(self, command: str) -> psutil.Process:
+        (main,) = (child for child in psutil.Process(self.process.pid).children() if command in child.cmdline())
+        return main
+
+
+def list_survivors(processes: list[psutil.Process]) -> list[psutil.Process]:
+    _, alive = psutil.wait_procs(processes, timeout=30)
+    return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture(autouse=True)
+def own_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site migrates when it starts: two at a time, for two workers of the test run, would be in each other's way."""
+    given = urlsplit(os.environ["DATABASE_URL"])
+    name = f"site_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+    with psycopg.connect(given.geturl(), autocommit=True) as db:
+        if not db.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
+            db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    monkeypatch.setenv("DATABASE_URL", given._replace(path=f"/{name}").geturl())
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def site(port: int) -> Iterator[Site]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "config.run"],
+        env={**os.environ, "PORT": str(port), "PAYMENTS_SECRETS": SECRET},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    site = Site(process)
+    listener = threading.Thread(target=site.listen)
+    listener.start()
+    try:
+        site.wait_for("Holdpoint is ready")
+        yield site
+    finally:
+        process.terminate()
+        process.wait(60)
+        listener.join(60)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_ends_every_process(site: Site, signum: signal.Signals) -> None:
+    tree = site.list_tree()
+    site.process.send_signal(signum)
+    assert site.process.wait(60) == 0
+    assert list_survivors(tree) == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux signals the children of a killed process")
+def test_a_killed_supervisor_leaves_nothing_behind(site: Site) -> None:
+    tree = site.list_tree()
+    site.process.kill()
+    site.process.wait()
+    assert list_survivors(tree) == []
+
+
+@pytest.mark.parametrize("name", ["qcluster", "granian"])
+def test_a_killed_child_takes_its_own_children_with_it_and_is_started_again(site: Site, name: str) -> None:
+    main = site.find_main(name)
+    family = [main, *main.children(recursive=True)]
+    main.kill()
+    site.wait_for("ended (SIGKILL); starting it again")
+    assert list_survivors(family) == []
+    label = {"qcluster": "queue", "granian": "web"}[name]
+    assert any(f"{label} ended" in line for line in site.lines)
+
+
+def manage(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, "manage.py", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+LET_SEND = """
+from django.db import connection
+connection.cursor().execute("UPDATE holdpoint_interaction SET config = '{{}}' WHERE id = '{id}'")
+"""
+FIND_LINK = """
+from workflows import tokens
+from workflows.models import Interaction
+one = Interaction.objects.select_related("unit").get(pk="{id}")
+print(tokens.make_token(one.pk, workspace=one.workspace_id, visit=one.unit.visit)[0])
+"""
+
+
+#: What the document promises of every row: (operation, status). A person drives the rows of approvals.
+PROMISED = {
+    (operation["operationId"], int(status))
+    for _, path, operation in OPERATIONS
+    for status in operation["responses"]
+    if status < "300" and not path.startswith("/v1/approvals")
+}
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int]]:
+    """What this program has been told by the site: (operation, status)."""
+    told: set[tuple[str, int]] = set()
+    send = urllib3.HTTPConnectionPool.urlopen
+
+    def remember(pool: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
+        response = send(pool, method, url, *args, **kwargs)
+        meant = [one for verb, route, one in ROUTES if verb == method and route.match(url)]
+        told.update((one["operationId"], response.status) for one in meant)
+        return response
+
+    monkeypatch.setattr(urllib3.HTTPConnectionPool, "urlopen", remember)
+    return told
+
+
+def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answered: set[tuple[str, int]]) -> None:
+    """With the client, and by hand where it has no call for a row: each to every success that its document promises."""
+    address = f"http://127.0.0.1:{port}"
+    key = manage("api_key", "create", "robot", "--workspace", "default")
+
+    by_hand = urllib3.HTTPConnectionPool("127.0.0.1", port, timeout=40)
+
+    def look(path: str, **headers: str) -> tuple[int, bytes]:
+        answer = by_hand.urlopen("GET", path, headers=headers, redirect=False)
+        return answer.status, answer.data
+
+    with Client(address, key) as client:
+        order = client.start("demo.ship", {"order": 1}, key="robot-1")
+        assert (
+            client.start("demo.ship", idempotency_key="robot-2").id
+            == client.start("demo.ship", idempotency_key="robot-2").id
+        )
+        with pytest.raises(DuplicateKey):
+            client.start("demo.ship", key="robot-1")
+        with pytest.raises(UnknownWorkflow):
+            client.start("demo.shop")
+        assert [one.id for one in client.list_instances(key="robot-1", status="")] == [order.id]
+        assert client.get(order.id).workflow == "demo.ship"
+        with pytest.raises(NotFinished):
+            client.wait(order.id, timeout=1)
+        first = client.signal(order.id, "note", 1, dedup_key="d")
+        assert client.signal("robot-1", "note", 1, dedup_key="d").duplicate
+        assert not first.duplicate
+        assert look("/v1/keys/robot-1/signals")[0] == 401
+        allowed = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        for holder, status in (("robot-1", 202), ("nobody", 404)):
+            path = f"/v1/keys/{holder}/signals"
+            assert by_hand.urlopen("POST", path, b'{"name": "x"}', allowed, redirect=False).status == status
+        told = client.signal_many([("robot-1", "payment_confirmed", {"amount": 5}), ("nobody", "x")])
+        assert [one.refused for one in told] == [None, "no_target"]
+        assert client.wait(order.id, timeout=60) == {"paid": {"amount": 5}}
+        assert next(client.events(order.id)).kind == "started"
+
+        assert client.emit("git.pushed", {"commit": "abc"}).started == 1
+        deploy = next(client.list_instances(workflow="demo.deploy"))
+        while client.get(deploy.id).status != "awaiting":
+            client.get(deploy.id)
+        assert client.emit("ci.finished", {"commit": "abc", "green": True}).woke == 1
+        assert client.wait(deploy.id, timeout=60) == {"deployed": "abc"}
+
+        asking = client.start("demo.pay_in_a_function", {"amount": 7})
+        while not (asked := [one for one in client.interactions(status="pending") if one.instance == asking.id]):
+            client.get(asking.id)
+        assert client.interaction(asked[0].id).schema
+        with pytest.raises(InvalidData):
+            client.complete_interaction(asked[0].id, {"payment_id": "p0", "amount": "much"})
+        with pytest.raises(StaleVersion):
+            client.complete_interaction(asked[0].id, {"payment_id": "p0", "amount": 7}, version=9)
+        paid = {"payment_id": "p0", "amount": 7}
+        done = client.complete(asked[0].signal_id, paid, idempotency_key="yes")
+        assert client.complete(asked[0].signal_id, paid, idempotency_key="yes").replayed
+        with pytest.raises(IdempotencyConflict):
+            client.complete(asked[0].signal_id, {**paid, "amount": 8}, idempotency_key="yes")
+        with pytest.raises(Gone):
+            client.complete_interaction(done.id, paid)
+        assert client.wait(asking.id, timeout=60) == {"payment_id": "p0"}
+
+        discount = client.start("demo.discount", {"customer": "Robot", "percent": 20})
+        while not (asked := [one for one in client.interactions(status="pending") if one.instance == discount.id]):
+            client.get(discount.id)
+        assert (asked[0].channel, asked[0].group) == ("approval", "Sales leads")
+        with pytest.raises(AnsweredElsewhere):
+            client.complete_interaction(asked[0].id, {"outcome": "approve"})
+
+        paying = client.start("demo.pay_in_a_function", {"amount": 5})
+        while not (asked := [one for one in client.interactions(status="pending") if one.instance == paying.id]):
+            client.get(paying.id)
+        token = manage("shell", "-v", "0", "-c", FIND_LINK.format(id=asked[0].id)).splitlines()[-1]
+        assert look(f"/resume/{token}")[0] == 405
+        assert b"<form" in look(f"/resume/{token}", Accept="text/html")[1]
+        assert client.resume(f"{address}/resume/{token}", {"payment_id": "p1", "amount": 5}).instance == paying.id
+        assert client.wait(paying.id, timeout=60) == {"payment_id": "p1"}
+
+        buying = client.start("demo.pay_in_a_function", {"amount": 6})
+        while not (asked := [one for one in client.interactions(status="pending") if one.instance == buying.id]):
+            client.get(buying.id)
+        # Nothing of the demo sends its questions; what is looked at is whether the row answers.
+        manage("shell", "-v", "0", "-c", LET_SEND.format(id=asked[0].id))
+        assert client.redrive(asked[0].id).id == asked[0].id
+        assert look(f"/v1/interactions/{asked[0].id}/dispatches", **allowed)[0] == 200
+        assert client.complete_interaction(asked[0].id, {"payment_id": "p2", "amount": 6}).instance == buying.id
+        assert client.wait(buying.id, timeout=60) == {"payment_id": "p2"}
+
+        last = client.start("demo.pay_in_a_function", {"amount": 8})
+        while not (asked := [one for one in client.interactions(status="pending") if one.instance == last.id]):
+            client.get(last.id)
+        lines = [(asked[0].id, {"payment_id": "p3", "amount": 8}), ("nobody", 1)]
+        assert [one.refused for one in client.complete_many(lines)] == [None, "not_found"]
+        assert client.wait(last.id, timeout=60) == {"payment_id": "p3"}
+
+        [unit] = client.units(instance=last.id)
+        assert client.unit(unit.id).instance == last.id
+        for part in ("events", "dispatches"):
+            assert look(f"/v1/interactions/{asked[0].id}/{part}", **allowed)[0] == 200
+
+        dead = client.start("demo.pay_in_a_function", {"amount": 9})
+        while not (asked := [one for one in client.interactions(status="pending") if one.instance == dead.id]):
+            client.get(dead.id)
+        assert client.fail(asked[0].id, "no such account").status == "failed"
+        with pytest.raises(InstanceFailed, match="no such account"):
+            client.wait(dead.id, timeout=60)
+
+        quotes = client.start("demo.quotes", {"part": "belt", "suppliers": ["Nord", "Sud"]})
+        while len(asked := [one for one in client.interactions(status="pending") if one.instance == quotes.id]) < 2:
+            client.get(quotes.id)
+        [unit] = client.units(instance=quotes.id)
+        first, second = client.interactions(unit=unit.id)
+        assert client.fail(first, "we make no belts").status == "failed"
+        assert client.retry_item(first).id == first.id
+        while client.interaction(first.id).status != "pending":
+            client.get(quotes.id)
+        lines = [(first, {"price": 80}), (second, {"price": 90})]
+        assert [one.refused for one in client.complete_many(lines)] == [None, None]
+        assert client.wait(quotes.id, timeout=60) == {"best": {"supplier": "Nord", "price": 80}, "without": []}
+
+        collecting = client.start("demo.collect", {"amount": 120})
+        paid = {"id": "evt_1", "type": "payment_intent.succeeded", "data": {"object": {"id": f"pi_{collecting.id}"}}}
+        signed = {"Content-Type": "application/json", **stripe(SECRET).sign(json.dumps(paid).encode())}
+        assert by_hand.urlopen("POST", "/hooks/payments", json.dumps(paid).encode(), signed).status == 200
+        assert client.wait(collecting.id, timeout=60) == {"intent": f"pi_{collecting.id}", "status": "paid"}
+
+        ignored = client.start("demo.remind", {"times": 1, "every": "1s"})
+        with pytest.raises(InstanceFailed, match="nobody reacted"):
+            client.wait(ignored.id, timeout=60)
+        assert client.retry(ignored.id).id == ignored.id
+        with pytest.raises(InstanceFailed, match="nobody reacted"):
+            client.wait(ignored.id, timeout=60)
+
+        gone = client.start("demo.ship")
+        assert client.cancel(gone.id, "robot").status == "cancelled"
+        with pytest.raises(NotPossible):
+            client.retry(gone.id)
+        with pytest.raises(InstanceCancelled):
+            client.wait(gone.id, timeout=5)
+
+    assert look("/healthz")[0] == look("/readyz?require=cluster")[0] == 200
+    assert look("/metrics")[0] == 401
+    assert b"holdpoint_deliveries_total" in look("/metrics", **allowed)[1]
+    assert b'"openapi": "3.1.0"' in look("/v1/schema")[1]
+    assert look("/v1/docs")[0] == 200
+    assert {one for one in answered if one[1] < 300} == PROMISED
+    manage("api_key", "revoke", key[:11])
+    until = time.monotonic() + 60
+    while look("/v1/instances", **allowed)[0] != 401:
+        assert time.monotonic() < until, "a revoked key goes on opening"
+
+
+def test_requests_that_never_end_leave_threads_for_the_others(site: Site, port: int) -> None:
+    """More of them than the site has threads: from strangers, with a key, and as a form."""
+    key = manage("api_key", "create", "slow", "--workspace", "default")
+    kinds = [
+        ("/resume/x", "Content-Type: application/json"),
+        ("/resume/x", "Content-Type: application/x-www-form-urlencoded\r\nAccept: text/html"),
+        ("/v1/signals", f"Content-Type: application/json\r\nAuthorization: Bearer {key}"),
+        ("/accounts/login/", "Content-Type: application/x-www-form-urlencoded"),
+    ]
+    by_hand = urllib3.HTTPConnectionPool("127.0.0.1", port, retries=False)
+    with ExitStack() as half_sent:
+        for path, headers in kinds:
+            for _ in range(48):
+                one = half_sent.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+                told = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200\r\n{headers}\r\n\r\n" + '{"'
+                one.sendall(told.encode())
+            for _ in range(8):
+                assert by_hand.request("GET", "/healthz", timeout=5).status == 200, path
+        signal = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+        until = time.monotonic() + 60
+        while (told := by_hand.request("POST", "/v1/signals", body=b"{}", headers=signal, timeout=5)).status == 400:
+            assert time.monotonic() < until
+        assert (told.status, told.headers["Retry-After"]) == (503, "5")
+    until = time.monotonic() + 20
+    while by_hand.request("POST", "/v1/signals", body=b"{}", headers=signal, timeout=5).status != 400:
+        assert time.monotonic() < until, "what has ended still takes a place"
+
+
+def test_waits_and_bodies_together_leave_threads_for_the_others(site: Site, port: int) -> None:
+    """Either kind alone leaves some; together they had all of them."""
+    key = manage("api_key", "create", "both", "--workspace", "default")
+    by_hand = urllib3.HTTPConnectionPool("127.0.0.1", port, retries=False)
+    allowed = {"Authorization": f"Bearer {key}"}
+    one = json.loads(by_hand.request("GET", "/v1/instances?status=awaiting&limit=1", headers=allowed).data)
+    path = f"/v1/instances/{one['results'][0]['id']}?wait=20"
+    with ExitStack() as held:
+        for _ in range(60):
+            waits = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            waits.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
+        for _ in range(40):
+            half = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            kind = "Content-Type: application/x-www-form-urlencoded"
+            half.sendall(f"POST /login/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n{kind}\r\n\r\nx".encode())
+        for _ in range(8):
+            assert by_hand.request("GET", "/healthz", timeout=5).status == 200
+
+
+def test_a_page_takes_no_upload_of_any_size(site: Site, port: int) -> None:
+    announced = 60 * 1024 * 1024
+    for path in ("/login/", "/admin/login/", "/", "/demo/"):
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as one:
+            kind = "Content-Type: multipart/form-data; boundary=x"
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {announced}\r\n{kind}\r\n\r\n"
+            one.sendall(head.encode() + b"--x\r\n")
+            assert one.recv(100).startswith(b"HTTP/1.1 413 "), path
+
+
+def test_a_taken_port_is_refused_with_the_remedy(port: int) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        answer = subprocess.run(
+            [sys.executable, "-m", "config.run"],
+            env={**os.environ, "PORT": str(port)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert answer.returncode == 1
+    assert f"PORT={port + 1} make run" in answer.stderr

@@ -1,1 +1,0 @@
-"""Channels that send: the dispatch of what is asked, and the webhook transport."""

@@ -1,7 +1,0 @@
-"""The site of a dispatcher in a process of its own."""
-
-from tests.hosted.settings import *  # noqa: F403
-from tests.hosted.settings import WORKFLOWS as GIVEN
-from tests.webhook.secrets import OLD
-
-WORKFLOWS = {**GIVEN, "WEBHOOK_SECRETS": {"default": OLD}, "WEBHOOK_ALLOWED": ["127.0.0.1"]}

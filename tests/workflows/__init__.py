@@ -1,0 +1,1 @@
+"""Tests of the engine, by its packages; of a module in its root, here."""
