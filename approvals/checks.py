@@ -33,9 +33,9 @@ from approvals.policies import find_last_concern
 from approvals.principals import find_rule
 from workflows import registry
 from workflows.exceptions import InvalidCall
+from workflows.outbound.webhook_signature import read_secret
 from workflows.styles.machine import Machine
 from workflows.styles.machine_stages import WaitFor
-from workflows.transports.signing import read_secret
 
 #: The same as the engine's, so that one `check --tag holdpoint` asks everything.
 TAG = "holdpoint"

@@ -24,9 +24,9 @@ from django.utils.module_loading import import_string
 from workflows.conf_kafka import KafkaSettings, read_kafka
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall, InvalidDuration
+from workflows.outbound.address_guard import Guard, read_allowed
+from workflows.outbound.webhook_signature import LEAST_BYTES, MOST_BYTES, PREFIX, read_secret
 from workflows.setting_values import SettingValues
-from workflows.transports.guard import Guard, read_allowed
-from workflows.transports.signing import LEAST_BYTES, MOST_BYTES, PREFIX, read_secret
 
 DEFAULTS: Mapping[str, Any] = {
     "BASE_URL": None,

@@ -26,7 +26,7 @@ from approvals.show_times import name_zone, show_at
 from approvals.show_values import show_text
 from workflows.exceptions import InvalidCall
 from workflows.joining import end_sentence
-from workflows.transports.signing import read_secret, sign
+from workflows.outbound.webhook_signature import read_secret, sign
 
 #: What each notice is called in our events.
 TYPES = {

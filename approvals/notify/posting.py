@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from approvals.notify.failures import SendFailed
 from approvals.show_values import show_text
-from workflows.transports.guard import Guard, Unreachable, find_addresses
-from workflows.transports.posting import PostReply, read_place
-from workflows.transports.posting import post as send
+from workflows.outbound.address_guard import Guard, Unreachable, find_addresses
+from workflows.outbound.posting import PostReply, read_place
+from workflows.outbound.posting import post as send
 
 _REMEDY = 'APPROVALS["WEBHOOKS_PRIVATE"] = True would allow it'
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import uuid4
 
 from workflows.exceptions import InvalidDefinition, WorkflowError
-from workflows.transports.signing import sign
+from workflows.outbound.webhook_signature import sign
 
 if TYPE_CHECKING:
     from django.http import HttpRequest

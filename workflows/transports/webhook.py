@@ -17,11 +17,11 @@ from workflows.channel import Channel
 from workflows.conf import conf
 from workflows.exceptions import DispatchFailed, InvalidCall
 from workflows.jsontext import check_text
+from workflows.outbound.address_guard import Guard, Unreachable, find_addresses, show_host
+from workflows.outbound.posting import PostLimits, PostReply, PostTarget, post, read_place
+from workflows.outbound.webhook_signature import sign
 from workflows.schema import read_schema
-from workflows.transports.guard import Guard, Unreachable, find_addresses, show_host
 from workflows.transports.outgoing import Outgoing, Sent
-from workflows.transports.posting import PostLimits, PostReply, PostTarget, post, read_place
-from workflows.transports.signing import sign
 from workflows.typed import A
 from workflows.unseen import reveal
 

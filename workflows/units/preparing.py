@@ -10,10 +10,10 @@ from uuid import UUID
 from workflows.channel import Channel
 from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import Call, InteractionStatus
+from workflows.outbound.traceparent import find_traceparent
 from workflows.question import Question
 from workflows.schema_order import keep_order
 from workflows.store import Claim, NewItem, NewUnit
-from workflows.transports.traceparent import find_traceparent
 from workflows.units.streams import LINE, ItemStream
 from workflows.uuid7 import make_uuid7, make_uuid7s
 

@@ -20,9 +20,9 @@ from tests.support.notices import (
     serving,
     site,  # noqa: F401
 )
-from workflows.transports import posting
-from workflows.transports.guard import DISGUISES, Guard, find_addresses, is_outside
-from workflows.transports.posting import LIMITS, PostLimits
+from workflows.outbound import posting
+from workflows.outbound.address_guard import DISGUISES, Guard, find_addresses, is_outside
+from workflows.outbound.posting import LIMITS, PostLimits
 
 pytestmark = pytest.mark.django_db
 

@@ -18,10 +18,10 @@ from tests.support.webhook.letters import Letter
 from tests.support.webhook.partners import find_ids, newest, verify
 from workflows import store
 from workflows.models import Dispatch, Instance, Interaction
+from workflows.outbound.posting import PostLimits
 from workflows.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.testing import drain
 from workflows.transports import dispatcher
-from workflows.transports.posting import PostLimits
 from workflows.transports.webhook import Webhook
 
 pytestmark = pytest.mark.django_db(transaction=True)

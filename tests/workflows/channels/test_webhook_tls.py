@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.support.webhook.partners import allow, ask, newest
-from workflows.transports import posting
+from workflows.outbound import posting
 
 pytestmark = pytest.mark.django_db
 

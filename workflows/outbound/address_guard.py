@@ -103,7 +103,7 @@ def find_addresses(host: str, port: int, guard: Guard) -> list[str]:
 
     >>> find_addresses("127.0.0.1", 80, Guard())
     Traceback (most recent call last):
-    workflows.transports.guard.Unreachable: 127.0.0.1 leads inside (127.0.0.1), …
+    workflows.outbound.address_guard.Unreachable: 127.0.0.1 leads inside (127.0.0.1), …
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from workflows.transports.guard import Unreachable, show_host
+from workflows.outbound.address_guard import Unreachable, show_host
 
 #: Addresses of one name that are tried.
 MOST_ADDRESSES = 3
