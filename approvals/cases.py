@@ -43,10 +43,10 @@ from approvals.principals import (
 )
 from approvals.viewers import Viewer, is_within_absence, list_absences, see_as
 from workflows import answering
+from workflows.access.memberships import list_workspaces
 from workflows.clock import read_now
 from workflows.joining import join_or
 from workflows.lifecycle import Event
-from workflows.members import list_workspaces
 from workflows.models import LedgerEvent
 from workflows.schema import Schema, load_schema
 

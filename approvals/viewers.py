@@ -21,8 +21,8 @@ from approvals.barring import leave_out_barred, list_rows
 from approvals.person import Person
 from approvals.principals import GROUP, KINDS, RULE, name_all, name_user, read_memberships
 from approvals.streams import InboxSource, look_around
+from workflows.access.memberships import list_workspaces
 from workflows.clock import Now
-from workflows.members import list_workspaces
 
 if TYPE_CHECKING:
     from django.http import HttpRequest

@@ -27,10 +27,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 
 from workflows import health, store
+from workflows.access.api_keys import find_access
 from workflows.conf import conf
 from workflows.dropped import flush_dropped
 from workflows.gauges import Gauge, list_gauges
-from workflows.keys import find_access
 from workflows.lifecycle import TERMINAL
 from workflows.models import Instance
 from workflows.rest.callers import read_key

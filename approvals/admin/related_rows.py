@@ -19,9 +19,9 @@ from approvals.admin.showing import link_review
 from approvals.models import Review
 from approvals.principals import USER, describe_principals
 from approvals.show_values import show_text as reveal
+from workflows.access.memberships import list_workspaces
 from workflows.admin.base import ReadOnlyAdmin
 from workflows.admin.markup import NOTHING, show_moment, show_text
-from workflows.members import list_workspaces
 
 
 class NamedList(ChangeList):

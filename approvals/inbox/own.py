@@ -26,9 +26,9 @@ from approvals.person import Person
 from approvals.principals import list_active, name_person
 from approvals.show_times import show_at
 from approvals.show_values import MAX_NAME, name_kind, show_text
+from workflows.access.memberships import list_workspaces
 from workflows.clock import Now
 from workflows.joining import join_list
-from workflows.members import list_workspaces
 from workflows.models import Workspace
 
 #: Of one person.

@@ -21,9 +21,9 @@ from approvals.loading import load_case
 from approvals.models import Review
 from approvals.rest.rows import name_people, read_rows, show_card, show_listed
 from approvals.sight import hiding
+from workflows.access.memberships import list_workspaces
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
-from workflows.members import list_workspaces
 
 #: Rows of one look.
 MOST = 50

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from approvals.channel import Approval
-from workflows.members import list_workspaces
+from workflows.access.memberships import list_workspaces
 
 
 class GateOptions:

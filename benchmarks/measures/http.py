@@ -20,7 +20,7 @@ from benchmarks.contenders.workers import run_workers
 from benchmarks.plan import Plan
 from benchmarks.site.workflows import SIGNAL, approve
 from benchmarks.table import Row, at_least, times_at_least
-from workflows.keys import create_key
+from workflows.access.api_keys import create_key
 from workflows.models import Workspace
 
 ONE_BY_ONE = 3_000

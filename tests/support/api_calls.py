@@ -10,7 +10,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.test import Client
 
-from workflows.keys import SCOPES, create_key
+from workflows.access.api_keys import SCOPES, create_key
 from workflows.models import Workspace
 
 

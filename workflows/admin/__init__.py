@@ -1,7 +1,7 @@
 """The engine in Django's admin: read everything, change nothing but through the engine's own calls.
 
 Lives here: registration only. Invariants owned by the package: no page writes an engine table (cancel and
-retry go through `workflows.cancel` and `workflows.retry`, keys through `workflows.keys`); no page issues a
+retry go through `workflows.cancel` and `workflows.retry`, keys through `workflows.access.api_keys`); no page issues a
 statement per row, counts a whole table or loads a whole payload into a list; and whatever a stored value
 holds is shown as text.
 """

@@ -1,6 +1,6 @@
 """Revoking and rotating keys, and the one page that shows a new key.
 
-Invariant owned: a key travels from `workflows.keys` into the answer to the request that made it, and nowhere else:
+Invariant owned: a key travels from `workflows.access.api_keys` into the answer to the request that made it, and nowhere else:
 no session, message, log entry or cache ever holds it, so that page cannot be had again.
 """
 
@@ -25,12 +25,12 @@ from django.utils.translation import gettext, ngettext, pgettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_variables
 
+from workflows.access.api_keys import revoke_key, rotate_key
 from workflows.admin.base import StyledAdmin
 from workflows.admin.key_forms import RotateForm, propose_expiry
 from workflows.admin.markup import show_badge, show_moment, show_relative, show_text
 from workflows.admin.tenancy import TenantAdmin, list_rights
 from workflows.exceptions import InvalidCall
-from workflows.keys import revoke_key, rotate_key
 from workflows.models import ApiKey
 
 #: Keys of one request.

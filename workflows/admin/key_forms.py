@@ -1,6 +1,6 @@
 """What is asked about a key: what it may do, and how long an old one stays beside a new one.
 
-Invariant owned: whatever leaves a form has passed the checks of `workflows.keys`; what these refuse is told in the
+Invariant owned: whatever leaves a form has passed the checks of `workflows.access.api_keys`; what these refuse is told in the
 language of the page, because their own words are for programmers.
 """
 
@@ -18,9 +18,9 @@ from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from workflows import registry
+from workflows.access.api_keys import SCOPES, check_expiry, check_rate
 from workflows.durations import parse_delay
 from workflows.exceptions import InvalidCall
-from workflows.keys import SCOPES, check_expiry, check_rate
 from workflows.models import ApiKey
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_variables
 
+from workflows.access.api_keys import SCOPES, change_key, create_key, forget_keys
 from workflows.admin.actors import find_actors, show_actor
 from workflows.admin.key_actions import KeyActions, make_once, show_state, show_used
 from workflows.admin.key_forms import KeyForm
@@ -26,7 +27,6 @@ from workflows.admin.markup import show_moment, show_text
 from workflows.admin.tenancy import ModelAdmin, keep_own, list_rights
 from workflows.exceptions import InvalidCall
 from workflows.joining import join_html, join_list
-from workflows.keys import SCOPES, change_key, create_key, forget_keys
 from workflows.models import ApiKey, Workspace
 from workflows.scope import DEFAULT_WORKSPACE
 

@@ -13,8 +13,8 @@ from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
-from workflows.keys import SCOPES
-from workflows.members import list_workspaces
+from workflows.access.api_keys import SCOPES
+from workflows.access.memberships import list_workspaces
 from workflows.models import Workspace
 
 if TYPE_CHECKING:

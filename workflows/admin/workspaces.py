@@ -15,9 +15,9 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from workflows.access.api_keys import forget_keys
 from workflows.admin.base import StyledAdmin
 from workflows.admin.tenancy import TenantAdmin, find_scopes
-from workflows.keys import forget_keys
 from workflows.models import ApiKey, Instance, Workspace
 from workflows.scope import DEFAULT_WORKSPACE
 

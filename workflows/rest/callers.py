@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 from django.conf import settings
 from django.http import HttpRequest
 
+from workflows.access.api_keys import find_access
+from workflows.access.memberships import list_workspaces
 from workflows.arguments import read_actor
 from workflows.conf import conf, parse_rate
-from workflows.keys import find_access
-from workflows.members import list_workspaces
 from workflows.registry import LINES
 from workflows.rest.problems import CHOOSE_WORKSPACE, FORBIDDEN, UNAUTHORIZED, RequestRefused
 

@@ -27,9 +27,8 @@ from tests.support.races import (
     run_threads,
 )
 from tests.support.tables import dump_tables
-from workflows import keys
-from workflows.exceptions import InvalidCall
-from workflows.keys import (
+from workflows.access import api_keys
+from workflows.access.api_keys import (
     LONGEST,
     REMEMBER_SECONDS,
     SCOPES,
@@ -41,6 +40,7 @@ from workflows.keys import (
     revoke_key,
     rotate_key,
 )
+from workflows.exceptions import InvalidCall
 from workflows.models import ApiKey, Workspace
 
 pytestmark = pytest.mark.django_db
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def nothing_remembered() -> None:
     """Keys of another test have ids of their own, but the statements of this one are counted."""
-    keys._keyring.forget()
+    api_keys._keyring.forget()
 
 
 def make(name: str = "billing", **options: Any) -> tuple[ApiKey, str]:
@@ -79,7 +79,7 @@ def test_of_a_key_only_its_beginning_and_its_hash_are_kept():
     row, key = make(scopes=["read"], workflows=["Ship"], rate="600/m")
     dumped = dump_tables()
     assert row.prefix in dumped
-    assert keys.hash_key(key).hex() in dumped
+    assert api_keys.hash_key(key).hex() in dumped
     # Neither the key nor any part of its secret end, in clear, in hex or in bytes.
     for part in (key, key[len(row.prefix) :], key[-8:]):
         assert part not in dumped
@@ -201,8 +201,8 @@ def test_the_key_of_a_workspace_that_was_deleted_opens_nothing():
 
 def test_at_most_the_longest_key_is_hashed(monkeypatch: pytest.MonkeyPatch):
     hashed: list[int] = []
-    real = keys.hash_key
-    monkeypatch.setattr(keys, "hash_key", lambda key: hashed.append(len(key)) or real(key))
+    real = api_keys.hash_key
+    monkeypatch.setattr(api_keys, "hash_key", lambda key: hashed.append(len(key)) or real(key))
     with CaptureQueriesContext(connection) as seen:
         for length in (LONGEST + 1, 1_000_000):
             assert find_access("hp_".ljust(length, "x")) is None
@@ -227,15 +227,15 @@ def test_what_is_no_key_is_not_remembered(django_assert_num_queries: Any):
     with django_assert_num_queries(3):
         for _ in range(3):
             find_access("hp_unknown")
-    assert not keys._keyring._known
+    assert not api_keys._keyring._known
 
 
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(keys, "REMEMBER_KEYS", 5)
+    monkeypatch.setattr(api_keys, "REMEMBER_KEYS", 5)
     made = [make()[1] for _ in range(12)]
     for key in made:
         assert find_access(key) is not None
-        assert len(keys._keyring._known) <= 5
+        assert len(api_keys._keyring._known) <= 5
 
 
 def test_the_use_of_a_key_is_written_at_most_once_a_minute():
@@ -533,7 +533,7 @@ class TestTwoConnections:
                     revoke_key(row)
                     gone.add(row.pk)
                     for _ in range(20):
-                        keys._keyring.forget()
+                        api_keys._keyring.forget()
             finally:
                 done.set()
 

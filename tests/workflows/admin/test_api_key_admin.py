@@ -23,7 +23,15 @@ import workflows
 from tests.support.admin_pages import ESCAPED, HOSTILE, login, page_of, read_rows, staff
 from tests.support.tables import dump_tables
 from workflows import Await, Done, Workflow, step
-from workflows.keys import REMEMBER_SECONDS, SCOPES, Keyring, create_key, find_access, forget_keys, revoke_key
+from workflows.access.api_keys import (
+    REMEMBER_SECONDS,
+    SCOPES,
+    Keyring,
+    create_key,
+    find_access,
+    forget_keys,
+    revoke_key,
+)
 from workflows.models import ApiKey, Interaction, Workspace
 from workflows.testing import drain
 

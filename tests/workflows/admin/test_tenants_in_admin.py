@@ -20,7 +20,7 @@ from approvals.actions import comment
 from approvals.models import Review
 from tests.support.admin_pages import login
 from workflows import Await, Done, Workflow, step
-from workflows.keys import create_key, find_access, forget_keys
+from workflows.access.api_keys import create_key, find_access, forget_keys
 from workflows.lifecycle import Status
 from workflows.models import ApiKey, Instance, Interaction, Worker, Workspace
 from workflows.testing import drain

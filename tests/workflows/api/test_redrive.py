@@ -16,7 +16,8 @@ import workflows
 from tests.support.notices import Place, answer
 from tests.support.webhook.flows import STYLES
 from tests.support.webhook.partners import find_ids, newest
-from workflows import InvalidCall, NotRedrivable, UnitFailed, UnknownInteraction, Webhook, durable, keys
+from workflows import InvalidCall, NotRedrivable, UnitFailed, UnknownInteraction, Webhook, durable
+from workflows.access import api_keys
 from workflows.models import AwaitUnit, Instance, Interaction, Workspace
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
@@ -327,13 +328,13 @@ def test_the_command_wants_to_know_which(capsys: Any) -> None:
 
 
 def post(path: str, *, scopes: Any = ("read", "operate"), **headers: str) -> Any:
-    key = keys.create_key("operator", workspace=Workspace.objects.get(slug="default"), scopes=scopes)[1]
+    key = api_keys.create_key("operator", workspace=Workspace.objects.get(slug="default"), scopes=scopes)[1]
     headers["Authorization"] = f"Bearer {key}"
     return Client().post(path, b"", content_type="application/json", headers=headers)
 
 
 def get(path: str) -> Any:
-    key = keys.create_key("reader", workspace=Workspace.objects.get(slug="default"), scopes=["read"])[1]
+    key = api_keys.create_key("reader", workspace=Workspace.objects.get(slug="default"), scopes=["read"])[1]
     return Client().get(path, headers={"Authorization": f"Bearer {key}"})
 
 

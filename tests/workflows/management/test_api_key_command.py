@@ -25,7 +25,7 @@ from tests.support.races import (
     committed,  # noqa: F401 (a fixture)
 )
 from workflows import Done, Workflow, step
-from workflows.keys import SCOPES, create_key, find_access, revoke_key
+from workflows.access.api_keys import SCOPES, create_key, find_access, revoke_key
 from workflows.models import ApiKey, Workspace
 
 pytestmark = pytest.mark.django_db

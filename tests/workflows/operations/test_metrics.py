@@ -24,7 +24,8 @@ from tests.support.ledger_rows import execute, fill_pending
 from tests.support.processes import find_environment
 from tests.support.races import play, settle
 from tests.support.statements import explain, statements
-from workflows import Await, Done, Workflow, dropped, durable, health, keys, metrics, step, store
+from workflows import Await, Done, Workflow, dropped, durable, health, metrics, step, store
+from workflows.access import api_keys
 from workflows.conf import conf
 from workflows.dropped import Refusal, count_dropped, count_refusal, flush_dropped, record_later
 from workflows.exceptions import (
@@ -70,9 +71,9 @@ def fresh(monkeypatch: pytest.MonkeyPatch, transactional_db: None) -> Iterator[N
     monkeypatch.setattr(conf, "supplies_links", True)
     monkeypatch.setattr(dropped, "GATHER_SECONDS", 1.0)
     dropped.forget_dropped()
-    keys.forget_keys()
+    api_keys.forget_keys()
     yield
-    keys.forget_keys()
+    api_keys.forget_keys()
     dropped.forget_dropped()
 
 
@@ -81,7 +82,7 @@ def db() -> Any:
 
 
 def make_key(workspace: str = "default", **options: Any) -> str:
-    return keys.create_key("scraper", workspace=Workspace.objects.get(slug=workspace), **options)[1]
+    return api_keys.create_key("scraper", workspace=Workspace.objects.get(slug=workspace), **options)[1]
 
 
 def get(key: str | None = None, **headers: str) -> Any:
@@ -143,9 +144,9 @@ def test_a_key_for_some_workflows_sees_no_numbers_of_all() -> None:
 
 
 def test_a_revoked_key_reads_nothing() -> None:
-    row, key = keys.create_key("scraper", workspace=Workspace.objects.get(slug="default"))
+    row, key = api_keys.create_key("scraper", workspace=Workspace.objects.get(slug="default"))
     assert get(key).status_code == 200
-    keys.revoke_key(row)
+    api_keys.revoke_key(row)
     assert get(key).status_code == 401
 
 

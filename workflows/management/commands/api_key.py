@@ -16,9 +16,9 @@ from django.db import router, transaction
 from django.utils import timezone
 
 from workflows import registry
+from workflows.access.api_keys import PREFIX, SCOPES, SHOWN, UNSAID, create_key, hash_key, revoke_key, rotate_key
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall
-from workflows.keys import PREFIX, SCOPES, SHOWN, UNSAID, create_key, hash_key, revoke_key, rotate_key
 from workflows.management.paper import clean, find_width, lay_table, show_moment
 from workflows.management.targets import check_workspace, find_actor
 from workflows.models import ApiKey, Workspace

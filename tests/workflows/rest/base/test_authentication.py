@@ -12,7 +12,7 @@ import workflows
 from tests.support.api_calls import Api, make_key, problem
 from tests.support.rest_calls import CALLS, ID, NONE, PERSON, give_token, send
 from workflows import durable
-from workflows.keys import revoke_key
+from workflows.access.api_keys import revoke_key
 from workflows.models import ApiKey, Instance, Interaction, Workspace
 from workflows.rest.endpoint import Endpoint
 from workflows.testing import drain

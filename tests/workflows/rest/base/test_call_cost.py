@@ -28,8 +28,8 @@ from tests.support.api_calls import Api, make_key
 from tests.support.races import _provided_again, committed  # noqa: F401 (fixtures)
 from tests.support.statements import exact_statements as statements
 from workflows import Await, Done, Workflow, durable, step
+from workflows.access.api_keys import forget_keys
 from workflows.dropped import flush_dropped
-from workflows.keys import forget_keys
 from workflows.models import ApiKey, Interaction, LedgerEvent
 from workflows.store.tally import read_tallies
 from workflows.testing import drain

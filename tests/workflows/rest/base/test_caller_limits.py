@@ -20,7 +20,7 @@ import workflows
 from tests.support.api_calls import Api, make_key, problem
 from tests.support.rest_calls import give_token
 from workflows import Await, Done, Workflow, durable, step
-from workflows.keys import change_key
+from workflows.access.api_keys import change_key
 from workflows.models import ApiKey, Instance, Signal, StoredAnswer
 from workflows.rest.body import read_bytes
 from workflows.store import prune_answers

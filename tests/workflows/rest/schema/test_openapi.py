@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 import workflows
 from tests.support.api_calls import Api, make_key
 from tests.support.openapi_document import OPERATIONS, PROBLEM, make_validator, walk
-from workflows.keys import SCOPES
+from workflows.access.api_keys import SCOPES
 from workflows.rest.docs import list_kinds
 from workflows.rest.openapi import describe_api
 

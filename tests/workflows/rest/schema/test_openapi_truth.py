@@ -20,8 +20,8 @@ from tests.support.pumps import pumping
 from tests.support.races import _provided_again, committed  # noqa: F401 (fixtures)
 from tests.support.worlds.openapi import ANSWER, Population, populate
 from workflows import hook
+from workflows.access.api_keys import SCOPES
 from workflows.hooks import definition, stripe
-from workflows.keys import SCOPES
 from workflows.models import Instance, Workspace
 
 #: What no caller can bring about.

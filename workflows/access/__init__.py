@@ -1,0 +1,1 @@
+"""Who may call the REST API: keys, and the workspaces of users."""
