@@ -29,7 +29,7 @@ from approvals.models import Delivery
 from approvals.notify.resending import PERMISSION, resend
 from approvals.refused import tell_refusal
 from approvals.show_values import show_text as reveal
-from workflows.admin.listing import SAMPLE, chosen
+from workflows.admin.instances.instance_list import SAMPLE, chosen
 from workflows.admin.markup import NOTHING, dump_json, show_moment, show_relative, show_text
 from workflows.exceptions import WorkflowError
 from workflows.joining import label_html

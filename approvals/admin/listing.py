@@ -23,7 +23,7 @@ from approvals.models import RISKS, Candidate, Review
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import USER, describe_principals
 from approvals.querysets import ReviewQuerySet
-from workflows.admin.listing import CHOICES, SAMPLE, WorkspaceFilter, chosen
+from workflows.admin.instances.instance_list import CHOICES, SAMPLE, WorkspaceFilter, chosen
 from workflows.admin.tenancy import list_own
 from workflows.clock import Now
 

@@ -20,7 +20,7 @@ from approvals.cases import Case
 from approvals.edited import list_changes, tell_change
 from approvals.models import Comment, Delivery, Review, Vote
 from approvals.show_values import show_text as reveal
-from workflows.admin.history import read_page
+from workflows.admin.instances.instance_history import read_page
 from workflows.admin.markup import NOTHING, show_badge, show_moment, show_text
 from workflows.joining import join_list
 

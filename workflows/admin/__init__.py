@@ -6,14 +6,14 @@ statement per row, counts a whole table or loads a whole payload into a list; an
 holds is shown as text.
 """
 
-from workflows.admin.instances import InstanceAdmin
-from workflows.admin.interactions import InteractionAdmin
-from workflows.admin.keys import ApiKeyAdmin
-from workflows.admin.parked import ParkedAnswerAdmin
-from workflows.admin.receipts import HookReceiptAdmin
-from workflows.admin.units import UnitAdmin
-from workflows.admin.workers import WorkerAdmin
-from workflows.admin.workspaces import WorkspaceAdmin
+from workflows.admin.instances.instance_admin import InstanceAdmin
+from workflows.admin.keys.api_key_admin import ApiKeyAdmin
+from workflows.admin.questions.hook_receipt_admin import HookReceiptAdmin
+from workflows.admin.questions.interaction_admin import InteractionAdmin
+from workflows.admin.questions.parked_answer_admin import ParkedAnswerAdmin
+from workflows.admin.questions.unit_admin import UnitAdmin
+from workflows.admin.worker_admin import WorkerAdmin
+from workflows.admin.workspace_admin import WorkspaceAdmin
 
 __all__ = [
     "ApiKeyAdmin",

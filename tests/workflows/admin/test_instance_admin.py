@@ -28,8 +28,8 @@ from tests.support.admin_pages import (
     staff,
 )
 from workflows import Child, Done, Spawn, Stop, Workflow, step, store
-from workflows.admin.history import ROWS
-from workflows.admin.listing import CappedPaginator
+from workflows.admin.instances.instance_history import ROWS
+from workflows.admin.instances.instance_list import CappedPaginator
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance, LedgerEvent, Worker, Workspace
 from workflows.testing import advance, drain
@@ -486,7 +486,7 @@ def test_buttons_appear_only_where_they_can_work(operator: Client) -> None:
 
 
 def test_too_many_at_once_are_refused(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.admin.actions.LIMIT", 2)
+    monkeypatch.setattr("workflows.admin.instances.instance_actions.LIMIT", 2)
     chosen = workflows.start_many("AdminWaits", [{}] * 3)
     answer = operator.post(LIST, choose("cancel", *chosen[:1], select_across="1"), follow=True).text
     assert "Choose at most 2 instances at a time." in answer

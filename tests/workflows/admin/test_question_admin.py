@@ -245,7 +245,7 @@ def test_questions_are_read_only_and_only_for_those_who_may(operator: Client) ->
 
 
 def test_a_long_history_of_questions_is_turned_page_by_page(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.admin.history.ROWS", 1)
+    monkeypatch.setattr("workflows.admin.instances.instance_history.ROWS", 1)
     instance = waiting("AdminSaves", {})
     page = operator.get(page_of(instance)).text
     assert "?checkpoints_page=2#checkpoints-page" in page

@@ -20,11 +20,10 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
-from workflows.admin import dispatches
 from workflows.admin.actors import find_actors, show_actor
 from workflows.admin.base import JsonColumns
-from workflows.admin.dispatches import DispatchAdmin
-from workflows.admin.listing import SAMPLE, WorkspaceFilter, chosen
+from workflows.admin.instances.instance_list import SAMPLE, WorkspaceFilter, chosen
+from workflows.admin.instances.instance_waits import COLUMNS, show_holder
 from workflows.admin.markup import (
     ANSWERS,
     show_id,
@@ -33,14 +32,15 @@ from workflows.admin.markup import (
     show_standing,
     show_text,
 )
+from workflows.admin.questions import dispatch_log
+from workflows.admin.questions.dispatch_log import DispatchAdmin
 from workflows.admin.tenancy import ModelAdmin, keep_own
-from workflows.admin.waits import COLUMNS, show_holder
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction
 from workflows.scope import DEFAULT_WORKSPACE
 from workflows.units.streams import LINE
 
-DETAILS = ("correlation_id", "schema_type", *dispatches.COLUMNS, "request", "schema", "output")
+DETAILS = ("correlation_id", "schema_type", *dispatch_log.COLUMNS, "request", "schema", "output")
 
 
 class AnswerFilter(SimpleListFilter):
@@ -125,13 +125,13 @@ class InteractionAdmin(JsonColumns, DispatchAdmin):
         ),
         (_("Values"), {"fields": ("request_json", "schema_json", "output_json")}),
         (_("Origin"), {"fields": ("asked_exactly", ("closed", "by"), "id")}),
-        (_("Dispatch"), {"fields": dispatches.ROWS}),
+        (_("Dispatch"), {"fields": dispatch_log.ROWS}),
     )
     readonly_fields = (
         *("full_signal_id", "badge", "over", "owned", "of_instance", "of_wait", "holder", "correlation"),
         *("deadline_exactly", "version", "request_json", "schema_json", "output_json"),
         *("asked_exactly", "dispatched", "closed", "by", "id"),
-        *dispatches.FIELDS,
+        *dispatch_log.FIELDS,
     )
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from workflows.admin.actions import OperatorActions
-from workflows.admin.history import locate_value, read_history
-from workflows.admin.listing import (
+from workflows.admin.instances.instance_actions import OperatorActions
+from workflows.admin.instances.instance_history import locate_value, read_history
+from workflows.admin.instances.instance_list import (
     CreatedFilter,
     InstanceChangeList,
     InstanceStatusFilter,
@@ -25,6 +25,7 @@ from workflows.admin.listing import (
     WorkspaceFilter,
     search_instances,
 )
+from workflows.admin.instances.instance_waits import show_awaited
 from workflows.admin.markup import (
     NOTHING,
     VALUE,
@@ -39,7 +40,6 @@ from workflows.admin.markup import (
     show_status,
     show_text,
 )
-from workflows.admin.waits import show_awaited
 from workflows.fields import INHERITED
 from workflows.joining import join_list
 from workflows.lifecycle import Status

@@ -27,7 +27,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from workflows.access.api_keys import revoke_key, rotate_key
 from workflows.admin.base import StyledAdmin
-from workflows.admin.key_forms import RotateForm, propose_expiry
+from workflows.admin.keys.key_forms import RotateForm, propose_expiry
 from workflows.admin.markup import show_badge, show_moment, show_relative, show_text
 from workflows.admin.tenancy import TenantAdmin, list_rights
 from workflows.exceptions import InvalidCall

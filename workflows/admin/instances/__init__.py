@@ -1,0 +1,1 @@
+"""Instances in the admin: the list, the page, its history, cancel and retry."""

@@ -1,0 +1,1 @@
+"""API keys in the admin: made, shown once, rotated, revoked."""

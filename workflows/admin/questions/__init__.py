@@ -1,0 +1,1 @@
+"""What the outside is asked, in the admin: interactions, units, parked answers, receipts of hooks."""
