@@ -23,8 +23,8 @@ from approvals.models.votes import MAX_TEXT
 from approvals.policies import Obstacle
 from approvals.principals import load_user
 from approvals.refused_attempt import note_refusal
-from workflows import answering
-from workflows.arguments import read_actor
+from workflows.api import owned_answers
+from workflows.api.arguments import read_actor
 from workflows.exceptions import InvalidCall, PolicyRefused
 from workflows.jsontext import check_text
 from workflows.lifecycle import Event
@@ -42,7 +42,7 @@ def act(action: str, review: Any, actor: Any, door: str) -> Iterator[HeldCase]:
     check_actor(actor)
     id: UUID = read_id(review)
     try:
-        with transaction.atomic(using=answering.reach().alias):
+        with transaction.atomic(using=owned_answers.reach().alias):
             case = open_case(id)
             person = load_user(actor.pk)
             if person is None:
@@ -58,7 +58,7 @@ def act(action: str, review: Any, actor: Any, door: str) -> Iterator[HeldCase]:
 def record(case: HeldCase, what: str, actor: Any, door: str, told: Mapping[str, Any] | None = None) -> None:
     """One row of the ledger; what is empty is left out."""
     row = {"what": what, "door": door, **{name: value for name, value in (told or {}).items() if value}}
-    answering.record(case.held, Event.HANDLED, row, actor=read_actor(actor))
+    owned_answers.record(case.held, Event.HANDLED, row, actor=read_actor(actor))
 
 
 def make_refusal(case: Case, obstacle: Obstacle) -> DecisionRefused:

@@ -24,7 +24,7 @@ from approvals.person import Person
 from approvals.policies import Facts, Obstacle, Rules, find_obstacle
 from approvals.principals import name_user
 from approvals.show_times import show_when
-from workflows import answering
+from workflows.api import owned_answers
 
 
 class Permissions:
@@ -124,7 +124,7 @@ def find_question(case: Case) -> Comment | None:
     if case.said is not None and len(case.said) <= MAX_ROWS:
         answered = {one.answers_id for one in case.said if one.kind == "answer"}
         return next((one for one in case.said if one.kind == "question" and one.pk not in answered), None)
-    said = Comment.objects.using(answering.reach().alias).filter(review_id=case.review.pk)
+    said = Comment.objects.using(owned_answers.reach().alias).filter(review_id=case.review.pk)
     questions = said.filter(kind="question").exclude(pk__in=said.filter(kind="answer").values("answers_id"))
     found: Comment | None = questions.order_by("-pk").first()
     return found
@@ -158,7 +158,7 @@ def never_own(rules: Rules) -> Rules:
 
 def _find(review: Any) -> Review:
     id = read_id(review)
-    found: Review | None = Review.objects.using(answering.reach().alias).filter(pk=id).first()
+    found: Review | None = Review.objects.using(owned_answers.reach().alias).filter(pk=id).first()
     if found is None:
         raise UnknownReview(id)
     return found

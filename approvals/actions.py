@@ -21,8 +21,8 @@ from approvals.person import Person
 from approvals.policies import Obstacle
 from approvals.principals import USER
 from approvals.settling import close_withdrawn
-from workflows import answering
-from workflows.arguments import read_actor
+from workflows.api import owned_answers
+from workflows.api.arguments import read_actor
 
 
 def claim(review: Any, *, actor: Person, door: str = "python") -> Review:
@@ -78,7 +78,7 @@ def extend(
             records.move_due(case.review, due)
         if deadline is None:
             record(case, "extended", actor, door, {"due": told["due"], "reason": reason})
-        elif not answering.move_deadline(case.held, deadline, told, actor=read_actor(actor)):
+        elif not owned_answers.move_deadline(case.held, deadline, told, actor=read_actor(actor)):
             raise NotAllowed(
                 Obstacle("closed", gettext("Its instance does not wait for it yet. Try again in a moment."))
             )
@@ -146,7 +146,7 @@ def unsnooze(review: Any, *, actor: Person) -> None:
 
     >>> unsnooze(review, actor=ann)
     """
-    found = Review.objects.using(answering.reach().alias).filter(pk=read_id(review)).first()
+    found = Review.objects.using(owned_answers.reach().alias).filter(pk=read_id(review)).first()
     if found is not None:
         records.clear_snooze(found, actor)
 

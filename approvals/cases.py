@@ -42,8 +42,8 @@ from approvals.principals import (
     name_user,
 )
 from approvals.viewers import Viewer, is_within_absence, list_absences, see_as
-from workflows import answering
 from workflows.access.memberships import list_workspaces
+from workflows.api import owned_answers
 from workflows.clock import read_now
 from workflows.joining import join_or
 from workflows.lifecycle import Event
@@ -128,7 +128,7 @@ class Case:
 
     def find_shown(self, version: int) -> Any:
         """What was on the table in an earlier version."""
-        told = LedgerEvent.objects.using(answering.reach().alias).filter(
+        told = LedgerEvent.objects.using(owned_answers.reach().alias).filter(
             instance__in=[self.review.instance_id, self.review.pk]  # an item has a history of its own
         )
         anew = told.filter(kind=Event.HANDLED, data__interaction=str(self.review.pk), data__what="shown anew")
@@ -153,7 +153,7 @@ class Case:
     @cached_property
     def earlier_deciders(self) -> frozenset[Any]:
         """Keys of the users who decided another stage of the same family."""
-        votes = Vote.objects.using(answering.reach().alias)
+        votes = Vote.objects.using(owned_answers.reach().alias)
         found = votes.filter(family=self.review.root, standing=True, user__isnull=False)
         place, step = self.review.stage
         return frozenset(found.exclude(step=step, place=place).values_list("user_id", flat=True))
@@ -371,7 +371,7 @@ class Case:
         return read_subject_now(self.review, lock=lock)
 
     def _rows(self, model: Any) -> QuerySet[Any]:
-        rows: QuerySet[Any] = model.objects.using(answering.reach().alias).filter(review_id=self.review.pk)
+        rows: QuerySet[Any] = model.objects.using(owned_answers.reach().alias).filter(review_id=self.review.pk)
         return rows
 
 

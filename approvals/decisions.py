@@ -46,8 +46,9 @@ from approvals.policies import (
 from approvals.principals import load_user
 from approvals.refused_attempt import note_refusal
 from approvals.settling import find_next_moment, finish
-from workflows import answering, store
-from workflows.arguments import read_actor
+from workflows import store
+from workflows.api import owned_answers
+from workflows.api.arguments import read_actor
 from workflows.exceptions import InteractionResolved, InvalidData, PolicyRefused
 from workflows.jsontext import check_text, dump_value
 from workflows.lifecycle import Event
@@ -89,7 +90,7 @@ def decide(
     check_actor(actor)
     call = _DecideCall(actor, outcome, _read_reason(reason), data, version, grace, override, door)
     try:
-        recorded = store.in_transaction(answering.reach(), lambda: _decide(open_case(id), call))
+        recorded = store.in_transaction(owned_answers.reach(), lambda: _decide(open_case(id), call))
     except (DecisionRefused, InvalidData, PolicyRefused) as refused:
         note_refusal(id, actor, outcome, door.name, refused)
         raise
@@ -125,7 +126,7 @@ def _decide(case: HeldCase, call: _DecideCall) -> Recorded | None:
     call = replace(call, actor=_read_again(call.actor))
     now = case.read_subject(lock=True) if case.review.open else None
     chosen = _check(case, call, now)
-    answering.ask_site(case.held, read_actor(call.actor))
+    owned_answers.ask_site(case.held, read_actor(call.actor))
     if now is not None and now.shown is not None:
         show_anew(case, now)
     data = _read_data(case, chosen, call)
@@ -151,7 +152,7 @@ def _settle(case: HeldCase, call: _DecideCall, vote: Vote) -> Recorded:
     records.insert(vote)
     case.votes.append(vote)
     case.all_votes.append(vote)
-    answering.record(case.held, Event.VOTED, _tell_vote(vote, until, fallen), actor=vote.actor)
+    owned_answers.record(case.held, Event.VOTED, _tell_vote(vote, until, fallen), actor=vote.actor)
     if answer is None:
         # Done: let others go on.
         values = {"claimed_by_id": None, "claimed_at": None, "next_at": find_next_moment(case)}
@@ -247,7 +248,7 @@ def _read_data(case: HeldCase, outcome: str, call: _DecideCall) -> Any:
             return table.data
     if data is None and len(case.outcomes) > 1 and outcome == case.outcomes[-1].name:
         return None
-    answering.check_data(case.held, data)
+    owned_answers.check_data(case.held, data)
     return data
 
 
@@ -298,7 +299,7 @@ def _tell_vote(vote: Vote, until: datetime | None, fallen: Sequence[Vote]) -> di
 def _expire(case: HeldCase, actor: Any) -> None:
     """It came too late: the answer is not taken, and the deadline that has passed fires."""
     try:
-        answering.answer(case.held, None, actor=read_actor(actor), door="")
+        owned_answers.answer(case.held, None, actor=read_actor(actor), door="")
     except InteractionResolved:
         return
     raise AssertionError("unreachable")  # pragma: no cover

@@ -13,7 +13,7 @@ from typing import Any
 from approvals.diffs import FieldDiff, find_drift
 from approvals.models import Review
 from approvals.subjects import Subject, digest, find_home, load_subject, snapshot_again
-from workflows import answering
+from workflows.api import owned_answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def read_subject_now(review: Review, *, lock: bool = False) -> SubjectState:
         return SubjectState(review.digest)
     subject = Subject(review.subject_model, review.subject_pk, review.subject_label, review.subject_using)
     before = review.snapshot or {}
-    row = load_subject(subject, lock=lock and find_home(subject) == answering.reach().alias)
+    row = load_subject(subject, lock=lock and find_home(subject) == owned_answers.reach().alias)
     if row is None:
         return _tell_drift("", find_drift(before, None), is_gone=True)
     shown = snapshot_again(row, before)

@@ -18,7 +18,7 @@ from approvals.edits import carries, dump_before, is_same
 from approvals.exceptions import DecisionFailed, NotAllowed, Stale
 from approvals.held_case import HeldCase
 from approvals.models import Vote
-from workflows import answering
+from workflows.api import owned_answers
 from workflows.exceptions import PolicyRefused
 from workflows.lifecycle import Event
 
@@ -91,7 +91,7 @@ def reverse(
         "reason": reason or None,
         "restored": [str(one.pk) for one in back] or None,
     }
-    answering.record(case.held, Event.REVERSED, told, actor=actor)
+    owned_answers.record(case.held, Event.REVERSED, told, actor=actor)
 
 
 def _list_put_back(case: HeldCase, vote: Vote) -> list[Vote]:
@@ -110,7 +110,7 @@ def show_anew(case: HeldCase, now: SubjectState) -> None:
     review, fallen = case.review, list(case.votes)
     records.update_review(review, is_changed=True, snapshot=now.shown, digest=now.digest)
     told = {"what": "shown anew", "version": review.version, "fallen": len(fallen) or None}
-    answering.record(case.held, Event.HANDLED, told, actor="")
+    owned_answers.record(case.held, Event.HANDLED, told, actor="")
     if not fallen:
         return
     records.let_fall(fallen)

@@ -26,8 +26,9 @@ from approvals.policies import Obstacle, says_no
 from approvals.principals import load_user
 from approvals.refused_attempt import note_refusal
 from approvals.settling import TIME, finish
-from workflows import answering, store
-from workflows.arguments import read_actor
+from workflows import store
+from workflows.api import owned_answers
+from workflows.api.arguments import read_actor
 
 
 def find_end(case: HeldCase, *, wanted: bool | timedelta) -> datetime | None:
@@ -52,7 +53,7 @@ def undo(review: Review | UUID | str, *, actor: Any, door: Door = PYTHON) -> Rev
     id = read_id(review)
     check_actor(actor)
     try:
-        return store.in_transaction(answering.reach(), lambda: _undo(open_case(id), actor, door.name))
+        return store.in_transaction(owned_answers.reach(), lambda: _undo(open_case(id), actor, door.name))
     except DecisionRefused as refused:
         note_refusal(id, actor, "undo", door.name, refused)
         raise
@@ -70,7 +71,7 @@ def begin_grace(case: HeldCase, outcome: str, vote: Vote, until: datetime) -> No
         held_deadline=held.found.deadline,
     )
     if held.found.deadline is not None:
-        answering.move_deadline(held, None, {"what": "grace"}, actor=vote.actor)
+        owned_answers.move_deadline(held, None, {"what": "grace"}, actor=vote.actor)
 
 
 def carry_out(id: UUID) -> bool:
@@ -78,7 +79,7 @@ def carry_out(id: UUID) -> bool:
 
     What has changed meanwhile (subject, authority, what `on_decision` finds) takes it back, and tells the decider.
     """
-    db = answering.reach()
+    db = owned_answers.reach()
     try:
         return store.in_transaction(db, lambda: _carry_out(open_case(id), None))
     except (OperationalError, InterfaceError):
@@ -109,7 +110,7 @@ def _carry_out(case: HeldCase, problem: Exception | None) -> bool:
     if problem is not None:
         _reopen(case, vote, actor="holdpoint", user=None, door=TIME, reason=str(problem), problem=problem)
         return True
-    answering.ask_site(case.held, vote.actor)
+    owned_answers.ask_site(case.held, vote.actor)
     override = vote.reason if vote.override else None
     finish(case, review.outcome, actor=vote.actor, user=vote.user_id, door=vote.door, override=override)
     return True
@@ -121,7 +122,7 @@ def _reopen(
     """As if it had not been decided: the deadline runs again, others may decide."""
     review, held = case.review, case.held
     if review.held_deadline is not None:
-        answering.move_deadline(held, review.held_deadline, {"what": "undo"}, actor=actor)
+        owned_answers.move_deadline(held, review.held_deadline, {"what": "undo"}, actor=actor)
     records.update_review(
         review, outcome="", decided_at=None, decided_by_id=None, effective_at=None, held_deadline=None
     )

@@ -17,7 +17,7 @@ from approvals.cases import Case
 from approvals.exceptions import UnknownReview
 from approvals.models import Review
 from approvals.principals import load_user
-from workflows import answering
+from workflows.api import owned_answers
 from workflows.exceptions import InvalidCall, UnknownInteraction, show
 from workflows.models import Instance, Interaction
 from workflows.schema import Schema
@@ -36,12 +36,12 @@ class HeldCase(Case):
     @cached_property
     def schema(self) -> Schema | None:
         """What has to be filled in."""
-        return answering.find_schema(self.held)
+        return owned_answers.find_schema(self.held)
 
     @property
     def is_open(self) -> bool:
         """Whether it can still be decided."""
-        return bool(self.review.open) and answering.is_open(self.held)
+        return bool(self.review.open) and owned_answers.is_open(self.held)
 
     def find_claimer(self) -> Any:
         """The account that claimed it, as it is now."""
@@ -51,7 +51,7 @@ class HeldCase(Case):
 def open_case(id: UUID) -> HeldCase:
     """Lock instance, interaction and review, in this order."""
     try:
-        held = answering.hold(id)
+        held = owned_answers.hold(id)
     except UnknownInteraction as error:
         raise UnknownReview(id) from error
     review = records.lock_review(id)

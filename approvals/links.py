@@ -17,7 +17,8 @@ from django.urls import NoReverseMatch, reverse
 from approvals.models import Review
 from approvals.person import Person
 from approvals.principals import load_user
-from workflows import answering, tokens
+from workflows import tokens
+from workflows.api import owned_answers
 from workflows.exceptions import InvalidToken
 
 #: Of a token: "review:<key of the user>".
@@ -64,7 +65,7 @@ def read_link(token: str) -> Visitor:
     purpose, colon, key = claimed.partition(":")
     if purpose != PURPOSE or not colon:
         raise InvalidToken
-    review = Review.objects.using(answering.reach().alias).filter(pk=id).first()
+    review = Review.objects.using(owned_answers.reach().alias).filter(pk=id).first()
     if review is None or not tokens.check_token(token, workspace=review.workspace_id, visit=0):
         raise InvalidToken
     try:

@@ -19,7 +19,7 @@ from approvals.action_rules import sees
 from approvals.cases import MAX_ROWS, Case
 from approvals.models import Candidate, Comment, Review, Vote
 from approvals.viewers import Viewer, see_as
-from workflows import answering
+from workflows.api import owned_answers
 from workflows.clock import Now
 from workflows.lifecycle import Event
 from workflows.models import Interaction, LedgerEvent
@@ -38,7 +38,7 @@ def load_case(id: UUID, user: Any, *, workspace: int | None = None) -> Case | No
     if not viewer.is_active:
         return None
     # Asked in the statement that reads it: one that is not theirs takes no longer to be refused than one that is not.
-    rows = Review.objects.using(answering.reach().alias).visible_to(viewer, workspace=workspace)
+    rows = Review.objects.using(owned_answers.reach().alias).visible_to(viewer, workspace=workspace)
     return _read_seen(rows, id, viewer)
 
 
@@ -48,7 +48,7 @@ def load_again(id: UUID, user: Any) -> Case | None:
     >>> load_again(review.pk, forget_permissions(ann)).review == review
     True
     """
-    return _read_seen(Review.objects.using(answering.reach().alias).all(), id, see_as(user))
+    return _read_seen(Review.objects.using(owned_answers.reach().alias).all(), id, see_as(user))
 
 
 def _read_seen(rows: QuerySet[Review], id: UUID, viewer: Viewer) -> Case | None:
@@ -82,7 +82,7 @@ def fill(case: Case) -> None:
     if case.said is not None:
         return
     review = case.review
-    rows = Interaction.objects.using(answering.reach().alias).select_related("workspace", "unit")
+    rows = Interaction.objects.using(owned_answers.reach().alias).select_related("workspace", "unit")
     found: Any = rows.annotate(**_gather_all(review.root)).get(pk=review.pk)
     kept = review._state.fields_cache.get("interaction")
     if kept is None or "workspace" not in kept._state.fields_cache:

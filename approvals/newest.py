@@ -24,7 +24,7 @@ from approvals.person import Person
 from approvals.show_values import MAX_BLOCK, show_text
 from approvals.status import Status, describe_status, find_status
 from approvals.subjects import find_alias
-from workflows import answering
+from workflows.api import owned_answers
 from workflows.clock import Now
 
 
@@ -71,7 +71,7 @@ def find_newest(
         return None
     visible = find_visible(user) if visible is None else visible
     using = find_alias(obj)
-    alias = answering.reach().alias
+    alias = owned_answers.reach().alias
     rows = Review.objects.using(alias).filter(
         subject_model__in=_list_names(model),
         subject_pk=model._meta.pk.value_to_string(obj),

@@ -38,8 +38,8 @@ from approvals.principals import (
 )
 from approvals.reach import find_gap, find_rung_gap
 from approvals.subjects import digest, load_subject, read_subject, snapshot
+from workflows.api.origin import trace_origin
 from workflows.models import Instance, Interaction
-from workflows.origins import trace_origin
 from workflows.reasons import Reason, gettext_noop
 
 if TYPE_CHECKING:

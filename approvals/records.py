@@ -17,7 +17,8 @@ from django.db.models import F, QuerySet
 
 from approvals.models import Candidate, Comment, Guess, Notice, Review, Snooze, Vote
 from approvals.person import Person
-from workflows import answering, store
+from workflows import store
+from workflows.api import owned_answers
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -61,7 +62,7 @@ _TRY = """
 
 def rows(model: type[Row]) -> QuerySet[Row]:
     """A table's rows for writing; its own manager refuses."""
-    return QuerySet(model, using=answering.reach().alias)
+    return QuerySet(model, using=owned_answers.reach().alias)
 
 
 def insert(row: Row) -> Row:
@@ -182,14 +183,14 @@ def clear_snooze(review: Review, user: Person) -> int:
 
 def set_presence(review: UUID, user: Person, lasts: timedelta) -> tuple[list[Any], datetime | None]:
     """Somebody looks at it, from now on for so long. The keys of others who do, and until when it was put aside."""
-    found = store.fetch(answering.reach(), _LOOK, {"review": review, "user": user.pk, "lasts": lasts})
+    found = store.fetch(owned_answers.reach(), _LOOK, {"review": review, "user": user.pk, "lasts": lasts})
     until = next((until for _, until in found if until is not None), None)
     return [key for key, until in found if until is None], until
 
 
 def count_tries(keys: Iterable[str], lasts: timedelta) -> dict[str, int]:
     """One more try of each; how many there were in the time that the first one began."""
-    return dict(store.fetch(answering.reach(), _TRY, {"keys": list(keys), "lasts": lasts}))
+    return dict(store.fetch(owned_answers.reach(), _TRY, {"keys": list(keys), "lasts": lasts}))
 
 
 def forget_tries(key: str) -> None:

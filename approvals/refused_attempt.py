@@ -13,8 +13,9 @@ from approvals.exceptions import NotAllowed, Stale
 from approvals.fallen_votes import show_anew
 from approvals.held_case import open_case
 from approvals.models import Review
-from workflows import answering, store
-from workflows.arguments import read_actor
+from workflows import store
+from workflows.api import owned_answers
+from workflows.api.arguments import read_actor
 from workflows.exceptions import show
 
 
@@ -29,17 +30,17 @@ def note_refusal(id: UUID, actor: Any, what: Any, door: str, refused: Exception)
         "door": door,
         "reason": str(refused)[:1000],
     }
-    store.in_transaction(answering.reach(), lambda: _note(id, read_actor(actor), told, isinstance(refused, Stale)))
+    store.in_transaction(owned_answers.reach(), lambda: _note(id, read_actor(actor), told, isinstance(refused, Stale)))
 
 
 def _note(id: UUID, actor: str, told: dict[str, Any], is_stale: bool) -> None:
-    rows = Review.objects.using(answering.reach().alias).filter(pk=id)
+    rows = Review.objects.using(owned_answers.reach().alias).filter(pk=id)
     found = rows.values_list("instance_id", "interaction__item").first()
     if found is None:
         return
     instance, is_item = found
     row = {name: value for name, value in told.items() if value}
-    answering.record_refusal(instance, row, actor=actor, item=id if is_item else None)
+    owned_answers.record_refusal(instance, row, actor=actor, item=id if is_item else None)
     if is_stale:
         case = open_case(id)
         now = case.read_subject(lock=True)

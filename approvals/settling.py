@@ -30,10 +30,10 @@ from approvals.held_case import HeldCase
 from approvals.ladder import load_rungs, next_moment
 from approvals.models import Vote
 from approvals.plain_values import write_canonical
-from workflows import answering
 from workflows.answers import Answer
-from workflows.api import cancel
-from workflows.arguments import read_actor
+from workflows.api import owned_answers
+from workflows.api.arguments import read_actor
+from workflows.api.instances import cancel
 from workflows.exceptions import InteractionResolved
 from workflows.jsontext import MAX_DEPTH
 from workflows.models import Instance
@@ -91,9 +91,9 @@ def finish(
         next_at=None,
     )
     if review.on_decision:
-        _change_business(case, Approval.read_answer(stored, answering.find_schema(held)))
+        _change_business(case, Approval.read_answer(stored, owned_answers.find_schema(held)))
     try:
-        answering.answer(held, stored, actor=actor, door=door, override=override)
+        owned_answers.answer(held, stored, actor=actor, door=door, override=override)
     except InteractionResolved as error:
         raise AlreadyDecided from error
     review.open = False
@@ -105,7 +105,7 @@ def _change_business(case: HeldCase, answer: Answer) -> None:
 
     In a savepoint, so that a statement of its own which failed is its failure, also where it caught that.
     """
-    alias = answering.reach().alias
+    alias = owned_answers.reach().alias
     instance = Instance.objects.using(alias).get(pk=case.review.instance_id)
     try:
         with transaction.atomic(using=alias):
@@ -128,7 +128,7 @@ def _is_servers(error: Exception) -> bool:
     """
     if not isinstance(error, OperationalError | InterfaceError):
         return False
-    raw: Any = answering.reach().connection
+    raw: Any = owned_answers.reach().connection
     if raw is None or raw.closed or raw.broken:
         return True
     return isinstance(error.__cause__, errors.DeadlockDetected | errors.SerializationFailure)
@@ -184,7 +184,7 @@ def close_withdrawn(case: HeldCase, actor: Any, reason: str, door: str) -> None:
     review, held = case.review, case.held
     name = next((one.name for one in case.outcomes if one.name in ("withdraw", "withdrawn")), None)
     if name is not None:
-        answering.ask_site(held, read_actor(actor))
+        owned_answers.ask_site(held, read_actor(actor))
         finish(case, name, actor=read_actor(actor), user=actor.pk, door=door, reason=reason)
         return
     records.update_review(
@@ -203,7 +203,7 @@ def close_withdrawn(case: HeldCase, actor: Any, reason: str, door: str) -> None:
 
 def answer_by_time(case: HeldCase, outcome: str) -> None:
     """What the author named for the end of the ladder, or what the votes amount to since somebody left."""
-    answering.ask_site(case.held, TIME)
+    owned_answers.ask_site(case.held, TIME)
     finish(case, outcome, actor=TIME, user=None, door=TIME)
 
 

@@ -17,7 +17,7 @@ from approvals.cases import Case
 from approvals.exceptions import ApprovalError, UnknownReview
 from approvals.models import Review
 from approvals.refused_attempt import note_refusal
-from workflows import answering
+from workflows.api import owned_answers
 from workflows.exceptions import InvalidData, PolicyRefused
 
 #: What deciding, and the other actions, may be refused with.
@@ -36,7 +36,7 @@ def hiding(id: UUID, user: Any, *, workspace: int) -> Iterator[None]:
     try:
         yield
     except REFUSALS as refused:
-        rows = Review.objects.using(answering.reach().alias).visible_to(user, workspace=workspace)
+        rows = Review.objects.using(owned_answers.reach().alias).visible_to(user, workspace=workspace)
         if not rows.filter(pk=id).exists():
             raise UnknownReview(id) from refused
         raise
@@ -48,7 +48,7 @@ def note_unseen(id: UUID, user: Any, what: str, door: str, *, action: str = "dec
 
     >>> note_unseen(review.pk, zoe, "approve", "page")
     """
-    review = Review.objects.using(answering.reach().alias).filter(pk=id).first()
+    review = Review.objects.using(owned_answers.reach().alias).filter(pk=id).first()
     if review is None or not user.is_active:
         return
     case = Case(review)

@@ -26,7 +26,8 @@ from approvals.ladder import Rung, load_rungs
 from approvals.principals import USER, is_key, list_active
 from approvals.settling import TIME
 from approvals.timers import climb
-from workflows import answering, store
+from workflows import store
+from workflows.api import owned_answers
 from workflows.lifecycle import Event
 
 logger = logging.getLogger("approvals")
@@ -74,9 +75,9 @@ def work() -> int:
     """Look at reviews that ask somebody who has left or is back; at how many. One that fails does not keep the
     others."""
     done = 0
-    for id in _list_moved(answering.reach(), BATCH):
+    for id in _list_moved(owned_answers.reach(), BATCH):
         try:
-            done += store.in_transaction(answering.reach(), partial(look, id))
+            done += store.in_transaction(owned_answers.reach(), partial(look, id))
         except UnknownReview:
             continue  # pruned meanwhile
         except Exception:
@@ -130,7 +131,7 @@ def _find_asking(case: HeldCase) -> Rung | None:
 def _tell(case: HeldCase) -> None:
     review = case.review
     records.update_review(review, stranded_at=case.now)
-    answering.record(case.held, Event.HANDLED, {"what": "stranded"}, actor=TIME)
+    owned_answers.record(case.held, Event.HANDLED, {"what": "stranded"}, actor=TIME)
     to = [] if review.requester_id is None else [f"{USER}:{review.requester_id}"]
     records.insert_notice(review, "stranded", at=case.now, to=to)
     logger.warning(

@@ -24,7 +24,7 @@ from approvals.doors import Door
 from approvals.models import Review
 from approvals.person import Person
 from approvals.principals import name_person
-from workflows import answering
+from workflows.api import owned_answers
 from workflows.exceptions import InvalidCall, show
 from workflows.models import Instance, Interaction
 
@@ -55,7 +55,7 @@ def pending(target: Instance | UUID | None = None) -> list[Review]:
     >>> [review.title for review in pending(refund)]
     ['Refund €1,240.00 to Acme GmbH']
     """
-    rows = Review.objects.using(answering.reach().alias).pending()
+    rows = Review.objects.using(owned_answers.reach().alias).pending()
     return list((rows if target is None else rows.filter(instance_id=_read_instance(target))).order_by("pk"))
 
 
@@ -78,7 +78,7 @@ def _find(target: Any) -> Review:
     """The review as it is now."""
     if not isinstance(target, Instance):
         id = target if isinstance(target, UUID) else getattr(target, "pk", None)
-        review: Review | None = Review.objects.using(answering.reach().alias).filter(pk=id).first()
+        review: Review | None = Review.objects.using(owned_answers.reach().alias).filter(pk=id).first()
         if review is not None:
             return review
         assert not isinstance(target, Interaction), f"{target!r} is a question of its own kind, not an approval"
@@ -93,7 +93,7 @@ def _tell_none(id: UUID) -> str:
     instance = _load(id)
     told = f"{instance!r} asks nobody now; it is {instance.status} in step {instance.step!r}"
     told += f" with {instance.error!r}" if instance.error else ""
-    last = Review.objects.using(answering.reach().alias).filter(instance_id=id).order_by("-pk").first()
+    last = Review.objects.using(owned_answers.reach().alias).filter(instance_id=id).order_by("-pk").first()
     if last is not None:
         return f"{told}. Its last review was {last.title!r}{_tell_outcome(last)}"
     return f"{told}. Call drain() first, which runs its steps up to the question" if not instance.ended else told
@@ -106,7 +106,7 @@ def _tell_outcome(review: Review) -> str:
 
 
 def _load(target: Any) -> Instance:
-    rows = Instance.objects.using(answering.reach().alias)
+    rows = Instance.objects.using(owned_answers.reach().alias)
     found: Instance | None = rows.filter(pk=_read_instance(target)).first()
     assert found is not None, f"there is no instance and no review {show(str(target))}"
     return found

@@ -26,7 +26,8 @@ from approvals.models import Review, Vote
 from approvals.policies import dump_verdict
 from approvals.principals import USER
 from approvals.settling import TIME, answer_by_time, find_next_moment
-from workflows import answering, store
+from workflows import store
+from workflows.api import owned_answers
 from workflows.clock import Now
 from workflows.exceptions import PolicyRefused
 from workflows.lifecycle import Event
@@ -74,7 +75,7 @@ def work() -> int:
         except Exception:
             logger.exception("review %s could not be moved on; it is tried again in %d s", id, AGAIN_SECONDS)
             # Fails as well where the trouble is the server's, and so ends the round.
-            store.fetch(answering.reach(), _PUT_OFF, {"id": id, "seconds": AGAIN_SECONDS}, rows=False)
+            store.fetch(owned_answers.reach(), _PUT_OFF, {"id": id, "seconds": AGAIN_SECONDS}, rows=False)
             done += 1
     return done
 
@@ -85,17 +86,17 @@ def take_rung(id: UUID) -> bool:
     An outcome that the project's code goes on refusing ends the ladder: those concerned are told, and people or the
     deadline decide.
     """
-    if Vote.objects.using(answering.reach().alias).filter(review_id=id, standing=True).exists():
+    if Vote.objects.using(owned_answers.reach().alias).filter(review_id=id, standing=True).exists():
         try:
-            if store.in_transaction(answering.reach(), lambda: _judge_anew(open_case(id))):
+            if store.in_transaction(owned_answers.reach(), lambda: _judge_anew(open_case(id))):
                 return True
         except (DecisionRefused, PolicyRefused) as refused:
             logger.warning("review %s is decided by its votes, and could not be answered: %s", id, refused)
     try:
-        return store.in_transaction(answering.reach(), lambda: _take_rung(open_case(id)))
+        return store.in_transaction(owned_answers.reach(), lambda: _take_rung(open_case(id)))
     except (DecisionRefused, PolicyRefused) as refused:
         problem = refused
-        if not store.in_transaction(answering.reach(), lambda: _give_up(open_case(id), problem)):
+        if not store.in_transaction(owned_answers.reach(), lambda: _give_up(open_case(id), problem)):
             raise
     return True
 
@@ -107,7 +108,7 @@ def _give_up(case: HeldCase, problem: Exception) -> bool:
         return False
     review.rung = len(rungs)
     records.update_review(review, rung=review.rung, next_at=find_next_moment(case))
-    answering.record(case.held, Event.HANDLED, {"what": "escalation failed", "reason": str(problem)}, actor="time")
+    owned_answers.record(case.held, Event.HANDLED, {"what": "escalation failed", "reason": str(problem)}, actor="time")
     to = [one.principal for one in case.candidates]
     to += [] if review.requester_id is None else [f"{USER}:{review.requester_id}"]
     records.insert_notice(review, "reopened", at=case.now, to=to, data=dump_problem(problem))
@@ -123,7 +124,7 @@ def _judge_anew(case: HeldCase) -> bool:
     if now.is_gone or now.digest != case.review.digest:
         return False  # the votes were about something else: whoever decides next is told so
     told = {"what": "judged anew", "outcome": verdict.outcome, "state": verdict.state, "verdict": dump_verdict(verdict)}
-    answering.record(case.held, Event.HANDLED, told, actor=TIME)
+    owned_answers.record(case.held, Event.HANDLED, told, actor=TIME)
     answer_by_time(case, verdict.outcome)
     return True
 
@@ -160,7 +161,7 @@ def climb(case: HeldCase, rung: Rung) -> None:
         told |= _check_handing_on(case, action.do, principal)
     if action.do == "outcome":
         told["outcome"] = action.outcome
-    answering.record(case.held, Event.HANDLED, told, actor="time")
+    owned_answers.record(case.held, Event.HANDLED, told, actor="time")
     if action.do == "outcome":
         answer_by_time(case, action.outcome)
         return
@@ -195,7 +196,7 @@ def _check_handing_on(case: HeldCase, do: str, principal: str) -> dict[str, Any]
 
 def _list_due() -> Iterator[tuple[Callable[[UUID], bool], UUID]]:
     """What to do to which reviews, at most `BATCH` of each kind."""
-    rows = Review.objects.using(answering.reach().alias).filter(open=True)
+    rows = Review.objects.using(owned_answers.reach().alias).filter(open=True)
     over = rows.filter(effective_at__lte=Now()).order_by("effective_at").values_list("pk", flat=True)
     for id in list(over[:BATCH]):
         yield carry_out, id

@@ -102,8 +102,8 @@ def folds_hold(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def dropped_stays_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test's refusals count is not added to the database behind the back of the next."""
-    from workflows import dropped
+    from workflows.api import refused
 
-    monkeypatch.setattr(dropped, "GATHER_SECONDS", 3600.0)
+    monkeypatch.setattr(refused, "GATHER_SECONDS", 3600.0)
     yield
-    dropped.forget_dropped()
+    refused.forget_dropped()

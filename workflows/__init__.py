@@ -12,21 +12,26 @@ __holdpoint__ = True
 
 if TYPE_CHECKING:
     from workflows.answers import Answer as Answer
-    from workflows.api import cancel as cancel
-    from workflows.api import result as result
-    from workflows.api import retry as retry
-    from workflows.api import signal as signal
-    from workflows.api import signal_many as signal_many
-    from workflows.api import start as start
-    from workflows.api import start_many as start_many
+    from workflows.api.batch_completion import CompletionResult as CompletionResult
+    from workflows.api.batch_completion import complete_many as complete_many
+    from workflows.api.completion import complete as complete
+    from workflows.api.completion_checks import Completion as Completion
+    from workflows.api.events import emit as emit
+    from workflows.api.failing import fail as fail
+    from workflows.api.failing import retry_item as retry_item
+    from workflows.api.instances import cancel as cancel
+    from workflows.api.instances import result as result
+    from workflows.api.instances import retry as retry
+    from workflows.api.instances import signal as signal
+    from workflows.api.instances import signal_many as signal_many
+    from workflows.api.instances import start as start
+    from workflows.api.instances import start_many as start_many
+    from workflows.api.redrive import redrive as redrive
+    from workflows.api.signals import Delivery as Delivery
     from workflows.awaited_event import event as event
-    from workflows.bulk import Delivery as Delivery
     from workflows.channel import Channel as Channel
-    from workflows.completion import complete as complete
-    from workflows.completion_checks import Completion as Completion
     from workflows.context import Signal as Signal
     from workflows.context import StepContext as StepContext
-    from workflows.events import emit as emit
     from workflows.exceptions import AnswerElsewhere as AnswerElsewhere
     from workflows.exceptions import CallRaised as CallRaised
     from workflows.exceptions import ChildCancelled as ChildCancelled
@@ -84,7 +89,6 @@ if TYPE_CHECKING:
     from workflows.outcomes import Retry as Retry
     from workflows.outcomes import Spawn as Spawn
     from workflows.outcomes import Stop as Stop
-    from workflows.redriving import redrive as redrive
     from workflows.scope import workspace as workspace
     from workflows.styles.calls import FunctionContext as FunctionContext
     from workflows.styles.function import durable as durable
@@ -104,10 +108,6 @@ if TYPE_CHECKING:
     from workflows.styles.steps import step as step
     from workflows.transports.kafka.channel import Kafka as Kafka
     from workflows.transports.webhook import Webhook as Webhook
-    from workflows.units.batches import CompletionResult as CompletionResult
-    from workflows.units.batches import complete_many as complete_many
-    from workflows.units.failing import fail as fail
-    from workflows.units.failing import retry_item as retry_item
     from workflows.units.lifecycle import LifecycleEvent as LifecycleEvent
     from workflows.units.lifecycle import lifecycle_events as lifecycle_events
     from workflows.units.results import ItemResult as ItemResult
@@ -117,23 +117,23 @@ _HOMES = {
     "workflows.context": "Signal StepContext",
     "workflows.styles.calls": "FunctionContext",
     "workflows.styles.machine_context": "MachineContext",
-    "workflows.bulk": "Delivery",
-    "workflows.completion": "complete",
-    "workflows.completion_checks": "Completion",
+    "workflows.api.signals": "Delivery",
+    "workflows.api.completion": "complete",
+    "workflows.api.completion_checks": "Completion",
     "workflows.styles.function": "durable",
-    "workflows.units.batches": "CompletionResult complete_many",
-    "workflows.units.failing": "fail retry_item",
+    "workflows.api.batch_completion": "CompletionResult complete_many",
+    "workflows.api.failing": "fail retry_item",
     "workflows.units.lifecycle": "LifecycleEvent lifecycle_events",
     "workflows.units.results": "ItemResult",
     "workflows.transports.kafka.channel": "Kafka",
     "workflows.transports.webhook": "Webhook",
     "workflows.awaited_event": "event",
     "workflows.channel": "Channel",
-    "workflows.api": "cancel result retry signal signal_many start start_many",
-    "workflows.events": "emit",
+    "workflows.api.instances": "cancel result retry signal signal_many start start_many",
+    "workflows.api.events": "emit",
     "workflows.hooks.definition": "hook",
     "workflows.outcomes": "Await Child Done Next Retry Spawn Stop",
-    "workflows.redriving": "redrive",
+    "workflows.api.redrive": "redrive",
     "workflows.scope": "workspace",
     "workflows.styles.machine": "Machine",
     "workflows.styles.machine_stages": "END FAIL",

@@ -28,8 +28,8 @@ from prometheus_client.registry import CollectorRegistry
 
 from workflows import health, store
 from workflows.access.api_keys import find_access
+from workflows.api.refused import flush_dropped
 from workflows.conf import conf
-from workflows.dropped import flush_dropped
 from workflows.gauges import Gauge, list_gauges
 from workflows.lifecycle import TERMINAL
 from workflows.models import Instance

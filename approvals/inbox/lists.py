@@ -25,7 +25,7 @@ from approvals.models import Candidate, Review, Vote
 from approvals.principals import GROUP, USER, name_user
 from approvals.streams import InboxSource, read_streams
 from approvals.viewers import Viewer
-from workflows import answering
+from workflows.api import owned_answers
 
 #: Rows of a page.
 ROWS = 50
@@ -185,7 +185,7 @@ class Lists:
 
     def _read_group(self, principal: str) -> Any:
         """What waits for a group that the person is in, whether or not they may decide it themselves."""
-        waiting = self.viewer.list_waiting(answering.reach().alias, principal)
+        waiting = self.viewer.list_waiting(owned_answers.reach().alias, principal)
         if not waiting:
             return Review.objects.none()
         streams = [InboxSource(principal, scope) for scope in waiting]

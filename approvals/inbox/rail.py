@@ -25,7 +25,8 @@ from approvals.inbox.lists import DECIDABLE, WINDOW, Lists
 from approvals.inbox.search import list_words
 from approvals.models import Review
 from approvals.show_values import MAX_NAME, show_text
-from workflows import answering, store
+from workflows import store
+from workflows.api import owned_answers
 
 #: More are told as "1,000+".
 MOST_TOLD = 1_000
@@ -175,7 +176,7 @@ def _count(lists: Lists, wanted: dict[Any, Filters], most: int) -> dict[Any, str
 
 
 def _count_others(lists: Lists) -> list[Any]:
-    alias, scopes = answering.reach().alias, list(lists.viewer.scopes)
+    alias, scopes = owned_answers.reach().alias, list(lists.viewer.scopes)
     parts = []
     for group in lists.viewer.list_groups() if scopes else ():
         name = Literal(group).as_string(None).replace("%", "%%")

@@ -21,7 +21,7 @@ from approvals.notify.sending import AFTER_GRACE, find_reader, settle
 from approvals.notify.words import tell_due
 from approvals.principals import name_person
 from approvals.show_values import MAX_NAME, show_text
-from workflows import answering
+from workflows.api import owned_answers
 from workflows.clock import read_now
 
 
@@ -55,13 +55,13 @@ def _hand_over(postman: Postman, mail: EmailMessage, reader: ReaderPreferences) 
 
 def _find_reviews(deliveries: list[Delivery], reader: ReaderPreferences) -> dict[uuid.UUID, Review]:
     """What this person may decide now, in the order of their inbox."""
-    mine = Review.objects.using(answering.reach().alias).for_user(reader.user)
+    mine = Review.objects.using(owned_answers.reach().alias).for_user(reader.user)
     return {one.pk: one for one in mine.filter(pk__in={one.review_id for one in deliveries}).by_due()}
 
 
 def _leave_out(deliveries: list[Delivery]) -> None:
     """What is being decided is looked at again once that is over, by itself; the rest is not told any more."""
-    alias = answering.reach().alias
+    alias = owned_answers.reach().alias
     reviews = Review.objects.using(alias).in_bulk([one.review_id for one in deliveries]) if deliveries else {}
     for one in deliveries:
         review = reviews.get(one.review_id)

@@ -23,7 +23,7 @@ from approvals.notify.moments import find_slot
 from approvals.notify.places import tells
 from approvals.notify.readers import ReaderPreferences, read_readers
 from approvals.notify.recipients import Recipient, list_recipients
-from workflows import answering
+from workflows.api import owned_answers
 from workflows.clock import read_now
 
 logger = logging.getLogger("approvals")
@@ -44,7 +44,7 @@ def expand_notices(most: int) -> int:
 
 
 def _expand_next() -> bool:
-    alias = answering.reach().alias
+    alias = owned_answers.reach().alias
     with transaction.atomic(using=alias):
         notice = records.take_notice()
         if notice is None:
@@ -60,7 +60,7 @@ def _expand_next() -> bool:
 
 
 def _expand(notice: Notice) -> None:
-    review = Review.objects.using(answering.reach().alias).filter(pk=notice.review_id).first()
+    review = Review.objects.using(owned_answers.reach().alias).filter(pk=notice.review_id).first()
     if review is not None:
         now = read_now()
         if notice.kind in ENDS:

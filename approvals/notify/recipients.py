@@ -33,7 +33,7 @@ from approvals.notify.records import read_data
 from approvals.person import Person
 from approvals.principals import USER, list_users
 from approvals.viewers import is_within_absence
-from workflows import answering
+from workflows.api import owned_answers
 from workflows.clock import Now
 
 #: Notices that ask for a decision: they are told only as long as there is one to make.
@@ -104,7 +104,7 @@ def _find_actor(notice: Notice, case: Case) -> Any:
 
 
 def _find_author(notice: Notice) -> Any:
-    said = Comment.objects.using(answering.reach().alias).filter(pk=read_data(notice).get("comment"))
+    said = Comment.objects.using(owned_answers.reach().alias).filter(pk=read_data(notice).get("comment"))
     return said.values_list("user_id", flat=True).first()
 
 

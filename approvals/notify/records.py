@@ -17,7 +17,8 @@ from django.db.models import F, Q, QuerySet
 
 from approvals.models import Delivery, Notice, Review
 from approvals.records import rows
-from workflows import answering, store
+from workflows import store
+from workflows.api import owned_answers
 from workflows.clock import Now, read_now
 
 #: How long a claimed message is left to its sender: longer than any sending may take.
@@ -86,7 +87,7 @@ def close_places(review: Review, channel: str, at: datetime) -> int:
 
 def claim_message() -> Delivery | None:
     """The next message to be sent by itself: from now on this sender's, and counted as a try."""
-    with transaction.atomic(using=answering.reach().alias):
+    with transaction.atomic(using=owned_answers.reach().alias):
         due = rows(Delivery).select_for_update(skip_locked=True).filter(due_at__lte=Now())
         found = due.exclude(_COLLECTED).order_by("due_at").first()
         return None if found is None else _lease([found])[0]
@@ -94,9 +95,9 @@ def claim_message() -> Delivery | None:
 
 def claim_digest() -> list[Delivery]:
     """All that is due for one person's next collected mail; `data["batch"]` names it, also when it is tried again."""
-    alias = answering.reach().alias
+    alias = owned_answers.reach().alias
     with transaction.atomic(using=alias):
-        if not store.fetch(answering.reach(), _ALONE, {"key": _KEY})[0][0]:
+        if not store.fetch(owned_answers.reach(), _ALONE, {"key": _KEY})[0][0]:
             return []
         due = rows(Delivery).filter(_COLLECTED, due_at__lte=Now())
         first = due.order_by("due_at").first()

@@ -14,8 +14,8 @@ from approvals.models import Delivery
 from approvals.notify import records
 from approvals.person import Person
 from approvals.policies import Obstacle
-from workflows import answering
-from workflows.arguments import read_actor
+from workflows.api import owned_answers
+from workflows.api.arguments import read_actor
 from workflows.lifecycle import Event
 
 PERMISSION = "holdpoint_approvals.resend_delivery"
@@ -32,7 +32,7 @@ def resend(delivery: Delivery, *, actor: Person, door: str = "python") -> Delive
         raise NotAllowed(
             Obstacle("permission", gettext("You can’t send this again: it takes a permission of its own."))
         )
-    with transaction.atomic(using=answering.reach().alias):
+    with transaction.atomic(using=owned_answers.reach().alias):
         case = open_case(delivery.review_id)
         if not case.is_member(actor):
             raise UnknownReview(delivery.review_id)
@@ -41,6 +41,6 @@ def resend(delivery: Delivery, *, actor: Person, door: str = "python") -> Delive
             raise UnknownReview(delivery.review_id)
         records.send_again(found)
         told = {"what": "resent", "door": door, "delivery": str(found.pk), "channel": found.channel}
-        answering.record(case.held, Event.HANDLED, told, actor=read_actor(actor))
+        owned_answers.record(case.held, Event.HANDLED, told, actor=read_actor(actor))
         found.refresh_from_db()
         return found

@@ -41,7 +41,7 @@ from approvals.principals import USER, list_users, load_user, name_person
 from approvals.refused import tell_problem
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.status import tell_decision
-from workflows import answering
+from workflows.api import owned_answers
 from workflows.clock import Now, read_now
 
 logger = logging.getLogger("approvals")
@@ -100,7 +100,7 @@ def _record_failure(deliveries: list[Delivery], error: Exception) -> None:
 
 
 def _send(delivery: Delivery, postman: Postman) -> tuple[str, str]:
-    review = Review.objects.using(answering.reach().alias).filter(pk=delivery.review_id).first()
+    review = Review.objects.using(owned_answers.reach().alias).filter(pk=delivery.review_id).first()
     if review is None:
         raise Dropped("its review is gone")
     if delivery.channel == records.EMAIL:
@@ -152,7 +152,7 @@ def _check_ask(delivery: Delivery, case: Case, reader: ReaderPreferences) -> Non
     if (obstacle := find_obstacle(replace(case.rules, who="", requester=""), facts)) is not None:
         raise Dropped(show_text(obstacle.message))
     if delivery.kind == "reminder":
-        aside = Snooze.objects.using(answering.reach().alias).filter(review_id=review.pk, user_id=reader.user.pk)
+        aside = Snooze.objects.using(owned_answers.reach().alias).filter(review_id=review.pk, user_id=reader.user.pk)
         if aside.filter(until__gt=Now()).exists():
             raise Dropped(gettext("They have put it aside."))
 
@@ -176,7 +176,7 @@ def _find_occasion(delivery: Delivery, case: Case) -> Occasion:
     data = records.read_data(delivery)
     said = None
     if data.get("comment"):
-        said = Comment.objects.using(answering.reach().alias).filter(pk=data["comment"]).first()
+        said = Comment.objects.using(owned_answers.reach().alias).filter(pk=data["comment"]).first()
     by = None if said is None else said.user_id
     if said is None and delivery.kind == "nudge":
         by = case.review.requester_id

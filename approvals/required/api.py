@@ -31,7 +31,7 @@ from approvals.required.replay import keep_call
 from approvals.required.sealing import seal
 from approvals.show_values import show_text
 from approvals.subjects import InvalidChange, find_field, name_object, read_subject
-from workflows.api import start_as
+from workflows.api.instances import start_as
 from workflows.exceptions import WorkflowError
 from workflows.models import Instance
 from workflows.uuid7 import make_uuid7

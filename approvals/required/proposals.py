@@ -26,7 +26,7 @@ from approvals.required.frozen import dump_approval, name_key
 from approvals.required.sealing import NotSealed, seal, unseal
 from approvals.subjects import Subject, read_subject
 from workflows.access.memberships import list_workspaces
-from workflows.api import start_as
+from workflows.api.instances import start_as
 from workflows.exceptions import DuplicateKey
 from workflows.models import Instance
 from workflows.uuid7 import make_uuid7

@@ -20,7 +20,7 @@ from approvals.notify.readers import read_readers
 from approvals.status import describe_status
 from approvals.views.reader import read_theme
 from approvals.views.visit import RequestVisit, TopMessage, Typed
-from workflows import answering
+from workflows.api import owned_answers
 from workflows.joining import end_sentence
 from workflows.pages.answers import answer_page
 from workflows.pages.posted import give_token, keep_cookie
@@ -39,7 +39,7 @@ class LinkVisit(RequestVisit):
 
     def look_again(self) -> LinkVisit:
         """The same with the review as it has become."""
-        review = Review.objects.using(answering.reach().alias).filter(pk=self.review.pk).first()
+        review = Review.objects.using(owned_answers.reach().alias).filter(pk=self.review.pk).first()
         if review is None:
             raise UnknownReview(self.review.pk)
         return LinkVisit(self.request, self.user, self.reader, Case(review))
@@ -73,7 +73,7 @@ def find_refusal(visit: LinkVisit) -> HttpResponse | None:
     if not visit.user.is_active:
         told = _("It belonged to somebody who can no longer log in here. It shows and decides nothing any more.")
         return answer_notice(403, _("This link can no longer decide"), told)
-    rows = Review.objects.using(answering.reach().alias).visible_to(visit.user, workspace=visit.review.workspace_id)
+    rows = Review.objects.using(owned_answers.reach().alias).visible_to(visit.user, workspace=visit.review.workspace_id)
     if rows.filter(pk=visit.review.pk).exists():
         return None
     told = _("You are no longer among those asked, so the request is not shown to you any more.")

@@ -25,7 +25,7 @@ NO_FUNCTIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 
 
 class CallCounts(Counter[str]):
-    """How often each function was called, by its place, such as `workflows.api:signal`."""
+    """How often each function was called, by its place, such as `workflows.api.instances:signal`."""
 
     def __str__(self) -> str:
         lines = [f"{count:6}  {place}" for place, count in self.most_common()]

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.test import Client
 
-from workflows import dropped
+from workflows.api import refused
 from workflows.hooks import stripe
 
 SECRET = "whsec_of_the_tests"
@@ -32,7 +32,7 @@ def send(path: str, raw: bytes, *, kind: str = "application/json", client: Clien
 def counted() -> dict[str, int]:
     """What became of requests so far, as it will be added to the sums."""
     found: dict[str, int] = {}
-    for (_, name, outcome), number in dropped._drops._counts.items():
+    for (_, name, outcome), number in refused._drops._counts.items():
         if name == "hooks":
             found[outcome] = found.get(outcome, 0) + number
     return found

@@ -21,7 +21,7 @@ DOORS = (
     "approvals",
     "approvals.apps",
     "approvals.models",
-    "workflows.api",
+    "workflows.api.instances",
     "workflows.apps",
     "workflows.checks",
     "workflows.client",

@@ -20,7 +20,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
 from workflows import store
-from workflows.arguments import read_actor, read_many
+from workflows.api.arguments import read_actor, read_many
 from workflows.conf import parse_rate
 from workflows.durations import parse_delay
 from workflows.exceptions import InvalidCall, show

@@ -19,8 +19,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http import HttpRequest, HttpResponse
 
 from workflows import exceptions, store
+from workflows.api.refused import count_hook, count_refusal
 from workflows.conf import conf
-from workflows.dropped import count_hook, count_refusal
 from workflows.exceptions import UnknownWorkspace, to_one_line
 from workflows.hooks.definition import Hook, find_hook
 from workflows.hooks.message import HookMessage

@@ -19,7 +19,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext as _
 
-from workflows.completion import complete_at
+from workflows.api.completion import complete_at
+from workflows.api.idempotency import make_once
 from workflows.conf import conf
 from workflows.exceptions import (
     AnswerElsewhere,
@@ -34,7 +35,6 @@ from workflows.exceptions import (
     TooLarge,
     UnknownInteraction,
 )
-from workflows.idempotency import make_once
 from workflows.jsontext import MISSING, dump_value
 from workflows.pages.posted import FormRefused, read_number, read_posted
 from workflows.pages.question import DOOR

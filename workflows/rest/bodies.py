@@ -12,8 +12,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from workflows.api.idempotency import LONGEST_KEY
 from workflows.exceptions import InvalidCall
-from workflows.idempotency import LONGEST_KEY
 from workflows.jsontext import RESERVED, check_signal_name, check_text
 from workflows.rest.problems import INVALID_DATA, INVALID_REQUEST, RequestRefused
 

@@ -21,8 +21,8 @@ from django.http import HttpRequest, UnreadablePostError
 from django.http.multipartparser import MultiPartParser, MultiPartParserError
 from django.utils.http import parse_header_parameters
 
+from workflows.api.refused import count_dropped
 from workflows.conf import conf
-from workflows.dropped import count_dropped
 from workflows.json_reader import TooManyValues, UnreadableJson, check_kept, decode_text, parse_json
 from workflows.rest.problems import (
     INVALID_BODY,

@@ -17,11 +17,12 @@ from pydantic import ValidationError
 from rest_framework.request import Request
 
 from workflows import store
-from workflows.completion_checks import AddressedAnswer
+from workflows.api.batch_completion import CompletionResult, complete_lines
+from workflows.api.completion_checks import AddressedAnswer
+from workflows.api.idempotency import check_told, make_once
+from workflows.api.refused import count_dropped
 from workflows.conf import conf
-from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidSignalId, WorkflowError
-from workflows.idempotency import check_told, make_once
 from workflows.jsontext import MISSING, dump_value
 from workflows.question import check_signal_id
 from workflows.rest.bodies import list_mistakes, refuse_without_data
@@ -44,7 +45,6 @@ from workflows.rest.request_bodies import CompleteManyBody, CompleteManyLine
 from workflows.rest.response_bodies import CompletionResults
 from workflows.rest.signals import MOST_LINES, MOST_MISTAKES
 from workflows.store import MANY, Once, Told
-from workflows.units.batches import CompletionResult, complete_lines
 
 #: Stands for the address in what a line's own idempotency key is known by.
 PATH = "/v1/interactions/complete"

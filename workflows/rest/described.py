@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflows.idempotency import LONGEST_KEY
+from workflows.api.idempotency import LONGEST_KEY
 from workflows.rest.bodies import SEEN
 from workflows.rest.problems import CONTENT_TYPE
 

@@ -10,8 +10,8 @@ from django.http import HttpResponse
 from pydantic import ConfigDict, Field
 from rest_framework.request import Request
 
+from workflows.api.redrive import redrive
 from workflows.models import Dispatch, Interaction
-from workflows.redriving import redrive
 from workflows.rest.bodies import Shape, read_as
 from workflows.rest.callers import READ_INTERACTIONS, REDRIVE
 from workflows.rest.endpoint import ChangeAnswer

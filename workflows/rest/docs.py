@@ -17,8 +17,8 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.utils.translation import get_language, override
 
+from workflows.api.idempotency import LONGEST_KEY
 from workflows.conf import conf
-from workflows.idempotency import LONGEST_KEY
 from workflows.jsontext import MAX_DEPTH
 from workflows.rest import problems
 from workflows.rest.docs_outline import Outline

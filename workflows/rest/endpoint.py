@@ -29,9 +29,9 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from workflows import store
+from workflows.api.idempotency import check_told, may_hear
 from workflows.conf import conf
 from workflows.exceptions import WorkflowError
-from workflows.idempotency import check_told, may_hear
 from workflows.models import Instance
 from workflows.rest.body import parse_body, read_bytes
 from workflows.rest.callers import Caller, Need, find_caller

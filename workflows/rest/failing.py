@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 from rest_framework.request import Request
 
 import workflows
+from workflows.api.failing import MOST_REASON, fail_at
 from workflows.exceptions import InteractionRefused
 from workflows.models import Interaction
 from workflows.rest.bodies import Body, read_as
@@ -21,7 +22,6 @@ from workflows.rest.openapi import ID, document
 from workflows.rest.request_bodies import RetryBody
 from workflows.rest.response_bodies import InteractionOut, ProblemOut
 from workflows.rest.rows import show_interaction
-from workflows.units.failing import MOST_REASON, fail_at
 
 
 class FailBody(Body):

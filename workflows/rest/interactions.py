@@ -11,8 +11,8 @@ from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
-from workflows.completion import complete_at, takes_many
-from workflows.dropped import count_dropped
+from workflows.api.completion import complete_at, takes_many
+from workflows.api.refused import count_dropped
 from workflows.exceptions import InvalidData, InvalidSignalId
 from workflows.jsontext import MISSING
 from workflows.lifecycle import InteractionStatus

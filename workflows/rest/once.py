@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from django.http import HttpRequest, HttpResponse
 
-from workflows.completion_checks import Completion, write_completion
+from workflows.api.completion_checks import Completion, write_completion
+from workflows.api.idempotency import LONGEST_KEY, make_once
 from workflows.exceptions import InvalidCall
-from workflows.idempotency import LONGEST_KEY, make_once
 from workflows.jsontext import check_text
 from workflows.rest.problems import INVALID_REQUEST, RequestRefused
 from workflows.store import Once

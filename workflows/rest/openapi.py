@@ -25,7 +25,7 @@ from drf_spectacular.settings import SPECTACULAR_DEFAULTS, patched_settings
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from pydantic import RootModel
 
-from workflows.idempotency import LONGEST_KEY
+from workflows.api.idempotency import LONGEST_KEY
 from workflows.rest.bodies import SEEN, Shape
 from workflows.rest.machines import open_to_machines
 from workflows.rest.parts import list_parts

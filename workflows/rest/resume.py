@@ -20,10 +20,10 @@ from django.db import InterfaceError, OperationalError, connections, router
 from django.http import HttpRequest, HttpResponse
 
 from workflows import store, tokens
-from workflows.completion import complete_at
-from workflows.completion_checks import LISTS
+from workflows.api.completion import complete_at
+from workflows.api.completion_checks import LISTS
+from workflows.api.refused import count_dropped
 from workflows.conf import conf
-from workflows.dropped import count_dropped
 from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
 from workflows.jsontext import MISSING
 from workflows.models import Interaction

@@ -16,12 +16,12 @@ from rest_framework.request import Request
 
 import workflows
 from workflows import store
-from workflows.arguments import read_signal
-from workflows.bulk import Delivery
+from workflows.api.arguments import read_signal
+from workflows.api.events import emit_event
+from workflows.api.idempotency import check_told
+from workflows.api.signals import Delivery
 from workflows.conf import conf
-from workflows.events import emit_event
 from workflows.exceptions import InvalidCall, NoTarget, TooLarge, WorkflowError
-from workflows.idempotency import check_told
 from workflows.jsontext import check_text
 from workflows.rest.bodies import SEEN, list_mistakes, read_as
 from workflows.rest.callers import SIGNAL

@@ -69,7 +69,7 @@ class ChildCalls(ReplayContext):
         """Start another workflow and go on; its id."""
         saved = self._find(Call.LAUNCH, id)
         if saved is None:
-            from workflows.api import start
+            from workflows.api.instances import start
 
             with self._making(Call.LAUNCH, id):
                 saved = self._add(

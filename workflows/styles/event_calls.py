@@ -87,7 +87,7 @@ class EventCalls(ReplayContext):
         """Emit a named event once; how many waits it woke."""
         saved = self._find(Call.EMIT, id)
         if saved is None:
-            from workflows.events import emit
+            from workflows.api.events import emit
 
             with self._making(Call.EMIT, id):
                 saved = self._add(

@@ -112,7 +112,7 @@ class Starting(Generic[P]):
 
     def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Instance:
         """Start an instance with the function's own arguments."""
-        from workflows.api import start
+        from workflows.api.instances import start
 
         return start(
             self.function,

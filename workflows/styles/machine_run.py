@@ -124,7 +124,7 @@ def _make_wait(run: StageRun, node: PlanNode, stage: WaitFor) -> EventSpec | Que
 
 
 def _launch(stage: Launch, mine: MachineContext) -> str:
-    from workflows.api import start
+    from workflows.api.instances import start
 
     return str(start(stage.workflow, ask_author(stage.input, mine), actor=f"instance:{mine.id}").id)
 

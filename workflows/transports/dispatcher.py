@@ -22,6 +22,7 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import back_off, store
+from workflows.api.failing import fail_interactions
 from workflows.channel import Channel, list_sending
 from workflows.conf import conf
 from workflows.exceptions import DispatchFailed, describe_error
@@ -29,7 +30,6 @@ from workflows.models import Interaction
 from workflows.sweeps import may_go_on
 from workflows.traces import log_raised
 from workflows.transports.outgoing import Outgoing, Sent
-from workflows.units.failing import fail_interactions
 from workflows.unseen import reveal
 
 logger = logging.getLogger("workflows")

@@ -19,7 +19,7 @@ from approvals.cases import Case
 from approvals.models import Review
 from approvals.status import describe_status, find_status
 from tests.support.worlds.cards import People, ask, make_people, read_again, tell
-from workflows.api import cancel
+from workflows.api.instances import cancel
 from workflows.testing import advance, drain
 
 

@@ -31,7 +31,7 @@ from approvals.exceptions import DecisionRefused
 from approvals.show_times import show_when
 from approvals.timelines import MAX_ENTRIES, Entry, list_entries
 from tests.support.worlds.cards import People, ask, list_told, make_people, read_again
-from workflows.api import cancel
+from workflows.api.instances import cancel
 from workflows.testing import advance
 
 

@@ -30,7 +30,7 @@ from approvals.required.proposals import MAX_PENDING
 from approvals.required.proposals import propose as propose_anything
 from approvals.required.sealing import _FIRST_SALT, NotSealed, _hash, _make_signer, seal, unseal
 from tests.support.api_calls import make_key
-from workflows.api import start_as
+from workflows.api.instances import start_as
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain

@@ -60,8 +60,8 @@ from workflows import (
     wait_for,
 )
 from workflows.answers import Decision
+from workflows.api.completion import complete_at
 from workflows.clock import read_now
-from workflows.completion import complete_at
 from workflows.models import Instance, Interaction, Signal
 from workflows.store.prune import prune
 from workflows.testing import _skew, advance, assert_awaiting, assert_done, drain

@@ -22,8 +22,8 @@ from workflows import (
     step,
     store,
 )
+from workflows.api.events import Emission, emit_event
 from workflows.awaited_event import EVENT
-from workflows.events import Emission, emit_event
 from workflows.models import EventWait, Instance, NamedEvent, Signal
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 

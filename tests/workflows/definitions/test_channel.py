@@ -25,7 +25,7 @@ from workflows import (
     event,
     step,
 )
-from workflows.completion import complete_at
+from workflows.api.completion import complete_at
 from workflows.jsontext import MISSING
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, drain

@@ -27,8 +27,8 @@ from workflows import (
     step,
     wait_for,
 )
-from workflows.completion import complete_at
-from workflows.events import emit_event
+from workflows.api.completion import complete_at
+from workflows.api.events import emit_event
 from workflows.models import EventWait, Instance, Interaction
 from workflows.testing import advance, assert_done, drain
 

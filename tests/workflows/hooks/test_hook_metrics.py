@@ -7,7 +7,8 @@ from django.db import connections
 
 import workflows
 from tests.support.hook_posts import post, send, signed
-from workflows import dropped, hook
+from workflows import hook
+from workflows.api import refused
 from workflows.metrics import read_metrics
 from workflows.models import Workspace
 
@@ -34,7 +35,7 @@ def test_what_was_taken_and_what_was_refused_is_counted_by_its_workspace() -> No
     send("/hooks/ours", b"{}")
     post("ours", b"{")
     strangers = {"unverified": 1, "unknown": 1, "unreadable": 1}  # of whom nobody knows whose they are
-    assert dropped.flush_dropped()
+    assert refused.flush_dropped()
     assert read("default") == {"taken": 1, **strangers}
     assert read("acme") == {"taken": 1, "repeated": 1, "failed": 1, "not_taken": 1, **strangers}
     assert read(None) == {"taken": 2, "repeated": 1, "failed": 1, "not_taken": 1, **strangers}
@@ -42,4 +43,4 @@ def test_what_was_taken_and_what_was_refused_is_counted_by_its_workspace() -> No
 
 def test_an_outcome_that_is_not_known_is_refused() -> None:
     with pytest.raises(workflows.InvalidCall, match="is no outcome of a hook"):
-        dropped.count_hook(None, "lost")
+        refused.count_hook(None, "lost")

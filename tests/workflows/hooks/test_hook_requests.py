@@ -23,7 +23,8 @@ from django.urls import reverse
 import workflows
 from tests.support.api_calls import problem
 from tests.support.hook_posts import counted, post, send, signed
-from workflows import Await, Done, Workflow, dropped, durable, event, hook, step
+from workflows import Await, Done, Workflow, durable, event, hook, step
+from workflows.api import refused
 from workflows.hooks import HookMessage, NotVerified, github, standard_webhooks, stripe
 from workflows.models import HookReceipt, Instance, LedgerEvent, NamedEvent, Signal
 from workflows.testing import assert_awaiting, assert_done, drain
@@ -463,7 +464,7 @@ def test_an_answer_that_comes_too_late_is_not_told_as_gone() -> None:
     workflows.complete("gate-7", {"order": 7})
     problem(post("late", EVENT | {"signal": "gate-7", "answer": {"order": 7}}), 409, "not-taken")
     problem(post("late", EVENT | {"signal": "nobody", "answer": {"order": 7}}), 409, "not-taken")
-    refusals = {label for (_, name, label) in dropped._drops._counts if name == "dropped"}
+    refusals = {label for (_, name, label) in refused._drops._counts if name == "dropped"}
     assert refusals == {"invalid_data", "resolved", "unknown"}
 
 

@@ -24,10 +24,11 @@ from tests.support.ledger_rows import execute, fill_pending
 from tests.support.processes import find_environment
 from tests.support.races import play, settle
 from tests.support.statements import explain, statements
-from workflows import Await, Done, Workflow, dropped, durable, health, metrics, step, store
+from workflows import Await, Done, Workflow, durable, health, metrics, step, store
 from workflows.access import api_keys
+from workflows.api import refused as dropped
+from workflows.api.refused import Refusal, count_dropped, count_refusal, flush_dropped, record_later
 from workflows.conf import conf
-from workflows.dropped import Refusal, count_dropped, count_refusal, flush_dropped, record_later
 from workflows.exceptions import (
     InteractionResolved,
     InvalidCall,
@@ -441,7 +442,7 @@ def test_a_row_that_cannot_be_written_is_written_later(monkeypatch: pytest.Monke
 ENDING = """
 import django; django.setup()
 import multiprocessing, os
-from workflows.dropped import count_dropped
+from workflows.api.refused import count_dropped
 count_dropped(None, "unknown")
 count_dropped(None, "unknown")
 {more}

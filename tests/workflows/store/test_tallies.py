@@ -26,22 +26,8 @@ from tests.support.races import (
     work,
 )
 from tests.support.statements import explain, statements
-from workflows import (
-    Await,
-    Channel,
-    Child,
-    Done,
-    Next,
-    Retry,
-    Spawn,
-    Stop,
-    Workflow,
-    dropped,
-    durable,
-    event,
-    step,
-    store,
-)
+from workflows import Await, Channel, Child, Done, Next, Retry, Spawn, Stop, Workflow, durable, event, step, store
+from workflows.api import refused as dropped
 from workflows.exceptions import WorkflowError
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance, Interaction, LedgerEvent, Workspace

@@ -13,8 +13,9 @@ import workflows
 from tests.support.api_calls import Api, make_key
 from tests.support.horizon import wait_for_foreigners
 from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401 (fixtures)
-from workflows import dropped, durable, metrics
-from workflows.dropped import flush_dropped
+from workflows import durable, metrics
+from workflows.api import refused
+from workflows.api.refused import flush_dropped
 from workflows.models import Instance, Interaction, Workspace
 from workflows.store.tally import read_tallies, tally_ledger
 from workflows.testing import drain
@@ -46,7 +47,7 @@ TOKENS: dict[str, str] = {}
 
 @pytest.fixture(autouse=True)
 def fresh(committed: None) -> None:  # noqa: F811 (a fixture)
-    dropped.forget_dropped()
+    refused.forget_dropped()
     execute("DELETE FROM holdpoint_tally")
 
 

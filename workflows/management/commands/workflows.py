@@ -17,7 +17,9 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, router
 from django.db.models import Count, Min
 
-from workflows import api, deploys, store
+from workflows import deploys, store
+from workflows.api import instances
+from workflows.api.redrive import list_unsent, redrive
 from workflows.conf import conf
 from workflows.durations import parse_timeout
 from workflows.exceptions import NO_WORKER, InvalidDuration, WorkflowError
@@ -26,7 +28,6 @@ from workflows.management.paper import clean, find_width, lay_table, show_count,
 from workflows.management.story import tell_instance, tell_record
 from workflows.management.targets import check_workspace, find_actor, find_target
 from workflows.models import Instance
-from workflows.redriving import list_unsent, redrive
 from workflows.scope import DEFAULT_WORKSPACE
 from workflows.store.parked import prune_parked
 from workflows.store.prune import BATCH, Pruned, prune
@@ -141,14 +142,14 @@ class Command(BaseCommand):
 
     def retry_instances(self, options: dict[str, Any]) -> None:
         def work(instance: Instance) -> str:
-            again = api.retry(instance, actor=find_actor())
+            again = instances.retry(instance, actor=find_actor())
             return f"is {again.status} in step {again.step!r}"
 
         self._do_each(options, work, "retried")
 
     def cancel_instances(self, options: dict[str, Any]) -> None:
         def work(instance: Instance) -> str:
-            return f"is {api.cancel(instance, options['reason'], actor=find_actor()).status}"
+            return f"is {instances.cancel(instance, options['reason'], actor=find_actor()).status}"
 
         self._do_each(options, work, "cancelled", ended=False)
 

@@ -22,10 +22,12 @@ from django.db import InterfaceError, InternalError, OperationalError, connectio
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
-from workflows.completion_checks import AddressedAnswer
+from workflows.api.batch_completion import complete_lines
+from workflows.api.completion_checks import AddressedAnswer
+from workflows.api.failing import fail_at
+from workflows.api.refused import count_dropped
 from workflows.conf import conf
 from workflows.conf_kafka import KafkaSettings
-from workflows.dropped import count_dropped
 from workflows.exceptions import (
     InteractionResolved,
     TooLarge,
@@ -38,8 +40,6 @@ from workflows.models import Interaction, ParkedAnswer, Workspace
 from workflows.store.counting import REASON_OF
 from workflows.traces import log_raised
 from workflows.transports.kafka.envelopes import Malformed, Response, read_response
-from workflows.units.batches import complete_lines
-from workflows.units.failing import fail_at
 
 logger = logging.getLogger("workflows")
 

@@ -15,7 +15,7 @@ import workflows
 from tests.support.kafka import flows  # noqa: F401
 from tests.support.kafka.records import TOPIC, ask, describe, receive, refuse_strangers, take
 from tests.support.kafka.world import answer
-from workflows import dropped
+from workflows.api import refused as dropped
 from workflows.models import Instance, Interaction, LedgerEvent, ParkedAnswer, Tally
 from workflows.testing import advance, assert_done, drain
 from workflows.transports.kafka import take_again

@@ -29,7 +29,7 @@ from tests.support.races import _provided_again, committed  # noqa: F401 (fixtur
 from tests.support.statements import exact_statements as statements
 from workflows import Await, Done, Workflow, durable, step
 from workflows.access.api_keys import forget_keys
-from workflows.dropped import flush_dropped
+from workflows.api.refused import flush_dropped
 from workflows.models import ApiKey, Interaction, LedgerEvent
 from workflows.store.tally import read_tallies
 from workflows.testing import drain

@@ -344,7 +344,7 @@ def test_what_was_told_about_many_is_told_again_while_any_of_them_is_there(api):
 
 def test_an_answer_about_an_instance_that_is_gone_is_tied_to_none():
     from workflows import store
-    from workflows.idempotency import make_once
+    from workflows.api.idempotency import make_once
 
     once, gone = make_once("POST", "/", "k", body=b""), uuid.uuid4()
     assert store.reserve_answer(connection, 1, once) is None

@@ -15,9 +15,10 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
+from workflows.api.idempotency import check_told, may_hear
+from workflows.api.refused import Refusal, count_dropped, count_refusal, record_later
 from workflows.channel import Channel, find_channel, find_door
 from workflows.conf import conf
-from workflows.dropped import Refusal, count_dropped, count_refusal, record_later
 from workflows.exceptions import (
     AnswerElsewhere,
     IdempotencyConflict,
@@ -31,7 +32,6 @@ from workflows.exceptions import (
     UnknownInteraction,
     WorkflowError,
 )
-from workflows.idempotency import check_told, may_hear
 from workflows.jsontext import MISSING, dump_value, read_back
 from workflows.lifecycle import Cardinality, Event, InteractionStatus
 from workflows.models import Interaction

@@ -15,8 +15,8 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
-from workflows.arguments import read_actor
-from workflows.completion_checks import (
+from workflows.api.arguments import read_actor
+from workflows.api.completion_checks import (
     AddressedAnswer,
     By,
     Completion,
@@ -27,8 +27,9 @@ from workflows.completion_checks import (
     takes_list,
     write_completion,
 )
+from workflows.api.idempotency import make_once
+from workflows.api.refused import count_dropped, count_refusal
 from workflows.conf import conf
-from workflows.dropped import count_dropped, count_refusal
 from workflows.exceptions import (
     InteractionRefused,
     InteractionResolved,
@@ -38,7 +39,6 @@ from workflows.exceptions import (
     WorkflowError,
     show,
 )
-from workflows.idempotency import make_once
 from workflows.jsontext import MISSING, dump_value
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Instance, Interaction

@@ -17,12 +17,12 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import registry, store
-from workflows.arguments import read_actor
+from workflows.api.arguments import read_actor
+from workflows.api.origin import find_source
 from workflows.conf import conf
 from workflows.exceptions import InvalidInput, InvalidSchema, PolicyRefused, UnknownWorkspace
 from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.models import Instance
-from workflows.origins import find_source
 from workflows.planning import plan_instance
 from workflows.scope import current_workspace
 

@@ -17,8 +17,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import CharField, Exists, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Cast, Concat
 
-from workflows import api, store
-from workflows.arguments import read_actor
+from workflows import store
+from workflows.api import instances
+from workflows.api.arguments import read_actor
 from workflows.clock import read_now
 from workflows.durations import parse_delay
 from workflows.exceptions import InvalidCall, NotRedrivable, NotRetryable, UnknownInteraction, show
@@ -182,6 +183,6 @@ def _ask_item_again(db: BaseDatabaseWrapper, row: Interaction, actor: str) -> No
     if not Interaction.objects.using(db.alias).filter(_is_missed(), pk=row.pk).exists():
         raise NotRedrivable(row.pk, "its unit is over, and its workflow has gone on")
     try:
-        api.retry(Instance.objects.using(db.alias).get(pk=row.instance_id), actor=actor)
+        instances.retry(Instance.objects.using(db.alias).get(pk=row.instance_id), actor=actor)
     except NotRetryable as error:
         raise NotRedrivable(row.pk, str(error)) from error

@@ -16,9 +16,9 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
-from workflows.arguments import read_actor
-from workflows.completion import complete_at, read_line
-from workflows.completion_checks import AddressedAnswer, Completion, Ready, judge, write_completion
+from workflows.api.arguments import read_actor
+from workflows.api.completion import complete_at, read_line
+from workflows.api.completion_checks import AddressedAnswer, Completion, Ready, judge, write_completion
 from workflows.conf import conf
 from workflows.exceptions import InvalidCall, UnknownWorkspace, WorkflowError, show
 from workflows.models import Instance

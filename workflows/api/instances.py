@@ -18,8 +18,9 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import registry, store
-from workflows.arguments import read_actor, read_address, read_line, read_many, read_moment, read_signal
-from workflows.bulk import BATCH, Delivery, deliver_lines, group_by_workspace, tell_delivery
+from workflows.api.arguments import read_actor, read_address, read_line, read_many, read_moment, read_signal
+from workflows.api.origin import find_source
+from workflows.api.signals import BATCH, Delivery, deliver_lines, group_by_workspace, tell_delivery
 from workflows.conf import conf
 from workflows.durations import parse_delay
 from workflows.exceptions import (
@@ -39,7 +40,6 @@ from workflows.fields import INHERITED
 from workflows.jsontext import check_text, read_back
 from workflows.lifecycle import Status
 from workflows.models import Instance
-from workflows.origins import find_source
 from workflows.planning import plan_instance
 from workflows.scope import current_workspace
 from workflows.store import Address, NewInstance, SentSignal, Source

@@ -14,11 +14,11 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
-from workflows.api import retry
-from workflows.arguments import read_actor
+from workflows.api.arguments import read_actor
+from workflows.api.completion import find_question, find_to_fail
+from workflows.api.completion_checks import Completion
+from workflows.api.instances import retry
 from workflows.channel import find_door
-from workflows.completion import find_question, find_to_fail
-from workflows.completion_checks import Completion
 from workflows.exceptions import AnswerElsewhere, InteractionResolved, NotRetryable, UnknownInteraction
 from workflows.jsontext import check_text
 from workflows.lifecycle import InteractionStatus, Status, UnitStatus
