@@ -33,7 +33,7 @@ RESUME = "resume"
 MAX_LENGTH = 1024
 #: Names and module of the view that takes answers; "resume" where its routes are included alone.
 RESUME_NAMES = ("workflows:resume", "resume")
-RESUME_VIEW = "workflows.rest.resume"
+RESUME_VIEW = "workflows.callbacks.token_view"
 
 _VERSION = 1
 _MAC_BYTES = hashlib.sha256().digest_size
@@ -118,7 +118,7 @@ def find_path(token: str, *, names: Iterable[str], view: str) -> str:
     """Where this project serves the view (of this module) that takes tokens; empty where it has no such route, which
     a worker's project need not have.
 
-    >>> find_path(token, names=("workflows:resume",), view="workflows.rest.resume")
+    >>> find_path(token, names=("workflows:resume",), view="workflows.callbacks.token_view")
     '/resume/AQNkZXYG…'
     """
     urlconf = getattr(settings, "ROOT_URLCONF", None)

@@ -6,7 +6,7 @@ line break too many after a token would put one into the log that still is good 
 
 from django.urls import re_path
 
-from workflows.rest.resume import resume
+from workflows.callbacks.token_view import resume
 
 app_name = "workflows"
 

@@ -21,12 +21,12 @@ from django.urls import include, path
 
 import workflows
 from workflows import Await, Done, Machine, Workflow, action, durable, step, store, wait_for
+from workflows.callbacks.token_view import resume
 from workflows.conf import conf
 from workflows.lifecycle import CARDINALITY_CODES, Cardinality
 from workflows.models import Instance, Interaction, LedgerEvent, StoredAnswer
 from workflows.question import Question
 from workflows.rest.problems import CONTENT_TYPE
-from workflows.rest.resume import resume
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 from workflows.tokens import make_token
 

@@ -1,6 +1,6 @@
 """`/resume/{token}`: whoever holds the token of a callback answers it, without any other key.
 
-Lives here: who gets JSON and who a page (`workflows.pages.resume`), the order of the questions and the answers to
+Lives here: who gets JSON and who a page (`workflows.callbacks.answer_page`), the order of the questions and the answers to
 them. Invariants owned: only POST decides; an unknown, cut off, foreign or cancelled token is told the same 404, byte
 for byte; and neither the token nor the address that contains it reaches a log of ours or Django's, because whoever
 reads the log could answer with it.
@@ -23,11 +23,11 @@ from workflows import store, tokens
 from workflows.api.completion import complete_at
 from workflows.api.completion_checks import LISTS
 from workflows.api.refused import count_dropped
+from workflows.callbacks.answer_page import answer_person
 from workflows.conf import conf
 from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
 from workflows.jsontext import MISSING
 from workflows.models import Interaction
-from workflows.pages.resume import answer_person
 from workflows.rest.bodies import read_as, refuse_without_data
 from workflows.rest.body import FORM_TYPES, count_malformed, is_form, parse_body, parse_form, read_bytes, refuse_single
 from workflows.rest.machines import open_to_machines

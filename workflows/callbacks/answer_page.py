@@ -21,6 +21,19 @@ from django.utils.translation import gettext as _
 
 from workflows.api.completion import complete_at
 from workflows.api.idempotency import make_once
+from workflows.callbacks.asked_question import DOOR
+from workflows.callbacks.page_content import (
+    AnswerVisit,
+    answer_not_found,
+    answer_notice,
+    answer_trouble,
+    make_visit,
+    show_form,
+    show_outcome,
+    show_refused,
+    show_stale,
+    show_untrusted,
+)
 from workflows.conf import conf
 from workflows.exceptions import (
     AnswerElsewhere,
@@ -37,19 +50,6 @@ from workflows.exceptions import (
 )
 from workflows.jsontext import MISSING, dump_value
 from workflows.pages.posted import FormRefused, read_number, read_posted
-from workflows.pages.question import DOOR
-from workflows.pages.resume_pages import (
-    AnswerVisit,
-    answer_not_found,
-    answer_notice,
-    answer_trouble,
-    make_visit,
-    show_form,
-    show_outcome,
-    show_refused,
-    show_stale,
-    show_untrusted,
-)
 from workflows.store import Once
 
 logger = logging.getLogger("workflows")

@@ -17,6 +17,7 @@ from django.db import router
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
+from workflows.callbacks.asked_question import AskedQuestion, load_question
 from workflows.exceptions import PolicyRefused
 from workflows.jsontext import MISSING
 from workflows.models import Interaction
@@ -24,7 +25,6 @@ from workflows.pages.answers import answer_page
 from workflows.pages.form_read import FormReading
 from workflows.pages.form_tree import Typed
 from workflows.pages.posted import give_token, keep_cookie
-from workflows.pages.question import AskedQuestion, load_question
 from workflows.pages.values import dump_shown
 
 logger = logging.getLogger("workflows")
