@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pika import BlockingConnection
     from pika.adapters.blocking_connection import BlockingChannel
 
-    from workflows.transports.outgoing import Outgoing, Sent
+    from workflows.channels.outgoing import Outgoing, Sent
 
 #: Where answers are written, and where those go that nothing can be made of, with the reason in a header.
 ANSWERS = "holdpoint.answers"

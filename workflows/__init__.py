@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from workflows.api.signals import Delivery as Delivery
     from workflows.awaited_event import event as event
     from workflows.channel import Channel as Channel
+    from workflows.channels.kafka.kafka_channel import Kafka as Kafka
+    from workflows.channels.webhook import Webhook as Webhook
     from workflows.context import Signal as Signal
     from workflows.context import StepContext as StepContext
     from workflows.exceptions import AnswerElsewhere as AnswerElsewhere
@@ -106,8 +108,6 @@ if TYPE_CHECKING:
     from workflows.styles.machine_words import wait_for as wait_for
     from workflows.styles.steps import Workflow as Workflow
     from workflows.styles.steps import step as step
-    from workflows.transports.kafka.channel import Kafka as Kafka
-    from workflows.transports.webhook import Webhook as Webhook
     from workflows.units.lifecycle import LifecycleEvent as LifecycleEvent
     from workflows.units.lifecycle import lifecycle_events as lifecycle_events
     from workflows.units.results import ItemResult as ItemResult
@@ -125,8 +125,8 @@ _HOMES = {
     "workflows.api.failing": "fail retry_item",
     "workflows.units.lifecycle": "LifecycleEvent lifecycle_events",
     "workflows.units.results": "ItemResult",
-    "workflows.transports.kafka.channel": "Kafka",
-    "workflows.transports.webhook": "Webhook",
+    "workflows.channels.kafka.kafka_channel": "Kafka",
+    "workflows.channels.webhook": "Webhook",
     "workflows.awaited_event": "event",
     "workflows.channel": "Channel",
     "workflows.api.instances": "cancel result retry signal signal_many start start_many",

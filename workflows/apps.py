@@ -19,8 +19,8 @@ class WorkflowsConfig(AppConfig):
     def ready(self) -> None:
         """Find every app's workflows.py and hooks.py, check the settings, send what is asked, provide rows."""
         from workflows import checks, provision, watch
+        from workflows.channels import dispatcher
         from workflows.sweeps import Sweep, register_sweep
-        from workflows.transports import dispatcher
         from workflows.units import sweep
 
         autodiscover_modules("workflows")

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from uuid import UUID
 
+    from workflows.channels.outgoing import Outgoing, Sent
     from workflows.models import Interaction
     from workflows.schema import Schema
-    from workflows.transports.outgoing import Outgoing, Sent
 
 #: Rows that are read in one statement for a channel that is told of their end.
 CLOSED_AT_ONCE = 1000

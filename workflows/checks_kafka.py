@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 
+from workflows.channels.kafka.kafka_client import INSTALL, describe_client, import_client
 from workflows.conf import conf
 from workflows.conf_kafka import KafkaSettings
-from workflows.transports.kafka.client import INSTALL, describe_client, import_client
 
 LOOPBACK = ("127.", "localhost", "[::1]")
 

@@ -1,6 +1,6 @@
 """Sending bytes to a place outside, in words that a delivery may keep.
 
-Must not live here: how it is posted, and which addresses may be called: `workflows.transports`. Invariant owned: what
+Must not live here: how it is posted, and which addresses may be called: `workflows.channels`. Invariant owned: what
 fails is a `SendFailed`, which names no more of an address than its host.
 """
 

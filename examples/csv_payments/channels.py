@@ -10,9 +10,9 @@ from typing import Any
 import workflows
 from examples.csv_payments.provider import SLOW_SECONDS, Status, decide, order_answers
 from workflows import Channel
-from workflows.transports.kafka import Kafka
-from workflows.transports.outgoing import Outgoing, Sent
-from workflows.transports.webhook import Webhook
+from workflows.channels.kafka import Kafka
+from workflows.channels.outgoing import Outgoing, Sent
+from workflows.channels.webhook import Webhook
 
 VIA = ("inprocess", "webhook", "kafka")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from workflows.exceptions.base import WorkflowError, show
 
 if TYPE_CHECKING:
-    from workflows.transports.outgoing import Sent
+    from workflows.channels.outgoing import Sent
 
 
 class DispatchFailed(WorkflowError):

@@ -20,7 +20,7 @@ from workflows.uuid7 import make_uuid7
 class ParkedAnswer(EngineModel):
     """A record from a topic of answers that was not taken, and why."""
 
-    calls: ClassVar[str] = "workflows.transports.kafka.take_again"
+    calls: ClassVar[str] = "workflows.channels.kafka.take_again"
 
     id = models.UUIDField(primary_key=True, default=make_uuid7, editable=False)
     at = models.DateTimeField(_("at"))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.support.processes import Process, running, wait_until
+from workflows.channels.kafka.intake import Intake
 from workflows.conf import conf
-from workflows.transports.kafka.intake import Intake
 
 JOIN_SECONDS = 40.0
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from approvals import Approval
 from workflows import Channel, durable
-from workflows.transports.kafka import Kafka
+from workflows.channels.kafka import Kafka
 
 
 @durable(name="kafka.pay")

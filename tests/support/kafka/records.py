@@ -6,10 +6,10 @@ from typing import Any
 
 import workflows
 from tests.support.kafka import flows  # noqa: F401
+from workflows.channels.kafka.taking import Received, Taken, take_answers
 from workflows.conf import conf
 from workflows.models import Interaction
 from workflows.testing import drain
-from workflows.transports.kafka.taking import Received, Taken, take_answers
 
 TOPIC = "answers"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workflows import Await, Done, Machine, UnitFailed, Workflow, durable, step, wait_for
-from workflows.transports.webhook import Webhook
+from workflows.channels.webhook import Webhook
 
 
 class Steps(Workflow):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from workflows import Await, Channel, Done, Workflow, durable, step
-from workflows.transports.outgoing import Outgoing, Sent
+from workflows.channels.outgoing import Outgoing, Sent
 
 
 class Letter(Channel[Any]):

@@ -11,9 +11,9 @@ import workflows
 from tests.support.notices import Place
 from tests.support.webhook.secrets import OLD
 from workflows import Await, Done, Workflow, durable, step
+from workflows.channels.webhook import Webhook
 from workflows.models import Interaction
 from workflows.testing import drain
-from workflows.transports.webhook import Webhook
 
 
 @durable(name="partners.ask")

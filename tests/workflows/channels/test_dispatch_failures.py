@@ -11,9 +11,9 @@ from tests.support.notices import Place, answer
 from tests.support.webhook.flows import STYLES
 from tests.support.webhook.partners import find_ids, newest, verify
 from workflows import Await, Done, Next, UnitFailed, Workflow, step, store
+from workflows.channels.webhook import Webhook
 from workflows.models import Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
-from workflows.transports.webhook import Webhook
 
 pytestmark = pytest.mark.django_db
 

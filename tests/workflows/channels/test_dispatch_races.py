@@ -17,12 +17,12 @@ from tests.support.races import Other, race, run_threads
 from tests.support.webhook.letters import Letter
 from tests.support.webhook.partners import find_ids, newest, verify
 from workflows import store
+from workflows.channels import dispatcher
+from workflows.channels.webhook import Webhook
 from workflows.models import Dispatch, Instance, Interaction
 from workflows.outbound.posting import PostLimits
 from workflows.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.testing import drain
-from workflows.transports import dispatcher
-from workflows.transports.webhook import Webhook
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -201,7 +201,7 @@ def test_beside_a_pump_it_is_sent_and_answered(partner: Place) -> None:
 SCRIPT = """
 import django; django.setup()
 import tests.support.webhook.partners
-from workflows.transports import dispatcher
+from workflows.channels import dispatcher
 print("sent", dispatcher.work(), flush=True)
 """
 

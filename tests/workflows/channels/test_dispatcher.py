@@ -13,11 +13,11 @@ from tests.support.statements import statements
 from tests.support.webhook.letters import Bulk, Letter
 from workflows import DispatchFailed, back_off, store
 from workflows.back_off import BackOff
+from workflows.channels import dispatcher
+from workflows.channels.dispatcher import find_wait
 from workflows.models import Interaction
 from workflows.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.testing import advance, assert_awaiting, assert_done, drain
-from workflows.transports import dispatcher
-from workflows.transports.dispatcher import find_wait
 
 pytestmark = pytest.mark.django_db
 

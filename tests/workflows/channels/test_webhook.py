@@ -19,11 +19,11 @@ from tests.support.notices import Place, answer, serving
 from tests.support.webhook.partners import allow, ask, find_ids, newest, verify
 from tests.support.webhook.secrets import NEW, OLD
 from workflows import InvalidCall
+from workflows.channels.webhook import MOST_RESPONSE, Webhook, _show
 from workflows.models import Dispatch, Interaction
 from workflows.outbound.posting import PostLimits
 from workflows.store.prune import prune
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
-from workflows.transports.webhook import MOST_RESPONSE, Webhook, _show
 
 pytestmark = pytest.mark.django_db
 

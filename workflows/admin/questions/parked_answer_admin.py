@@ -74,7 +74,7 @@ class ParkedAnswerAdmin(TenantAdmin, ReadOnlyAdmin):
     @admin.action(description=_("Take selected answers after all"), permissions=["take_again"])
     def take_again(self, request: HttpRequest, queryset: QuerySet[ParkedAnswer]) -> None:
         """Try each once more, oldest first, and say what became of it."""
-        from workflows.transports.kafka import take_again
+        from workflows.channels.kafka import take_again
 
         refusals = []
         taken = 0

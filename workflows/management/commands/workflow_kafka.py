@@ -9,10 +9,10 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from workflows.channels.kafka.envelopes import read_schema
+from workflows.channels.kafka.intake import Intake
 from workflows.conf import conf
 from workflows.management.paper import show_count
-from workflows.transports.kafka.envelopes import read_schema
-from workflows.transports.kafka.intake import Intake
 
 
 class Command(BaseCommand):

@@ -11,9 +11,9 @@ import pytest
 import workflows
 from tests.support.kafka import flows  # noqa: F401
 from tests.support.kafka.world import Partner, read_requests
+from workflows.channels.kafka.envelopes import read_schema
 from workflows.models import Interaction
 from workflows.testing import advance, drain
-from workflows.transports.kafka.envelopes import read_schema
 
 pytestmark = [pytest.mark.kafka, pytest.mark.process, pytest.mark.django_db]
 

@@ -16,11 +16,11 @@ from django.core.checks import CheckMessage, run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 
+from workflows.channels.kafka import Kafka
+from workflows.channels.kafka.envelopes import read_schema
+from workflows.channels.kafka.kafka_client import import_client
 from workflows.conf import conf
 from workflows.exceptions import InvalidCall
-from workflows.transports.kafka import Kafka
-from workflows.transports.kafka.client import import_client
-from workflows.transports.kafka.envelopes import read_schema
 
 GOOD = {"BOOTSTRAP": "kafka:9092", "ANSWERS": {"answers": ["default"]}}
 SECRET = "canary-of-a-password"

@@ -15,10 +15,10 @@ from config.kafka import Broker, temporary_broker
 from tests.support.kafka import flows  # noqa: F401
 from tests.support.kafka.world import Partner
 from tests.support.processes import wait_until
+from workflows.channels.kafka.producer import Record, send_records
 from workflows.exceptions import DispatchFailed
 from workflows.models import Interaction
 from workflows.testing import drain
-from workflows.transports.kafka.producer import Record, send_records
 
 pytestmark = [pytest.mark.kafka, pytest.mark.process]
 

@@ -16,11 +16,11 @@ from tests.support.kafka import flows  # noqa: F401
 from tests.support.kafka.records import TOPIC, ask, describe, receive, refuse_strangers, take
 from tests.support.kafka.world import answer
 from workflows.api import refused as dropped
+from workflows.channels.kafka import take_again
+from workflows.channels.kafka.envelopes import Malformed, read_response, read_schema
+from workflows.channels.kafka.taking import Taken
 from workflows.models import Instance, Interaction, LedgerEvent, ParkedAnswer, Tally
 from workflows.testing import advance, assert_done, drain
-from workflows.transports.kafka import take_again
-from workflows.transports.kafka.envelopes import Malformed, read_response, read_schema
-from workflows.transports.kafka.taking import Taken
 
 pytestmark = pytest.mark.django_db
 

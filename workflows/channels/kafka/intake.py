@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connections, router
 
+from workflows.channels.kafka.kafka_client import Teller, describe_client, import_client
+from workflows.channels.kafka.taking import AWAY, Received, Taken, is_there, take_answers
 from workflows.conf_kafka import KafkaSettings
 from workflows.models import Interaction
-from workflows.transports.kafka.client import Teller, describe_client, import_client
-from workflows.transports.kafka.taking import AWAY, Received, Taken, is_there, take_answers
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition

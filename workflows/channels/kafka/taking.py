@@ -26,6 +26,7 @@ from workflows.api.batch_completion import complete_lines
 from workflows.api.completion_checks import AddressedAnswer
 from workflows.api.failing import fail_at
 from workflows.api.refused import count_dropped
+from workflows.channels.kafka.envelopes import Malformed, Response, read_response
 from workflows.conf import conf
 from workflows.conf_kafka import KafkaSettings
 from workflows.exceptions import (
@@ -39,7 +40,6 @@ from workflows.exceptions import (
 from workflows.models import Interaction, ParkedAnswer, Workspace
 from workflows.store.counting import REASON_OF
 from workflows.traces import log_raised
-from workflows.transports.kafka.envelopes import Malformed, Response, read_response
 
 logger = logging.getLogger("workflows")
 

@@ -15,11 +15,11 @@ from importlib.resources import files
 from typing import Any, Literal
 from uuid import UUID
 
+from workflows.channels.outgoing import Outgoing
 from workflows.conf import conf
 from workflows.exceptions import WorkflowError, show
 from workflows.json_reader import UnreadableJson, parse_json
 from workflows.jsontext import MISSING, dump_value
-from workflows.transports.outgoing import Outgoing
 
 REQUEST = "holdpoint.request"
 RESPONSE = "holdpoint.response"

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from workflows.channel import Channel
+from workflows.channels.kafka.envelopes import write_headers, write_request
+from workflows.channels.kafka.producer import Record, send_records
+from workflows.channels.outgoing import Outgoing, Sent
 from workflows.conf import conf
 from workflows.conf_kafka import check_topic
 from workflows.exceptions import DispatchFailed, InvalidCall, show
 from workflows.jsontext import check_text
 from workflows.reasons import gettext_noop
-from workflows.transports.kafka.envelopes import write_headers, write_request
-from workflows.transports.kafka.producer import Record, send_records
-from workflows.transports.outgoing import Outgoing, Sent
 from workflows.typed import A
 
 

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from workflows.channels.kafka.kafka_client import Teller, describe_client, import_client
 from workflows.conf import conf
 from workflows.conf_kafka import KafkaSettings
 from workflows.exceptions import DispatchFailed
-from workflows.transports.kafka.client import Teller, describe_client, import_client
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer

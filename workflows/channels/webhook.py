@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import urllib3
 
 from workflows.channel import Channel
+from workflows.channels.outgoing import Outgoing, Sent
 from workflows.conf import conf
 from workflows.exceptions import DispatchFailed, InvalidCall
 from workflows.jsontext import check_text
@@ -21,7 +22,6 @@ from workflows.outbound.address_guard import Guard, Unreachable, find_addresses,
 from workflows.outbound.posting import PostLimits, PostReply, PostTarget, post, read_place
 from workflows.outbound.webhook_signature import sign
 from workflows.schema import read_schema
-from workflows.transports.outgoing import Outgoing, Sent
 from workflows.typed import A
 from workflows.unseen import reveal
 

@@ -24,12 +24,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import back_off, store
 from workflows.api.failing import fail_interactions
 from workflows.channel import Channel, list_sending
+from workflows.channels.outgoing import Outgoing, Sent
 from workflows.conf import conf
 from workflows.exceptions import DispatchFailed, describe_error
 from workflows.models import Interaction
 from workflows.sweeps import may_go_on
 from workflows.traces import log_raised
-from workflows.transports.outgoing import Outgoing, Sent
 from workflows.unseen import reveal
 
 logger = logging.getLogger("workflows")
