@@ -12,7 +12,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from workflows.client.errors import NotFinished, refuse_answer
-from workflows.client.messages import (
+from workflows.client.transport import Call, Reply, Secret, Transport, write_query
+from workflows.client.values import Answered, Completion, Delivery, Emission, Event, Instance, Interaction, Unit, Value
+from workflows.client.wire import (
     check_header,
     leave_out,
     read_answers,
@@ -27,8 +29,6 @@ from workflows.client.messages import (
     write_line,
     write_segment,
 )
-from workflows.client.transport import Call, Reply, Secret, Transport, write_query
-from workflows.client.values import Answered, Completion, Delivery, Emission, Event, Instance, Interaction, Unit, Value
 
 #: Seconds of one long poll. The API would wait a little longer, but not every proxy in between.
 LONGEST_POLL = 25
