@@ -14,10 +14,10 @@ from typing import Any
 
 from django.conf import settings
 
-from workflows.conf import SettingProblem
+from workflows.conf.setting_values import SettingValues
+from workflows.conf.settings import SettingProblem
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidDuration
-from workflows.setting_values import SettingValues
 
 DEFAULTS: Mapping[str, Any] = {
     #: Seconds in which a decision made on a page can be undone; 0: none.

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from workflows.channels.kafka.kafka_client import INSTALL, describe_client, import_client
 from workflows.conf import conf
-from workflows.conf_kafka import KafkaSettings
+from workflows.conf.kafka_settings import KafkaSettings
 
 LOOPBACK = ("127.", "localhost", "[::1]")
 

@@ -37,7 +37,7 @@ from approvals.conf import DEFAULTS as APPROVALS_DEFAULTS
 from approvals.models import Delivery, Review
 from approvals.querysets import ReviewQuerySet
 from workflows import jsontext, registry
-from workflows.conf import DEFAULTS
+from workflows.conf.settings import DEFAULTS
 from workflows.context import ChildResult, Signal, StepContext
 from workflows.hooks import definition
 from workflows.lifecycle import Event, Status

@@ -25,7 +25,7 @@ DOORS = (
     "workflows.apps",
     "workflows.checks",
     "workflows.client",
-    "workflows.conf",
+    "workflows.conf.settings",
     "workflows.exceptions",
     "workflows.models",
     "workflows.outcomes",

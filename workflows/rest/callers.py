@@ -15,7 +15,8 @@ from django.http import HttpRequest
 from workflows.access.api_keys import find_access
 from workflows.access.memberships import list_workspaces
 from workflows.api.arguments import read_actor
-from workflows.conf import conf, parse_rate
+from workflows.conf import conf
+from workflows.conf.settings import parse_rate
 from workflows.registry import LINES
 from workflows.rest.problems import CHOOSE_WORKSPACE, FORBIDDEN, UNAUTHORIZED, RequestRefused
 

@@ -33,7 +33,7 @@ from tests.support.notices import (  # noqa: F401
 )
 from tests.support.review_calls import again, ask, grant, list_events, make_person
 from workflows.clock import read_now
-from workflows.conf import Conf
+from workflows.conf.settings import Conf
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db

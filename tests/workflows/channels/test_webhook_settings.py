@@ -12,7 +12,8 @@ from tests.support.notices import Place, answer
 from tests.support.webhook.partners import allow, newest
 from tests.support.webhook.secrets import NEW, OLD
 from workflows import InvalidCall
-from workflows.conf import conf, find_problems
+from workflows.conf import conf
+from workflows.conf.settings import find_problems
 from workflows.outbound.address_guard import Guard, Unreachable, find_addresses, read_allowed
 from workflows.testing import drain
 

@@ -19,7 +19,7 @@ from django.db import connections, router
 
 from workflows.channels.kafka.kafka_client import Teller, describe_client, import_client
 from workflows.channels.kafka.taking import AWAY, Received, Taken, is_there, take_answers
-from workflows.conf_kafka import KafkaSettings
+from workflows.conf.kafka_settings import KafkaSettings
 from workflows.models import Interaction
 
 if TYPE_CHECKING:

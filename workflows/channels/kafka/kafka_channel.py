@@ -14,7 +14,7 @@ from workflows.channels.kafka.envelopes import write_headers, write_request
 from workflows.channels.kafka.producer import Record, send_records
 from workflows.channels.outgoing import Outgoing, Sent
 from workflows.conf import conf
-from workflows.conf_kafka import check_topic
+from workflows.conf.kafka_settings import check_topic
 from workflows.exceptions import DispatchFailed, InvalidCall, show
 from workflows.jsontext import check_text
 from workflows.reasons import gettext_noop

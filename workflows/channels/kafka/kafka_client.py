@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from workflows.conf_kafka import KafkaSettings
+from workflows.conf.kafka_settings import KafkaSettings
 
 logger = logging.getLogger("workflows.kafka")
 

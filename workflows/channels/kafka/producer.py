@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from workflows.channels.kafka.kafka_client import Teller, describe_client, import_client
 from workflows.conf import conf
-from workflows.conf_kafka import KafkaSettings
+from workflows.conf.kafka_settings import KafkaSettings
 from workflows.exceptions import DispatchFailed
 
 if TYPE_CHECKING:

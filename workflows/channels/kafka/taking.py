@@ -28,7 +28,7 @@ from workflows.api.failing import fail_at
 from workflows.api.refused import count_dropped
 from workflows.channels.kafka.envelopes import Malformed, Response, read_response
 from workflows.conf import conf
-from workflows.conf_kafka import KafkaSettings
+from workflows.conf.kafka_settings import KafkaSettings
 from workflows.exceptions import (
     InteractionResolved,
     TooLarge,

@@ -19,7 +19,7 @@ from tests.support.kafka.world import Partner, answer, read_requests
 from tests.support.processes import wait_until
 from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401
 from workflows.channels.kafka.taking import MOST_TROUBLES, Received, Taken, take_answers
-from workflows.conf_kafka import read_kafka
+from workflows.conf.kafka_settings import read_kafka
 from workflows.models import Interaction, LedgerEvent, ParkedAnswer
 from workflows.testing import assert_done, drain
 

@@ -1,0 +1,5 @@
+"""The settings of the engine, read in one place."""
+
+from workflows.conf.settings import conf
+
+__all__ = ["conf"]
