@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from approvals.policies import Veto as Veto
     from approvals.principals import candidates as candidates
     from approvals.requested import apply_requested_change as apply_requested_change
-    from workflows.answers import Answer as Answer
+    from workflows.definitions.decision import Answer as Answer
 
 #: By this `workflows.foreign_packages` knows that nobody else's package stands here.
 __holdpoint__ = True
@@ -75,7 +75,7 @@ _HOMES = {
     "approvals.policies": "Outcome Veto",
     "approvals.principals": "candidates",
     "approvals.requested": "apply_requested_change",
-    "workflows.answers": "Answer",
+    "workflows.definitions.decision": "Answer",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

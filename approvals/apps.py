@@ -33,9 +33,9 @@ class ApprovalsConfig(AppConfig):
         from approvals import channel as channel  # its answers are read by name
         from approvals import checks, stranding, timers
         from approvals.notify import sweep as notices
+        from workflows.definitions.sweeps import Sweep, register_sweep
         from workflows.gauges import Gauge, register_gauge
         from workflows.rest.parts import register_part
-        from workflows.sweeps import Sweep, register_sweep
 
         register_sweep(Sweep("reviews", timers.seconds_to_next, timers.work))
         register_sweep(Sweep("notices", notices.count_seconds_to_next, notices.work))

@@ -19,11 +19,11 @@ from approvals.exceptions import InvalidApproval
 from approvals.ladder import read_ladder
 from approvals.policies import All, Count, Outcome, Percent, Quorum, read_outcomes, read_quorum
 from approvals.policies.quorum import name_group
-from workflows.answers import Answer, Data, Decision
-from workflows.channel import Channel
+from workflows.definitions.channel import Channel
+from workflows.definitions.decision import Answer, Data, Decision
+from workflows.definitions.question import name_projector
 from workflows.exceptions import InvalidCall, show
 from workflows.jsontext import check_text
-from workflows.question import name_projector
 from workflows.reasons import gettext_noop
 from workflows.schema import Schema, read_schema
 from workflows.typed import Duration, SchemaValue, T, Validating

@@ -31,7 +31,7 @@ from approvals.notify.failures import hide_secrets
 from approvals.notify.postman import connect
 from approvals.policies import find_last_concern
 from approvals.principals import find_rule
-from workflows import registry
+from workflows.definitions import registry
 from workflows.exceptions import InvalidCall
 from workflows.outbound.webhook_signature import read_secret
 from workflows.styles.machine import Machine

@@ -24,8 +24,8 @@ from approvals.ladder import Ladder, Step, list_concerns, load_rungs
 from approvals.models import Candidate, Review
 from approvals.policies import find_last_concern, load_outcomes, load_quorum
 from approvals.principals import GROUP, PERMISSION, RULE, USER, find_rule
+from workflows.definitions.question import find_projector
 from workflows.models import Instance
-from workflows.question import find_projector
 
 #: Groups of reviews that are named; there may be many kinds.
 MOST_TOLD = 20

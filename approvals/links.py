@@ -17,8 +17,8 @@ from django.urls import NoReverseMatch, reverse
 from approvals.models import Review
 from approvals.person import Person
 from approvals.principals import load_user
-from workflows import tokens
 from workflows.api import owned_answers
+from workflows.definitions import callback_tokens
 from workflows.exceptions import InvalidToken
 
 #: Of a token: "review:<key of the user>".
@@ -41,8 +41,8 @@ def make_link(review: Review, user: Person, *, outcome: str = "") -> str:
     'https://holdpoint.example/approvals/link/AQNkZXYIcmV2aWV3OjU…/'
     """
     token = make_link_token(review, user)
-    path = tokens.find_path(token, names=("approvals:link",), view=_VIEW) or f"/approvals/link/{token}/"
-    return tokens.write_url(path) + (f"?{urlencode({'outcome': outcome})}" if outcome else "")
+    path = callback_tokens.find_path(token, names=("approvals:link",), view=_VIEW) or f"/approvals/link/{token}/"
+    return callback_tokens.write_url(path) + (f"?{urlencode({'outcome': outcome})}" if outcome else "")
 
 
 def make_link_token(review: Review, user: Person) -> str:
@@ -51,7 +51,9 @@ def make_link_token(review: Review, user: Person) -> str:
     >>> make_link_token(review, ann) == make_link_token(review, ann)
     True
     """
-    token, _ = tokens.make_token(review.pk, workspace=review.workspace_id, visit=0, purpose=f"{PURPOSE}:{user.pk}")
+    token, _ = callback_tokens.make_token(
+        review.pk, workspace=review.workspace_id, visit=0, purpose=f"{PURPOSE}:{user.pk}"
+    )
     return token
 
 
@@ -61,12 +63,12 @@ def read_link(token: str) -> Visitor:
     >>> read_link(make_link_token(review, ann)).user
     <User: ann>
     """
-    id, claimed = tokens.verify_token(token)
+    id, claimed = callback_tokens.verify_token(token)
     purpose, colon, key = claimed.partition(":")
     if purpose != PURPOSE or not colon:
         raise InvalidToken
     review = Review.objects.using(owned_answers.reach().alias).filter(pk=id).first()
-    if review is None or not tokens.check_token(token, workspace=review.workspace_id, visit=0):
+    if review is None or not callback_tokens.check_token(token, workspace=review.workspace_id, visit=0):
         raise InvalidToken
     try:
         user = load_user(key)
@@ -84,9 +86,9 @@ def find_inbox() -> str:
     'https://holdpoint.example/approvals/'
     """
     try:
-        return tokens.write_url(reverse("approvals:inbox"))
+        return callback_tokens.write_url(reverse("approvals:inbox"))
     except NoReverseMatch:  # a worker's project need not have pages
-        return tokens.write_url("/approvals/")
+        return callback_tokens.write_url("/approvals/")
 
 
 def find_page(id: UUID) -> str:

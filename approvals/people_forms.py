@@ -15,7 +15,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from approvals.models import Absence, Preference
-from workflows import registry
+from workflows.definitions import registry
 
 if TYPE_CHECKING:
     _AbsenceForm = forms.ModelForm[Absence]

@@ -10,7 +10,7 @@ from approvals.changes import GONE, UNKNOWN, apply_change
 from approvals.exceptions import DecisionFailed
 from approvals.models import Review
 from approvals.subjects import InvalidChange, Subject, is_known, load_subject
-from workflows.answers import Answer
+from workflows.definitions.decision import Answer
 from workflows.models import Instance
 
 

@@ -30,14 +30,14 @@ from approvals.held_case import HeldCase
 from approvals.ladder import load_rungs, next_moment
 from approvals.models import Vote
 from approvals.plain_values import write_canonical
-from workflows.answers import Answer
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 from workflows.api.instances import cancel
+from workflows.definitions.decision import Answer
+from workflows.definitions.question import find_projector
 from workflows.exceptions import InteractionResolved
 from workflows.jsontext import MAX_DEPTH
 from workflows.models import Instance
-from workflows.question import find_projector
 from workflows.reasons import Reason, gettext_noop
 
 logger = logging.getLogger("approvals")

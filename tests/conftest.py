@@ -13,8 +13,8 @@ from hypothesis import HealthCheck
 from tests.support.apps.shop.world import order as order
 from tests.support.apps.shop.world import shop as shop
 from tests.support.no_fold import NOT_TOLD
-from workflows import registry
 from workflows.conf import conf
+from workflows.definitions import registry
 
 #: Examples are judged by what they show, not by how long a machine beside other workers takes for one.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 __holdpoint__ = True
 
 if TYPE_CHECKING:
-    from workflows.answers import Answer as Answer
     from workflows.api.batch_completion import CompletionResult as CompletionResult
     from workflows.api.batch_completion import complete_many as complete_many
     from workflows.api.completion import complete as complete
@@ -28,12 +27,21 @@ if TYPE_CHECKING:
     from workflows.api.instances import start_many as start_many
     from workflows.api.redrive import redrive as redrive
     from workflows.api.signals import Delivery as Delivery
-    from workflows.awaited_event import event as event
-    from workflows.channel import Channel as Channel
     from workflows.channels.kafka.kafka_channel import Kafka as Kafka
     from workflows.channels.webhook import Webhook as Webhook
     from workflows.context import Signal as Signal
     from workflows.context import StepContext as StepContext
+    from workflows.definitions.awaited_event import event as event
+    from workflows.definitions.channel import Channel as Channel
+    from workflows.definitions.decision import Answer as Answer
+    from workflows.definitions.outcomes import Await as Await
+    from workflows.definitions.outcomes import Child as Child
+    from workflows.definitions.outcomes import Done as Done
+    from workflows.definitions.outcomes import Next as Next
+    from workflows.definitions.outcomes import Retry as Retry
+    from workflows.definitions.outcomes import Spawn as Spawn
+    from workflows.definitions.outcomes import Stop as Stop
+    from workflows.definitions.workspace import workspace as workspace
     from workflows.exceptions import AnswerElsewhere as AnswerElsewhere
     from workflows.exceptions import CallRaised as CallRaised
     from workflows.exceptions import ChildCancelled as ChildCancelled
@@ -84,14 +92,6 @@ if TYPE_CHECKING:
     from workflows.exceptions import UnknownWorkspace as UnknownWorkspace
     from workflows.exceptions import WorkflowError as WorkflowError
     from workflows.hooks.definition import hook as hook
-    from workflows.outcomes import Await as Await
-    from workflows.outcomes import Child as Child
-    from workflows.outcomes import Done as Done
-    from workflows.outcomes import Next as Next
-    from workflows.outcomes import Retry as Retry
-    from workflows.outcomes import Spawn as Spawn
-    from workflows.outcomes import Stop as Stop
-    from workflows.scope import workspace as workspace
     from workflows.styles.calls import FunctionContext as FunctionContext
     from workflows.styles.function import durable as durable
     from workflows.styles.machine import Machine as Machine
@@ -113,7 +113,7 @@ if TYPE_CHECKING:
     from workflows.units.results import ItemResult as ItemResult
 
 _HOMES = {
-    "workflows.answers": "Answer",
+    "workflows.definitions.decision": "Answer",
     "workflows.context": "Signal StepContext",
     "workflows.styles.calls": "FunctionContext",
     "workflows.styles.machine_context": "MachineContext",
@@ -127,14 +127,14 @@ _HOMES = {
     "workflows.units.results": "ItemResult",
     "workflows.channels.kafka.kafka_channel": "Kafka",
     "workflows.channels.webhook": "Webhook",
-    "workflows.awaited_event": "event",
-    "workflows.channel": "Channel",
+    "workflows.definitions.awaited_event": "event",
+    "workflows.definitions.channel": "Channel",
     "workflows.api.instances": "cancel result retry signal signal_many start start_many",
     "workflows.api.events": "emit",
     "workflows.hooks.definition": "hook",
-    "workflows.outcomes": "Await Child Done Next Retry Spawn Stop",
+    "workflows.definitions.outcomes": "Await Child Done Next Retry Spawn Stop",
     "workflows.api.redrive": "redrive",
-    "workflows.scope": "workspace",
+    "workflows.definitions.workspace": "workspace",
     "workflows.styles.machine": "Machine",
     "workflows.styles.machine_stages": "END FAIL",
     "workflows.styles.machine_words": "action branch collect expand flow launch sleep wait_for",

@@ -20,7 +20,7 @@ class WorkflowsConfig(AppConfig):
         """Find every app's workflows.py and hooks.py, check the settings, send what is asked, provide rows."""
         from workflows import checks, provision, watch
         from workflows.channels import dispatcher
-        from workflows.sweeps import Sweep, register_sweep
+        from workflows.definitions.sweeps import Sweep, register_sweep
         from workflows.units import sweep
 
         autodiscover_modules("workflows")

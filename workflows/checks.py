@@ -21,13 +21,14 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import ProgrammingError, connections, router, transaction
 
-from workflows import deploys, foreign_packages, registry
+from workflows import deploys, foreign_packages
 from workflows.backend.vanished import read_patience
 from workflows.checks_kafka import check_kafka, check_kafka_deploy
 from workflows.checks_links import check_links, check_routes, check_token_keys, check_webhook_secrets
 from workflows.checks_steps import check_targets
 from workflows.conf import conf
 from workflows.conf.settings import SettingProblem, find_problems
+from workflows.definitions import registry
 from workflows.exceptions import InvalidDuration
 from workflows.hooks.checks import check_hook_retention, check_hook_routes, check_hook_secrets
 from workflows.models import Instance

@@ -18,9 +18,9 @@ from django.db import DatabaseError, connections, router, transaction
 from django.db.models import Count
 
 from workflows.conf import conf
+from workflows.definitions.callback_tokens import RESUME_NAMES, RESUME_VIEW, find_path
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction
-from workflows.tokens import RESUME_NAMES, RESUME_VIEW, find_path
 
 #: The id of the key that `conf` makes of SECRET_KEY under DEBUG.
 DEBUG_KEY = "debug"

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 from django.core.checks import CheckMessage, Warning
 
-from workflows import registry
-from workflows.outcomes import Await, Next, Spawn
-from workflows.registry import Definition
+from workflows.definitions import registry
+from workflows.definitions.outcomes import Await, Next, Spawn
+from workflows.definitions.registry import Definition
 
 #: Where an outcome names the step that comes next: by its first argument, or as `then=`.
 _FIRST, _THEN = Next.__name__, (Await.__name__, Spawn.__name__)

@@ -13,7 +13,8 @@ import time
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import registry, store
+from workflows import store
+from workflows.definitions import registry
 from workflows.keeper import LONG_STEP
 
 BATCH = 500

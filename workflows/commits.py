@@ -15,19 +15,10 @@ from typing import Any
 from uuid import UUID
 
 from workflows import back_off
-from workflows.awaited_event import EventSpec
-from workflows.channel import Channel
 from workflows.context import Context
-from workflows.exceptions import (
-    InvalidOutcome,
-    NotSerializable,
-    TooLarge,
-    describe_error,
-    show,
-    to_one_line,
-)
-from workflows.jsontext import RESERVED, dump_value
-from workflows.outcomes import (
+from workflows.definitions.awaited_event import EventSpec
+from workflows.definitions.channel import Channel
+from workflows.definitions.outcomes import (
     UNSET,
     Await,
     Done,
@@ -40,9 +31,18 @@ from workflows.outcomes import (
     Stop,
     Suspend,
 )
+from workflows.definitions.question import Asked, Question, ask_channel
+from workflows.definitions.registry import RERUN, Definition
+from workflows.exceptions import (
+    InvalidOutcome,
+    NotSerializable,
+    TooLarge,
+    describe_error,
+    show,
+    to_one_line,
+)
+from workflows.jsontext import RESERVED, dump_value
 from workflows.planning import plan_spawned
-from workflows.question import Asked, Question, ask_channel
-from workflows.registry import RERUN, Definition
 from workflows.store import Claim, Commit, InvokePlan, Kind, SpawnPlan
 from workflows.trouble import Trouble
 

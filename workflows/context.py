@@ -15,14 +15,14 @@ from uuid import UUID
 from django.conf import settings
 from django.db import router
 
-from workflows.awaited_event import EVENT
-from workflows.channel import Channel, find_channel, read_label
-from workflows.outcomes import UNSET
+from workflows.definitions.awaited_event import EVENT
+from workflows.definitions.channel import Channel, find_channel, read_label
+from workflows.definitions.outcomes import UNSET
+from workflows.definitions.question import UNIT, Asked, Callback, Question, name_projector
 from workflows.progress import write_progress
-from workflows.question import UNIT, Asked, Callback, Question, name_projector
 
 if TYPE_CHECKING:
-    from workflows.awaited_event import EventSpec
+    from workflows.definitions.awaited_event import EventSpec
     from workflows.host import Host
     from workflows.journal import Journal
     from workflows.schema import Schema

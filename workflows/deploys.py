@@ -17,8 +17,8 @@ from uuid import UUID
 from django.db.models import Count, Max, Min, TextField
 from django.db.models.functions import Cast
 
-from workflows import registry
-from workflows.fingerprint import has_changed
+from workflows.definitions import registry
+from workflows.definitions.fingerprint import has_changed
 from workflows.models import Instance
 
 #: Different combinations of workflow, version, step and fingerprint that are looked at, the commonest first.

@@ -18,11 +18,11 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
+from workflows.definitions.question import UNIT, Asked, Question
 from workflows.exceptions import SignalCollision
 from workflows.item_journal import ItemJournal
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Call, InteractionStatus
-from workflows.question import UNIT, Asked, Question
 from workflows.schema_order import keep_order
 from workflows.store import Claim, FoundQuestion, NewQuestion, Saved
 from workflows.store_access import Ousted
@@ -163,7 +163,7 @@ class Journal(ItemJournal):
         """The resume token, made again: it is stored nowhere. None for a question that was opened without one."""
         if key is None:
             return None
-        from workflows.tokens import make_token
+        from workflows.definitions.callback_tokens import make_token
 
         return make_token(interaction, workspace=self._claim.workspace, visit=visit, key_id=key)[0]
 
@@ -214,7 +214,7 @@ class Journal(ItemJournal):
     def _prepare(
         self, question: Question, timeout: float | None, call: Call | None, position: int | None, visit: int
     ) -> NewQuestion:
-        from workflows.tokens import hash_token, make_token
+        from workflows.definitions.callback_tokens import hash_token, make_token
 
         id, instance = make_uuid7(), UUID(self._claim.id)
         token, key = make_token(id, workspace=self._claim.workspace, visit=visit) if question.token else (None, None)

@@ -8,16 +8,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from workflows import registry
+from workflows.definitions import registry
+from workflows.definitions.outcomes import Child
+from workflows.definitions.registry import Definition
 from workflows.exceptions import (
     InvalidData,
     InvalidInput,
 )
 from workflows.jsontext import dump_value
-from workflows.outcomes import (
-    Child,
-)
-from workflows.registry import Definition
 from workflows.store import NewInstance
 from workflows.uuid7 import make_uuid7
 

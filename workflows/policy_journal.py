@@ -10,13 +10,13 @@ from typing import Any
 from uuid import UUID
 
 from workflows import store
-from workflows.awaited_event import EVENT, EventSpec
 from workflows.conf import conf
+from workflows.definitions.awaited_event import EVENT, EventSpec
+from workflows.definitions.question import UNIT
 from workflows.exceptions import PolicyRefused
 from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import InteractionStatus
 from workflows.policy import ask_policy, describe_event, describe_wait
-from workflows.question import UNIT
 from workflows.store import Claim, NewQuestion
 from workflows.store_access import Ousted, StoreAccess
 

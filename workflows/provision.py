@@ -12,8 +12,8 @@ from typing import Any
 from django.apps import apps
 from django.db import connections, router, transaction
 
+from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.models import Workspace
-from workflows.scope import DEFAULT_WORKSPACE
 
 SCHEDULE = "holdpoint sweep"
 

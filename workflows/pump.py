@@ -28,13 +28,13 @@ from workflows.batch import Batch
 from workflows.claim_schedule import ClaimSchedule
 from workflows.conf import conf
 from workflows.deadlines import Deadlines
+from workflows.definitions.sweeps import Sweeper
 from workflows.exceptions import StepTimedOut
 from workflows.host import Host
 from workflows.keeper import LONG_STEP, Keeper
 from workflows.models import Instance
 from workflows.owed_outcomes import OwedOutcomes
 from workflows.silence import LAST_PATIENCE, PATIENCE, Lookout
-from workflows.sweeps import Sweeper
 
 logger = logging.getLogger("workflows")
 

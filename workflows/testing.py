@@ -19,15 +19,15 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import engine, store
-from workflows.awaited_event import EVENT
 from workflows.conf import conf
+from workflows.definitions.awaited_event import EVENT
+from workflows.definitions.question import UNIT
+from workflows.definitions.sweeps import Sweep, list_sweeps
 from workflows.durations import parse_delay
 from workflows.exceptions import InvalidCall
 from workflows.host import Host
 from workflows.lifecycle import Status
 from workflows.models import EventWait, Instance, Interaction
-from workflows.question import UNIT
-from workflows.sweeps import Sweep, list_sweeps
 
 MAX_STEPS = 100_000
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from typing_extensions import TypeVar
 
 if TYPE_CHECKING:
-    from workflows.channel import Channel
+    from workflows.definitions.channel import Channel
     from workflows.schema import Schema
     from workflows.styles.function import Durable
     from workflows.styles.machine import Machine

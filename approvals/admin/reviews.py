@@ -29,8 +29,8 @@ from approvals.admin.showing import show_due, show_risk, show_standing, show_tit
 from approvals.admin.stored import StoredAdmin
 from approvals.models import Review
 from workflows.admin.markup import NOTHING, show_text
+from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.joining import join_html
-from workflows.scope import DEFAULT_WORKSPACE
 
 
 @admin.register(Review)

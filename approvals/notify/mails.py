@@ -28,7 +28,7 @@ from approvals.notify.words import Occasion, choose_subject, choose_words, tell_
 from approvals.show_times import name_zone
 from approvals.show_values import show_text
 from workflows.conf import conf as engine_conf
-from workflows.tokens import write_url
+from workflows.definitions.callback_tokens import write_url
 
 #: Rows of each kind that a mail shows; the page shows them all.
 MAX_ROWS = 12

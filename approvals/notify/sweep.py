@@ -19,7 +19,7 @@ NOTICES, MESSAGES, DIGESTS = 50, 20, 10
 
 
 def count_seconds_to_next(db: BaseDatabaseWrapper) -> float | None:
-    """Until there is something to tell; see `workflows.sweeps.Sweep`."""
+    """Until there is something to tell; see `workflows.definitions.sweeps.Sweep`."""
     return records.read_seconds_to_next(db)
 
 

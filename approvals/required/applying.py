@@ -25,7 +25,7 @@ from approvals.required.proposals import load_kept_subject
 from approvals.required.sealing import unseal
 from approvals.show_fields import label_field
 from approvals.subjects import InvalidChange, find_field, is_known, load_subject
-from workflows.answers import Answer
+from workflows.definitions.decision import Answer
 from workflows.joining import join_list
 from workflows.models import Instance
 from workflows.reasons import Reason, gettext_noop

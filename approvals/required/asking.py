@@ -17,8 +17,8 @@ from approvals.required.proposals import load_kept_subject
 from approvals.required.sealing import unseal
 from approvals.subjects import is_known, load_subject
 from workflows import Await, StepContext, Stop
+from workflows.definitions.registry import NotDeployed
 from workflows.models import Instance
-from workflows.registry import NotDeployed
 
 
 def ask_about_change(ctx: StepContext) -> Await | Stop:

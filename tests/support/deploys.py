@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from workflows import Await, Done, Workflow, registry, step
+from workflows import Await, Done, Workflow, step
+from workflows.definitions import registry
 
 
 @pytest.fixture(autouse=True)

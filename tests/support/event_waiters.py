@@ -6,7 +6,7 @@ from typing import Any
 
 import workflows
 from workflows import Await, Done, Next, Workflow, step
-from workflows.awaited_event import event
+from workflows.definitions.awaited_event import event
 from workflows.models import Instance
 from workflows.testing import assert_awaiting, drain
 

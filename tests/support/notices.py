@@ -24,7 +24,7 @@ from approvals.models import Delivery, Preference, Review
 from approvals.notify import sweep
 from tests.support import review_calls
 from workflows.conf import conf
-from workflows.sweeps import Sweep, register_sweep, unregister_sweep
+from workflows.definitions.sweeps import Sweep, register_sweep, unregister_sweep
 
 SITE = "https://holdpoint.example"
 KEYS = {"2026-11": "n" * 40}

@@ -26,8 +26,8 @@ from approvals import Answer, Approval, Stale, decide
 from approvals.models import Absence, Candidate, Comment, Notice, Review, Vote
 from workflows import Await, Done, Next, Workflow, step
 from workflows.clock import read_now
+from workflows.definitions.sweeps import list_sweeps, register_sweep, unregister_sweep
 from workflows.models import Instance, Interaction, LedgerEvent, Signal
-from workflows.sweeps import list_sweeps, register_sweep, unregister_sweep
 from workflows.testing import drain
 
 _numbers = itertools.count()

@@ -36,9 +36,10 @@ from approvals import models as approval_models
 from approvals.conf import DEFAULTS as APPROVALS_DEFAULTS
 from approvals.models import Delivery, Review
 from approvals.querysets import ReviewQuerySet
-from workflows import jsontext, registry
+from workflows import jsontext
 from workflows.conf.settings import DEFAULTS
 from workflows.context import ChildResult, Signal, StepContext
+from workflows.definitions import registry
 from workflows.hooks import definition
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance

@@ -16,7 +16,8 @@ import workflows
 from examples import builds, identity, payments
 from examples import workflows as small
 from examples.payments import PayByMachine, PayInSteps, pay
-from workflows import Machine, registry
+from workflows import Machine
+from workflows.definitions import registry
 from workflows.models import Instance, Interaction
 from workflows.schema import read_schema
 from workflows.styles import machine_stages, machine_words

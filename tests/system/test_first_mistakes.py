@@ -24,10 +24,10 @@ from workflows import (
     Workflow,
     checks_steps,
     durable,
-    registry,
     step,
     store,
 )
+from workflows.definitions import registry
 from workflows.testing import assert_failed, drain
 
 pytestmark = pytest.mark.django_db

@@ -28,7 +28,7 @@ DOORS = (
     "workflows.conf.settings",
     "workflows.exceptions",
     "workflows.models",
-    "workflows.outcomes",
+    "workflows.definitions.outcomes",
     "workflows.pump",
     "workflows.testing",
     "workflows.urls",

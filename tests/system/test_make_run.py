@@ -157,7 +157,7 @@ from django.db import connection
 connection.cursor().execute("UPDATE holdpoint_interaction SET config = '{{}}' WHERE id = '{id}'")
 """
 FIND_LINK = """
-from workflows import tokens
+from workflows.definitions import callback_tokens as tokens
 from workflows.models import Interaction
 one = Interaction.objects.select_related("unit").get(pk="{id}")
 print(tokens.make_token(one.pk, workspace=one.workspace_id, visit=one.unit.visit)[0])

@@ -188,7 +188,7 @@ def test_drain_runs_what_was_due_in_the_past():
 
 @pytest.mark.django_db
 def test_drain_counts_a_step_of_an_unknown_workflow_as_put_back():
-    from workflows import registry
+    from workflows.definitions import registry
 
     class Vanishes(Workflow):
         @step

@@ -18,8 +18,8 @@ from django.utils.translation import gettext_lazy as _
 from workflows.access.api_keys import forget_keys
 from workflows.admin.base import StyledAdmin
 from workflows.admin.tenancy import TenantAdmin, find_scopes
+from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.models import ApiKey, Instance, Workspace
-from workflows.scope import DEFAULT_WORKSPACE
 
 
 @admin.register(Workspace)

@@ -13,10 +13,10 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
+from workflows.definitions.workspace import current_actor, current_workspace
 from workflows.exceptions import InvalidCall, InvalidTarget, show
 from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.models import Instance
-from workflows.scope import current_actor, current_workspace
 from workflows.store import Address
 
 

@@ -20,9 +20,9 @@ from workflows.api.arguments import read_actor
 from workflows.api.completion import complete_at, read_line
 from workflows.api.completion_checks import AddressedAnswer, Completion, Ready, judge, write_completion
 from workflows.conf import conf
+from workflows.definitions.workspace import current_workspace
 from workflows.exceptions import InvalidCall, UnknownWorkspace, WorkflowError, show
 from workflows.models import Instance
-from workflows.scope import current_workspace
 from workflows.store import Ended, ItemAnswer
 from workflows.store.item_ends import BATCH
 from workflows.units.ends import follow_up

@@ -30,6 +30,8 @@ from workflows.api.completion_checks import (
 from workflows.api.idempotency import make_once
 from workflows.api.refused import count_dropped, count_refusal
 from workflows.conf import conf
+from workflows.definitions.question import check_signal_id
+from workflows.definitions.workspace import current_workspace
 from workflows.exceptions import (
     InteractionRefused,
     InteractionResolved,
@@ -42,8 +44,6 @@ from workflows.exceptions import (
 from workflows.jsontext import MISSING, dump_value
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Instance, Interaction
-from workflows.question import check_signal_id
-from workflows.scope import current_workspace
 from workflows.store import Addressed, Once
 from workflows.units.ends import answer_item
 

@@ -17,8 +17,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import store
 from workflows.api.idempotency import check_told, may_hear
 from workflows.api.refused import Refusal, count_dropped, count_refusal, record_later
-from workflows.channel import Channel, find_channel, find_door
 from workflows.conf import conf
+from workflows.definitions.channel import Channel, find_channel, find_door
+from workflows.definitions.question import find_projector
 from workflows.exceptions import (
     AnswerElsewhere,
     IdempotencyConflict,
@@ -36,7 +37,6 @@ from workflows.jsontext import MISSING, dump_value, read_back
 from workflows.lifecycle import Cardinality, Event, InteractionStatus
 from workflows.models import Interaction
 from workflows.policy import ask_policy
-from workflows.question import find_projector
 from workflows.schema import load_schema_text
 from workflows.store import Addressed, AnswerTarget, Once
 

@@ -16,15 +16,16 @@ from uuid import UUID
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import registry, store
+from workflows import store
 from workflows.api.arguments import read_actor
 from workflows.api.origin import find_source
 from workflows.conf import conf
+from workflows.definitions import registry
+from workflows.definitions.workspace import current_workspace
 from workflows.exceptions import InvalidInput, InvalidSchema, PolicyRefused, UnknownWorkspace
 from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.models import Instance
 from workflows.planning import plan_instance
-from workflows.scope import current_workspace
 
 logger = logging.getLogger("workflows")
 

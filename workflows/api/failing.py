@@ -18,7 +18,7 @@ from workflows.api.arguments import read_actor
 from workflows.api.completion import find_question, find_to_fail
 from workflows.api.completion_checks import Completion
 from workflows.api.instances import retry
-from workflows.channel import find_door
+from workflows.definitions.channel import find_door
 from workflows.exceptions import AnswerElsewhere, InteractionResolved, NotRetryable, UnknownInteraction
 from workflows.jsontext import check_text
 from workflows.lifecycle import InteractionStatus, Status, UnitStatus

@@ -17,11 +17,13 @@ from uuid import UUID
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import registry, store
+from workflows import store
 from workflows.api.arguments import read_actor, read_address, read_line, read_many, read_moment, read_signal
 from workflows.api.origin import find_source
 from workflows.api.signals import BATCH, Delivery, deliver_lines, group_by_workspace, tell_delivery
 from workflows.conf import conf
+from workflows.definitions import registry
+from workflows.definitions.workspace import current_workspace
 from workflows.durations import parse_delay
 from workflows.exceptions import (
     NO_WORKER,
@@ -41,7 +43,6 @@ from workflows.jsontext import check_text, read_back
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.planning import plan_instance
-from workflows.scope import current_workspace
 from workflows.store import Address, NewInstance, SentSignal, Source
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from workflows.definitions.workspace import current_instance
 from workflows.models import Instance
-from workflows.scope import current_instance
 from workflows.store import Source
 
 #: What stands in the place of a person where rows that would tell are gone.

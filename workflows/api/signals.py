@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import registry, store
+from workflows import store
+from workflows.definitions import registry
 from workflows.store import Address, Delivered, SentSignal
 
 #: Rows per statement of the bulk calls: beyond a few hundred nothing is gained, and locks are held longer.

@@ -19,7 +19,7 @@ from django.db.models.expressions import RawSQL
 from django.utils.translation import gettext as _
 
 from workflows.api.completion_checks import DOORS
-from workflows.channel import find_door
+from workflows.definitions.channel import find_door
 from workflows.exceptions import UnknownInteraction
 from workflows.lifecycle import Cardinality, InteractionStatus
 from workflows.models import Interaction

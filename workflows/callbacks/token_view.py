@@ -19,12 +19,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import InterfaceError, OperationalError, connections, router
 from django.http import HttpRequest, HttpResponse
 
-from workflows import store, tokens
+from workflows import store
 from workflows.api.completion import complete_at
 from workflows.api.completion_checks import LISTS
 from workflows.api.refused import count_dropped
 from workflows.callbacks.answer_page import answer_person
 from workflows.conf import conf
+from workflows.definitions import callback_tokens
 from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
 from workflows.jsontext import MISSING
 from workflows.models import Interaction
@@ -174,13 +175,13 @@ def find_interaction(token: str) -> tuple[UUID, int]:
 
 def find_question(token: str) -> Addressed:
     """All of it that bears on an answer."""
-    interaction, purpose = tokens.verify_token(token)
+    interaction, purpose = callback_tokens.verify_token(token)
     db = connections[router.db_for_write(Interaction)]
-    found = store.find_by_token(db, tokens.hash_token(token))
+    found = store.find_by_token(db, callback_tokens.hash_token(token))
     if found is None:
         raise InvalidToken
-    genuine = tokens.check_token(token, workspace=found.workspace, visit=found.visit)
-    if not genuine or found.id != interaction or purpose != tokens.RESUME:
+    genuine = callback_tokens.check_token(token, workspace=found.workspace, visit=found.visit)
+    if not genuine or found.id != interaction or purpose != callback_tokens.RESUME:
         raise InvalidToken
     return found
 

@@ -23,12 +23,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import back_off, store
 from workflows.api.failing import fail_interactions
-from workflows.channel import Channel, list_sending
 from workflows.channels.outgoing import Outgoing, Sent
 from workflows.conf import conf
+from workflows.definitions.channel import Channel, list_sending
+from workflows.definitions.sweeps import may_go_on
 from workflows.exceptions import DispatchFailed, describe_error
 from workflows.models import Interaction
-from workflows.sweeps import may_go_on
 from workflows.traces import log_raised
 from workflows.unseen import reveal
 
@@ -49,7 +49,7 @@ Result = Sent | Exception | None
 
 
 def seconds_to_next(db: BaseDatabaseWrapper) -> float | None:
-    """Until something is to be sent; see `workflows.sweeps.Sweep`. Where no channel sends, nothing is asked."""
+    """Until something is to be sent; see `workflows.definitions.sweeps.Sweep`. Where no channel sends, nothing is asked."""
     names = [one.name for one in list_sending()]
     return store.seconds_to_dispatch(db, names) if names else None
 

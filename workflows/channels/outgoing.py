@@ -73,7 +73,7 @@ class Outgoing:
         """Where the answer is posted; derived here, because the token is stored nowhere."""
         if self.token_key is None:
             return None
-        from workflows.tokens import make_token, resume_url
+        from workflows.definitions.callback_tokens import make_token, resume_url
 
         token, _ = make_token(self.id, workspace=self.workspace_id, visit=self.visit, key_id=self.token_key)
         return resume_url(token)

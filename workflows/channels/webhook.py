@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import urllib3
 
-from workflows.channel import Channel
 from workflows.channels.outgoing import Outgoing, Sent
 from workflows.conf import conf
+from workflows.definitions.channel import Channel
 from workflows.exceptions import DispatchFailed, InvalidCall
 from workflows.jsontext import check_text
 from workflows.outbound.address_guard import Guard, Unreachable, find_addresses, show_host

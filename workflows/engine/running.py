@@ -18,8 +18,7 @@ from uuid import UUID
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import registry, scope, store
-from workflows.awaited_event import EVENT, EventSpec
+from workflows import store
 from workflows.commits import (
     find_question,
     make_failed_run,
@@ -33,13 +32,15 @@ from workflows.commits import (
 )
 from workflows.conf import conf
 from workflows.context import Context, StepContext
+from workflows.definitions import registry, workspace
+from workflows.definitions.awaited_event import EVENT, EventSpec
+from workflows.definitions.outcomes import Await, Outcome, Stop, Suspend
+from workflows.definitions.question import UNIT
+from workflows.definitions.registry import Definition
 from workflows.event_permission import make_permission
 from workflows.exceptions import ClaimLost, UnitFailed, describe_error
 from workflows.host import Host
 from workflows.journal import Journal
-from workflows.outcomes import Await, Outcome, Stop, Suspend
-from workflows.question import UNIT
-from workflows.registry import Definition
 from workflows.store import Claim, Commit, InvokePlan, Kind, RunEnd, RunResult, SpawnPlan
 from workflows.store_access import Ousted
 from workflows.traces import log_raised
@@ -66,7 +67,7 @@ def run(claim: Claim, host: Host) -> RunResult:
     if claim.runs > definition.max_attempts:
         return make_stop(claim, tell_spent(claim, definition))
     ctx = _make_context(claim, definition, host)
-    with scope.enter_step(claim.workspace, claim.id):
+    with workspace.enter_step(claim.workspace, claim.id):
         return _guard(claim, definition, ctx, host, lambda: _run(claim, definition, ctx, host))
 
 
@@ -124,7 +125,7 @@ def _guard(claim: Claim, definition: Definition, ctx: Context, host: Host, work:
 def complete(owed: Commit, host: Host, *, patient: bool = False) -> RunResult:
     """Try an outcome again that met a held row: what is left of it to commit, which may be all of it."""
     assert owed.again is not None
-    with scope.enter_step(owed.claim.workspace, owed.claim.id):
+    with workspace.enter_step(owed.claim.workspace, owed.claim.id):
         return owed.again(host, patient)
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from workflows.definitions.registry import may_replace
 from workflows.exceptions import InvalidDefinition, show
-from workflows.registry import may_replace
 
 if TYPE_CHECKING:
     from django.http import HttpRequest

@@ -21,6 +21,7 @@ from django.http import HttpRequest, HttpResponse
 from workflows import exceptions, store
 from workflows.api.refused import count_hook, count_refusal
 from workflows.conf import conf
+from workflows.definitions.workspace import act_as, current_workspace, enter
 from workflows.exceptions import UnknownWorkspace, to_one_line
 from workflows.hooks.definition import Hook, find_hook
 from workflows.hooks.message import HookMessage
@@ -43,7 +44,6 @@ from workflows.rest.problems import (
     answer_problem,
 )
 from workflows.rest.throttle import count_call
-from workflows.scope import act_as, current_workspace, enter
 from workflows.traces import log_raised
 
 logger = logging.getLogger("workflows")

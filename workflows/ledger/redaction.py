@@ -10,9 +10,9 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from workflows.definitions.workspace import current_workspace
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
-from workflows.scope import current_workspace
 from workflows.store import erase
 from workflows.store.sql import in_transaction
 

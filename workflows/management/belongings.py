@@ -15,9 +15,9 @@ from uuid import UUID
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast, Left
 
-from workflows.awaited_event import EVENT
+from workflows.definitions.awaited_event import EVENT
+from workflows.definitions.question import UNIT
 from workflows.models import Instance, Interaction
-from workflows.question import UNIT
 
 #: Names that the engine gave; an excerpt may end in the middle of one.
 _OURS = re.compile(f"({UNIT}|{EVENT})([0-9a-f-]*)")

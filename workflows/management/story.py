@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from workflows import deploys, registry
+from workflows import deploys
+from workflows.definitions import registry
 from workflows.jsontext import RESERVED
 from workflows.management.belongings import list_parts, word_names
 from workflows.management.paper import clip, lay_facts, lay_table, show_json, show_moment

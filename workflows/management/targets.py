@@ -13,9 +13,9 @@ from uuid import UUID
 from django.core.management.base import CommandError
 from django.db import router
 
+from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.management.paper import clean
 from workflows.models import Instance, Workspace
-from workflows.scope import DEFAULT_WORKSPACE
 
 #: Workspaces that an error lists.
 NAMED = 20

@@ -17,7 +17,7 @@ from workflows.access.memberships import list_workspaces
 from workflows.api.arguments import read_actor
 from workflows.conf import conf
 from workflows.conf.settings import parse_rate
-from workflows.registry import LINES
+from workflows.definitions.registry import LINES
 from workflows.rest.problems import CHOOSE_WORKSPACE, FORBIDDEN, UNAUTHORIZED, RequestRefused
 
 HEADER = "X-Workspace"

@@ -22,9 +22,9 @@ from workflows.api.completion_checks import AddressedAnswer
 from workflows.api.idempotency import check_told, make_once
 from workflows.api.refused import count_dropped
 from workflows.conf import conf
+from workflows.definitions.question import check_signal_id
 from workflows.exceptions import InvalidData, InvalidSignalId, WorkflowError
 from workflows.jsontext import MISSING, dump_value
-from workflows.question import check_signal_id
 from workflows.rest.bodies import list_mistakes, refuse_without_data
 from workflows.rest.body import count_malformed
 from workflows.rest.callers import COMPLETE

@@ -31,6 +31,7 @@ from rest_framework.views import APIView
 from workflows import store
 from workflows.api.idempotency import check_told, may_hear
 from workflows.conf import conf
+from workflows.definitions.workspace import enter
 from workflows.exceptions import WorkflowError
 from workflows.models import Instance
 from workflows.rest.body import parse_body, read_bytes
@@ -50,7 +51,6 @@ from workflows.rest.problems import (
     answer_problem,
 )
 from workflows.rest.throttle import count_call
-from workflows.scope import enter
 from workflows.store import Once, Told
 
 logger = logging.getLogger("workflows")

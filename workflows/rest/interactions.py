@@ -13,11 +13,12 @@ from rest_framework.request import Request
 
 from workflows.api.completion import complete_at, takes_many
 from workflows.api.refused import count_dropped
+from workflows.definitions.item_streams import LINE
+from workflows.definitions.question import check_signal_id
 from workflows.exceptions import InvalidData, InvalidSignalId
 from workflows.jsontext import MISSING
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction, LedgerEvent
-from workflows.question import check_signal_id
 from workflows.rest.bodies import read_as, refuse_without_data
 from workflows.rest.body import count_malformed, refuse_single
 from workflows.rest.callers import COMPLETE, READ_INTERACTIONS
@@ -30,7 +31,6 @@ from workflows.rest.problems import RequestRefused
 from workflows.rest.request_bodies import CompleteBody
 from workflows.rest.response_bodies import CompletionOut, InteractionList, InteractionOut, ProblemOut, RowList
 from workflows.rest.rows import INTERACTION_FIELDS, show_event, show_interaction
-from workflows.units.streams import LINE
 
 #: Any text but control characters, and the two that stand for a place in an address.
 SIGNAL_ID = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": r"^(?!\.{1,2}$)[^\x00-\x1f\x7f-\x9f]+$"}

@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.channel import list_closing, tell_channel
+from workflows.definitions.channel import list_closing, tell_channel
 from workflows.lifecycle import INTERACTION_CODES
 from workflows.store.sql import atomic, compact, fetch, limit_lock_wait, write_plain, write_texts
 

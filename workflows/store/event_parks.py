@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.awaited_event import EVENT
+from workflows.definitions.awaited_event import EVENT
 from workflows.store.commit import commit_locked, lock_claim
 from workflows.store.events import lock_event, park_on_event
 from workflows.store.planned_commit import Commit

@@ -24,8 +24,10 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.awaited_event import EVENT as PREFIX  # before a wait's id: a name; before an event's id: a dedup key
 from workflows.conf import conf
+from workflows.definitions.awaited_event import (
+    EVENT as PREFIX,  # before a wait's id: a name; before an event's id: a dedup key
+)
 from workflows.exceptions import InvalidData, StrictIsolation
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Event
@@ -47,7 +49,7 @@ from workflows.store.sql import (
 from workflows.uuid7 import make_uuid7
 
 if TYPE_CHECKING:
-    from workflows.awaited_event import EventSpec
+    from workflows.definitions.awaited_event import EventSpec
     from workflows.schema import Schema
     from workflows.store.claim import Claim
 

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from workflows.definitions.registry import LINES
 from workflows.lifecycle import (
     INTERACTION_CODES,
     STATUS_OF,
@@ -28,7 +29,6 @@ from workflows.lifecycle import (
     UnitPhase,
     UnitStatus,
 )
-from workflows.registry import LINES
 from workflows.store.claim import Claim
 from workflows.store.sql import (
     AWAITING,

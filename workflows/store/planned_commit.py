@@ -19,7 +19,7 @@ from workflows.store.claim import Claim
 from workflows.store.start import NewInstance
 
 if TYPE_CHECKING:
-    from workflows.outcomes import Invoke
+    from workflows.definitions.outcomes import Invoke
 
 
 class Kind(IntEnum):

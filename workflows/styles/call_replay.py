@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from workflows.context import Context
+from workflows.definitions.outcomes import Done, Outcome
 from workflows.exceptions import DuplicateCheckpoint, InvalidCall, NonDeterministic, show
 from workflows.jsontext import check_text, read_back
 from workflows.lifecycle import Call
-from workflows.outcomes import Done, Outcome
 from workflows.store import Saved
 from workflows.styles.raised import describe_raised, is_authors, revive_error
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from workflows.definitions.outcomes import Suspend
 from workflows.durations import parse_delay
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Call
-from workflows.outcomes import Suspend
 from workflows.styles.call_replay import read_saved, refuse_async
 from workflows.styles.child_calls import ChildCalls
 from workflows.styles.each import EachCalls

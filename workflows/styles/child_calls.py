@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
 
+from workflows.definitions.outcomes import Invoke, Next
 from workflows.durations import parse_timeout
 from workflows.exceptions import ChildCancelled, ChildFailed, SignalTimeoutError
 from workflows.lifecycle import Call, Status
-from workflows.outcomes import Invoke, Next
 from workflows.styles.call_replay import ReplayContext, read_saved
 from workflows.typed import Duration, WorkflowRef
 

@@ -10,19 +10,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from workflows.channel import Channel
-from workflows.durations import parse_timeout
-from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed, show
-from workflows.jsontext import read_back
-from workflows.lifecycle import Call, InteractionStatus, ItemPolicy, UnitStatus
-from workflows.outcomes import Suspend
-from workflows.question import UNIT, name_projector
-from workflows.store import FoundItem, LineItem, Saved
-from workflows.styles.call_replay import ReplayContext, read_saved, refuse_async
-from workflows.typed import A, Duration, ItemChannel, SchemaArgument, T, Validating
-from workflows.units.lines import make_error
-from workflows.units.results import ItemResult, cast_answer
-from workflows.units.streams import (
+from workflows.definitions.channel import Channel
+from workflows.definitions.item_streams import (
     CONCURRENCY,
     Asking,
     ItemLine,
@@ -31,6 +20,17 @@ from workflows.units.streams import (
     read_policy,
     read_stream,
 )
+from workflows.definitions.outcomes import Suspend
+from workflows.definitions.question import UNIT, name_projector
+from workflows.durations import parse_timeout
+from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed, show
+from workflows.jsontext import read_back
+from workflows.lifecycle import Call, InteractionStatus, ItemPolicy, UnitStatus
+from workflows.store import FoundItem, LineItem, Saved
+from workflows.styles.call_replay import ReplayContext, read_saved, refuse_async
+from workflows.typed import A, Duration, ItemChannel, SchemaArgument, T, Validating
+from workflows.units.lines import make_error
+from workflows.units.results import ItemResult, cast_answer
 
 if TYPE_CHECKING:
     from workflows.styles.calls import FunctionContext

@@ -6,6 +6,7 @@ the declarative style alike; every other one is tried again, as often as `max_at
 
 from __future__ import annotations
 
+from workflows.definitions.outcomes import Outcome, RunAgain, Stop
 from workflows.exceptions import (
     ChildFailed,
     InvalidCall,
@@ -17,7 +18,6 @@ from workflows.exceptions import (
     UnitFailed,
     describe_error,
 )
-from workflows.outcomes import Outcome, RunAgain, Stop
 
 #: An `InvalidCall` is a mistake in the code, which another run makes again; so is an outcome that cannot be stored.
 FINAL = (

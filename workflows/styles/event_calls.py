@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, overload
 
-from workflows.awaited_event import EVENT, EventSpec
-from workflows.awaited_event import event as make_event
+from workflows.definitions.awaited_event import EVENT, EventSpec
+from workflows.definitions.awaited_event import event as make_event
+from workflows.definitions.outcomes import Suspend
 from workflows.durations import parse_timeout
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Call
-from workflows.outcomes import Suspend
 from workflows.store import Saved
 from workflows.styles.call_replay import ReplayContext, read_saved
 from workflows.typed import Duration, SchemaArgument, SchemaValue, T, Validating

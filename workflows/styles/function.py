@@ -23,14 +23,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from workflows import registry
 from workflows.context import Context
+from workflows.definitions import registry
+from workflows.definitions.fingerprint import fingerprint_function
+from workflows.definitions.outcomes import Outcome
+from workflows.definitions.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall, InvalidDefinition, InvalidDuration, InvalidInput, WorkflowError, show
-from workflows.fingerprint import fingerprint_function
 from workflows.jsontext import check_signal_name, check_text
-from workflows.outcomes import Outcome
-from workflows.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
 from workflows.styles.call_replay import Suspended, refuse_async
 from workflows.styles.calls import FunctionContext
 from workflows.styles.errors import settle_error

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from workflows.context import Context
+from workflows.definitions.item_streams import Asking
+from workflows.definitions.outcomes import Outcome, Suspend
+from workflows.definitions.question import find_projector
+from workflows.definitions.registry import LINES, Definition
 from workflows.exceptions import NonDeterministic
 from workflows.journal import Journal
 from workflows.lifecycle import Call
-from workflows.outcomes import Outcome, Suspend
-from workflows.question import find_projector
-from workflows.registry import LINES, Definition
 from workflows.styles.call_replay import Suspended
 from workflows.styles.calls import FunctionContext
 from workflows.styles.each import make_cast
 from workflows.units.results import cast_answer
-from workflows.units.streams import Asking
 
 if TYPE_CHECKING:
     from workflows.host import Host

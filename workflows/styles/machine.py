@@ -16,14 +16,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from workflows import registry
 from workflows.context import Context, StepContext
+from workflows.definitions import registry
+from workflows.definitions.fingerprint import compute_fingerprint
+from workflows.definitions.outcomes import Outcome
+from workflows.definitions.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidDefinition, WorkflowError
-from workflows.fingerprint import compute_fingerprint
 from workflows.jsontext import check_signal_name, check_text
-from workflows.outcomes import Outcome
-from workflows.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
 from workflows.schema import read_schema
 from workflows.styles.errors import settle_error
 from workflows.styles.machine_ends import run_line, run_machine

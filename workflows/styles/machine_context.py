@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from workflows.definitions.question import Callback, Question, name_projector
 from workflows.exceptions import InvalidOutcome, show
 from workflows.jsontext import read_back
 from workflows.lifecycle import ItemPolicy
-from workflows.question import Callback, Question, name_projector
 from workflows.styles.machine_stages import WaitFor, is_function
 from workflows.styles.stage_results import Steps, find_stage_owner
 from workflows.styles.stage_values import NotThere, make_plain, read_typed, wrap_value

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from workflows.conf import conf
+from workflows.definitions.item_streams import Asking, ItemLine, plan_lines
+from workflows.definitions.item_streams import ItemStream as Asked
+from workflows.definitions.outcomes import Next, Outcome, Stop, Suspend
+from workflows.definitions.question import UNIT
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidOutcome, TooMany, describe_error, show
 from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import ItemPolicy, UnitStatus
-from workflows.outcomes import Next, Outcome, Stop, Suspend
-from workflows.question import UNIT
 from workflows.styles.machine_line import LineView
 from workflows.styles.machine_plan import Plan, PlanNode
 from workflows.styles.machine_run import (
@@ -38,8 +40,6 @@ from workflows.styles.machine_stages import END, Collect, Expand, WaitFor, is_fu
 from workflows.styles.machine_streams import PlanStream
 from workflows.styles.stage_values import make_plain
 from workflows.units.lines import make_error
-from workflows.units.streams import Asking, ItemLine, plan_lines
-from workflows.units.streams import ItemStream as Asked
 
 if TYPE_CHECKING:
     from workflows.context import StepContext

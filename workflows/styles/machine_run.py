@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workflows.awaited_event import EventSpec, event
+from workflows.definitions.awaited_event import EventSpec, event
+from workflows.definitions.outcomes import UNSET, Await, Done, Next, Outcome, Stop
+from workflows.definitions.question import UNIT, Question, ask_channel
 from workflows.exceptions import InvalidData, InvalidOutcome, show
 from workflows.jsontext import dump_value, read_back
-from workflows.outcomes import UNSET, Await, Done, Next, Outcome, Stop
-from workflows.question import UNIT, Question, ask_channel
 from workflows.styles.machine_context import MachineContext, make_callback
 from workflows.styles.machine_plan import Plan, PlanNode
 from workflows.styles.machine_stages import END, FAIL, ActionStage, Branch, Launch, Sleep, WaitFor, is_function

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from workflows.awaited_event import event
-from workflows.channel import Channel, read_label
+from workflows.definitions.awaited_event import event
+from workflows.definitions.channel import Channel, read_label
+from workflows.definitions.question import ask_channel, check_body, name_projector
+from workflows.definitions.registry import Definition
 from workflows.durations import parse_delay, parse_timeout
 from workflows.exceptions import InvalidDefinition, show
 from workflows.jsontext import check_text, dump_value
 from workflows.lifecycle import Cardinality
-from workflows.question import ask_channel, check_body, name_projector
-from workflows.registry import Definition
 from workflows.schema import read_schema
 
 #: Where a machine ends: `then=END`, or what a branch returns.

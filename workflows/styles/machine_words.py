@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from workflows.styles.machine_stages import FAIL, ActionStage, Branch, Collect, Expand, Flow, Launch, Sleep, WaitFor
 
 if TYPE_CHECKING:
-    from workflows.channel import Channel
+    from workflows.definitions.channel import Channel
     from workflows.styles.machine_context import MachineContext
     from workflows.typed import BodyKind, CardinalityName, Duration, OnItem, Projector, SchemaArgument, WorkflowRef
 

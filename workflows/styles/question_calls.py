@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from workflows.channel import Channel, read_label
+from workflows.definitions.channel import Channel, read_label
+from workflows.definitions.outcomes import Suspend
+from workflows.definitions.question import UNIT, Asked, Question, ask_channel, name_projector
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed
 from workflows.lifecycle import Call, Cardinality, InteractionStatus
-from workflows.outcomes import Suspend
-from workflows.question import UNIT, Asked, Question, ask_channel, name_projector
 from workflows.store import FAILURE, Saved
 from workflows.styles.call_replay import ReplayContext, read_saved
 from workflows.typed import (
@@ -310,7 +310,7 @@ class FunctionCallback(Generic[A]):
     @property
     def resume_url(self) -> str:
         """The address to hand to the partner, the same in every run."""
-        from workflows.tokens import resume_url
+        from workflows.definitions.callback_tokens import resume_url
 
         return resume_url(self.resume_token)
 

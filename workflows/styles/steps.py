@@ -19,8 +19,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, overload
 
-from workflows import registry
 from workflows.context import Context, StepContext
+from workflows.definitions import registry
+from workflows.definitions.fingerprint import fingerprint_steps
+from workflows.definitions.outcomes import Await, Next, Outcome, Spawn, Stop
+from workflows.definitions.registry import CLOSE, DEFAULT_MAX_ATTEMPTS, RERUN, Definition, StepOptions
 from workflows.durations import parse_timeout
 from workflows.exceptions import (
     InvalidDefinition,
@@ -31,10 +34,7 @@ from workflows.exceptions import (
     describe_error,
     show,
 )
-from workflows.fingerprint import fingerprint_steps
 from workflows.jsontext import check_signal_name, check_text
-from workflows.outcomes import Await, Next, Outcome, Spawn, Stop
-from workflows.registry import CLOSE, DEFAULT_MAX_ATTEMPTS, RERUN, Definition, StepOptions
 from workflows.typed import Duration
 
 Method = TypeVar("Method", bound=Callable[[Any, StepContext], Outcome])

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from django.db import router
 
+from workflows.definitions.question import UNIT
 from workflows.lifecycle import Status, UnitStatus
 from workflows.models import AwaitUnit, Instance
-from workflows.question import UNIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from uuid import UUID
 from django.db import router
 from django.db.models import OuterRef, Q, Subquery
 
+from workflows.definitions.question import UNIT
 from workflows.lifecycle import UNIT_EVENTS, Event, InteractionStatus, UnitStatus
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent
-from workflows.question import UNIT
 from workflows.units.history import Cut, Row, list_sources, walk_history
 
 #: Rows that are looked at together.

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from workflows import store
+from workflows.definitions.question import UNIT
 from workflows.exceptions import SignalTimeoutError, UnitFailed
 from workflows.jsontext import read_back
 from workflows.lifecycle import InteractionStatus, Status
-from workflows.question import UNIT
 from workflows.store import Claim, FoundItem, FoundUnit, LineItem, LineResult
 from workflows.units.results import ItemResult, ItemStatus
 
 if TYPE_CHECKING:
+    from workflows.definitions.item_streams import Asking, ItemStream
     from workflows.journal import Journal
-    from workflows.units.streams import Asking, ItemStream
 
 
 @dataclass(frozen=True, slots=True)

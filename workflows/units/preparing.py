@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from workflows.channel import Channel
+from workflows.definitions.channel import Channel
+from workflows.definitions.item_streams import LINE, ItemStream
+from workflows.definitions.question import Question
 from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import Call, InteractionStatus
 from workflows.outbound.traceparent import find_traceparent
-from workflows.question import Question
 from workflows.schema_order import keep_order
 from workflows.store import Claim, NewItem, NewUnit
-from workflows.units.streams import LINE, ItemStream
 from workflows.uuid7 import make_uuid7, make_uuid7s
 
 
@@ -65,7 +65,7 @@ def _prepare(
 ) -> NewItem:
     token_key, token_hash = None, None
     if question.token and kept is None:
-        from workflows.tokens import hash_token, make_token
+        from workflows.definitions.callback_tokens import hash_token, make_token
 
         token, token_key = make_token(id, workspace=claim.workspace, visit=visit)
         token_hash = hash_token(token)

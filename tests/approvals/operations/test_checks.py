@@ -20,7 +20,8 @@ import workflows
 from approvals import Approval, Calendar, Outcome, Veto, calendars, candidates, principals, records, register_calendar
 from approvals.conf import DEFAULTS, conf
 from approvals.models import Review
-from workflows import Await, Done, Machine, Workflow, action, registry, step, wait_for
+from workflows import Await, Done, Machine, Workflow, action, step, wait_for
+from workflows.definitions import registry
 from workflows.testing import drain
 
 ROOT = Path(__file__).resolve().parents[3]

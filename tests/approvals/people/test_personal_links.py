@@ -29,7 +29,7 @@ from tests.support.link_pages import (  # noqa: F401
     site,
     snapshot,
 )
-from workflows import tokens
+from workflows.definitions import callback_tokens
 from workflows.exceptions import InvalidToken
 from workflows.models import LedgerEvent, Workspace
 from workflows.testing import advance, assert_done, drain
@@ -249,12 +249,14 @@ def test_whatever_is_no_link_is_told_the_same(ann: User, ben: User) -> None:
     bad = [
         *("x", good[:-1], good + "A", good[1:], good.swapcase(), "%00", "a/b/c", "a%0Ab", "é", "a" * 5000),
         of_gone,
-        tokens.make_token(review.pk, workspace=review.workspace_id, visit=0)[0],
-        tokens.make_token(review.pk, workspace=review.workspace_id, visit=0, purpose="review")[0],
-        tokens.make_token(review.pk, workspace=review.workspace_id, visit=1, purpose=f"review:{ann.pk}")[0],
-        tokens.make_token(review.pk, workspace=review.workspace_id, visit=0, purpose="review:x")[0],
-        tokens.make_token(review.pk, workspace=review.workspace_id + 1, visit=0, purpose=f"review:{ann.pk}")[0],
-        tokens.make_token(uuid4(), workspace=review.workspace_id, visit=0, purpose=f"review:{ann.pk}")[0],
+        callback_tokens.make_token(review.pk, workspace=review.workspace_id, visit=0)[0],
+        callback_tokens.make_token(review.pk, workspace=review.workspace_id, visit=0, purpose="review")[0],
+        callback_tokens.make_token(review.pk, workspace=review.workspace_id, visit=1, purpose=f"review:{ann.pk}")[0],
+        callback_tokens.make_token(review.pk, workspace=review.workspace_id, visit=0, purpose="review:x")[0],
+        callback_tokens.make_token(review.pk, workspace=review.workspace_id + 1, visit=0, purpose=f"review:{ann.pk}")[
+            0
+        ],
+        callback_tokens.make_token(uuid4(), workspace=review.workspace_id, visit=0, purpose=f"review:{ann.pk}")[0],
     ]
     answers = {Client().get(f"/approvals/link/{one}/").content for one in bad}
     assert len(answers) == 1
@@ -271,7 +273,7 @@ def test_a_link_is_no_resume_token_and_a_resume_token_is_no_link(ann: User) -> N
     answer = Client().post(f"/resume/{make_link_token(review, ann)}", {"data": 1}, content_type="application/json")
     assert answer.status_code == 404
     with pytest.raises(InvalidToken):
-        read_link(tokens.make_token(review.pk, workspace=review.workspace_id, visit=0, purpose="resume")[0])
+        read_link(callback_tokens.make_token(review.pk, workspace=review.workspace_id, visit=0, purpose="resume")[0])
 
 
 def test_a_new_key_signs_new_links_and_old_ones_live_as_long_as_their_key_is_listed(ann: User, settings: Any) -> None:

@@ -59,9 +59,9 @@ from workflows import (
     step,
     wait_for,
 )
-from workflows.answers import Decision
 from workflows.api.completion import complete_at
 from workflows.clock import read_now
+from workflows.definitions.decision import Decision
 from workflows.models import Instance, Interaction, Signal
 from workflows.store.prune import prune
 from workflows.testing import _skew, advance, assert_awaiting, assert_done, drain

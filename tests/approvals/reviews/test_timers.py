@@ -41,10 +41,10 @@ from tests.support.review_calls import (
 )
 from workflows import store
 from workflows.clock import read_now
+from workflows.definitions.sweeps import list_sweeps
 from workflows.exceptions import PolicyRefused
 from workflows.models import Instance, Interaction
 from workflows.store.prune import prune
-from workflows.sweeps import list_sweeps
 from workflows.testing import _skew, advance, assert_awaiting, assert_done, drain
 
 pytestmark = pytest.mark.django_db

@@ -31,7 +31,7 @@ from workflows import (
     step,
     store,
 )
-from workflows.channel import Channel
+from workflows.definitions.channel import Channel
 from workflows.lifecycle import Status
 from workflows.models import Instance, Interaction
 from workflows.testing import drain

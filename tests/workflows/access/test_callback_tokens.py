@@ -12,10 +12,11 @@ from django.urls import include, path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows import tokens, urls_resume
+from workflows import urls_resume
 from workflows.conf import conf
+from workflows.definitions import callback_tokens
+from workflows.definitions.callback_tokens import check_token, hash_token, make_token, resume_url, verify_token
 from workflows.exceptions import InvalidToken
-from workflows.tokens import check_token, hash_token, make_token, resume_url, verify_token
 
 ID = UUID("01995c0e-0000-7000-8000-000000000001")
 KEYS = {"2026-11": "n" * 40, "2025-11": "o" * 40}
@@ -193,7 +194,7 @@ def test_macs_are_compared_in_constant_time(monkeypatch):
 
     wrapped = ModuleType("hmac")
     wrapped.compare_digest, wrapped.digest = compare, hmac.digest
-    monkeypatch.setattr(tokens, "hmac", wrapped)
+    monkeypatch.setattr(callback_tokens, "hmac", wrapped)
     token = make()
     assert check_token(token, workspace=1, visit=1)
     assert not check_token(token, workspace=1, visit=2)

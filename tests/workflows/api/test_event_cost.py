@@ -17,7 +17,7 @@ from django.db import connections, transaction
 import workflows
 from tests.support.statements import explain, listen, statements
 from workflows import Await, Done, Workflow, emit, step, store
-from workflows.awaited_event import EventSpec, event
+from workflows.definitions.awaited_event import EventSpec, event
 from workflows.models import EventWait, Instance
 from workflows.store import events
 from workflows.testing import drain

@@ -27,7 +27,7 @@ from tests.support.races import (
 )
 from workflows import Await, Done, Workflow, durable, emit, step
 from workflows.api.events import emit_event
-from workflows.awaited_event import event
+from workflows.definitions.awaited_event import event
 from workflows.exceptions import StrictIsolation
 from workflows.models import Instance, NamedEvent
 from workflows.store import Claim

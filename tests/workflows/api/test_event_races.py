@@ -28,7 +28,7 @@ from tests.support.races import (
 )
 from workflows import Await, Done, Workflow, emit, step, store
 from workflows.api.events import emit_event
-from workflows.awaited_event import EVENT, EventSpec, event
+from workflows.definitions.awaited_event import EVENT, EventSpec, event
 from workflows.models import EventWait, Instance, NamedEvent, Signal
 from workflows.store import Claim, Commit, Kind
 

@@ -23,7 +23,7 @@ from workflows import (
     store,
 )
 from workflows.api.events import Emission, emit_event
-from workflows.awaited_event import EVENT
+from workflows.definitions.awaited_event import EVENT
 from workflows.models import EventWait, Instance, NamedEvent, Signal
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 

@@ -13,9 +13,10 @@ from django.test import override_settings
 import workflows
 from tests.support.event_waiters import Slow, Waiter, is_parked, waiting
 from tests.support.folds import check_all_folds
-from workflows import Await, Done, Next, Workflow, durable, emit, registry, step, store, tasks
+from workflows import Await, Done, Next, Workflow, durable, emit, step, store, tasks
 from workflows.api.events import emit_event
-from workflows.awaited_event import event
+from workflows.definitions import registry
+from workflows.definitions.awaited_event import event
 from workflows.models import EventWait, Instance, NamedEvent
 from workflows.schema import read_schema
 from workflows.testing import advance, assert_done, drain

@@ -131,7 +131,7 @@ def test_an_item_that_waits_for_its_turn_is_not_sent(partner: Place) -> None:
 
 
 def test_where_its_signal_id_is_taken_it_stays_failed(partner: Place) -> None:
-    from workflows.question import Question
+    from workflows.definitions.question import Question
 
     partner.answer = answer(410)
     instance = ask(partner)

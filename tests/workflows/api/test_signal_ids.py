@@ -9,8 +9,8 @@ import workflows
 from tests.support.bad_input import ANY
 from tests.support.folds import check_all_folds
 from workflows import Done, InvalidSignalId, SignalCollision, UnknownInteraction, durable
+from workflows.definitions.question import Question, check_signal_id
 from workflows.models import AwaitUnit, Instance, Interaction
-from workflows.question import Question, check_signal_id
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,8 @@ from django.test.utils import CaptureQueriesContext
 
 import workflows
 from tests.support.api_calls import Api, make_key, problem
-from workflows import Await, Done, Machine, NoReader, NoTarget, Workflow, durable, registry, sleep, step
+from workflows import Await, Done, Machine, NoReader, NoTarget, Workflow, durable, sleep, step
+from workflows.definitions import registry
 from workflows.models import Instance, LedgerEvent, Signal
 from workflows.testing import assert_done, drain
 

@@ -25,10 +25,10 @@ from tests.support.answer_pages import (
 from tests.support.html_pages import HOSTILE, Page
 from workflows import store
 from workflows.conf import conf
+from workflows.definitions.callback_tokens import make_token
 from workflows.lifecycle import CARDINALITY_CODES, INTERACTION_CODES, Cardinality, InteractionStatus
 from workflows.models import Interaction, LedgerEvent, Signal
 from workflows.testing import advance, assert_awaiting, assert_done, drain
-from workflows.tokens import make_token
 
 pytestmark = pytest.mark.django_db
 

@@ -23,12 +23,12 @@ import workflows
 from workflows import Await, Done, Machine, Workflow, action, durable, step, store, wait_for
 from workflows.callbacks.token_view import resume
 from workflows.conf import conf
+from workflows.definitions.callback_tokens import make_token
+from workflows.definitions.question import Question
 from workflows.lifecycle import CARDINALITY_CODES, Cardinality
 from workflows.models import Instance, Interaction, LedgerEvent, StoredAnswer
-from workflows.question import Question
 from workflows.rest.problems import CONTENT_TYPE
 from workflows.testing import advance, assert_awaiting, assert_done, drain
-from workflows.tokens import make_token
 
 
 class BrokenAnswer(forms.Form):

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 import workflows
 from workflows import Await, Channel, Done, InteractionResolved, Workflow, durable, step
-from workflows.channel import _channels, _closing, find_channel, list_closing
+from workflows.definitions.channel import _channels, _closing, find_channel, list_closing
 from workflows.models import Instance, Interaction
 from workflows.testing import assert_awaiting, assert_done, assert_failed, drain
 

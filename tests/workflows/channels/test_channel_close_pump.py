@@ -14,7 +14,7 @@ from tests.support.processes import wait_until
 from tests.support.pumps import pumping
 from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401
 from workflows import Await, Channel, Done, Workflow, durable, step
-from workflows.channel import _channels, _closing, find_channel
+from workflows.definitions.channel import _channels, _closing, find_channel
 from workflows.lifecycle import Status
 from workflows.models import Instance, Interaction
 

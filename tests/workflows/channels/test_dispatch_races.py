@@ -19,9 +19,9 @@ from tests.support.webhook.partners import find_ids, newest, verify
 from workflows import store
 from workflows.channels import dispatcher
 from workflows.channels.webhook import Webhook
+from workflows.definitions.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.models import Dispatch, Instance, Interaction
 from workflows.outbound.posting import PostLimits
-from workflows.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.testing import drain
 
 pytestmark = pytest.mark.django_db(transaction=True)

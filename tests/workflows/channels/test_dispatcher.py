@@ -15,8 +15,8 @@ from workflows import DispatchFailed, back_off, store
 from workflows.back_off import BackOff
 from workflows.channels import dispatcher
 from workflows.channels.dispatcher import find_wait
+from workflows.definitions.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.models import Interaction
-from workflows.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 
 pytestmark = pytest.mark.django_db

@@ -23,7 +23,7 @@ from tests.support.api_calls import make_key
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
 from tests.support.races import _provided_again, committed  # noqa: F401 (fixtures)
-from workflows import Await, Done, Stop, Workflow, durable, registry, step
+from workflows import Await, Done, Stop, Workflow, durable, step
 from workflows.client import (
     ApiError,
     Client,
@@ -48,6 +48,7 @@ from workflows.client import (
     transport,
 )
 from workflows.conf import conf
+from workflows.definitions import registry
 from workflows.models import Instance, Interaction, Signal
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed")]

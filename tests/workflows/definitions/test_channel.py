@@ -392,7 +392,7 @@ def test_a_channel_whose_signal_id_is_taken_collides_and_writes_no_row_of_its_ow
 
         @step
         def ask(self, ctx):
-            from workflows.question import Question
+            from workflows.definitions.question import Question
 
             return Await(Question("ask", signal_id=taken, channel="desk", opener=Desk()), then="ask")
 

@@ -18,11 +18,11 @@ from workflows import (
     UnknownWorkflow,
     Workflow,
     engine,
-    registry,
     step,
     store,
 )
 from workflows.back_off import PUT_BACK
+from workflows.definitions import registry
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
@@ -534,7 +534,7 @@ def test_workflows_are_found_in_each_apps_workflows_module(tmp_path: Any) -> Non
         "settings.configure(INSTALLED_APPS=['django_q', 'workflows', 'shop'], Q_CLUSTER={'orm': 'default'},\n"
         "    DATABASES={'default': {'ENGINE': 'django.db.backends.postgresql', 'NAME': 'none'}})\n"
         "import django; django.setup()\n"
-        "from workflows import registry\n"
+        "from workflows.definitions import registry\n"
         "print(registry.resolve('Found').source)\n"
     )
     ran = subprocess.run(

@@ -17,17 +17,18 @@ from tests.support.deploys import (
     deploy,  # noqa: F401 (a fixture)
     forget,
 )
-from workflows import Await, Done, Next, Workflow, registry, step
-from workflows.deploys import Stuck, StuckReason, explain, find_stuck
-from workflows.fingerprint import (
+from workflows import Await, Done, Next, Workflow, step
+from workflows.definitions import registry
+from workflows.definitions.fingerprint import (
     UNKNOWN,
     compute_fingerprint,
     fingerprint_function,
     fingerprint_steps,
     has_changed,
 )
+from workflows.definitions.registry import StepOptions
+from workflows.deploys import Stuck, StuckReason, explain, find_stuck
 from workflows.models import Instance
-from workflows.registry import StepOptions
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 
 pytestmark = pytest.mark.django_db
@@ -271,7 +272,7 @@ def test_parts_do_not_run_into_each_other():
 
 
 def test_fingerprints_are_the_same_in_another_process():
-    code = "from workflows.fingerprint import *; print(compute_fingerprint('steps', ['ask', 'ship']))"
+    code = "from workflows.definitions.fingerprint import *; print(compute_fingerprint('steps', ['ask', 'ship']))"
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "7"}
     )

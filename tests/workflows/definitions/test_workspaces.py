@@ -117,7 +117,7 @@ def test_rows_below_an_instance_carry_its_workspace(acme):
 def test_threads_do_not_see_each_others_block(acme):
     seen = []
     with workflows.workspace("acme"):
-        from workflows.scope import current_workspace
+        from workflows.definitions.workspace import current_workspace
 
         thread = threading.Thread(target=lambda: seen.append(current_workspace()))
         thread.start()

@@ -13,8 +13,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connection, connections, transaction
 from psycopg import IsolationLevel
 
-from workflows import Done, Workflow, registry, step
+from workflows import Done, Workflow, step
 from workflows.conf import conf
+from workflows.definitions import registry
 
 ROOT = Path(__file__).resolve().parents[3]
 GOOD = {

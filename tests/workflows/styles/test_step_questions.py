@@ -20,8 +20,8 @@ from workflows import (
     event,
     step,
 )
+from workflows.definitions.question import name_projector
 from workflows.models import AwaitUnit, EventWait, Instance, Interaction, Signal
-from workflows.question import name_projector
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
 pytestmark = pytest.mark.django_db
@@ -206,7 +206,7 @@ def test_a_collision_in_a_step_goes_to_handle():
 
         @step
         def go(self, ctx):
-            from workflows.question import Question
+            from workflows.definitions.question import Question
 
             return Await(Question("go", signal_id="taken"), then="go")
 

@@ -85,7 +85,7 @@ def test_an_endless_input_is_refused_and_not_read_to_its_end() -> None:
         while True:
             yield (n := n + 1)
 
-    from workflows.units.streams import take_items
+    from workflows.definitions.item_streams import take_items
 
     with pytest.raises(TooMany, match="more than 10000 items"):
         take_items(count(), "the input")

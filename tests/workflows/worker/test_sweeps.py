@@ -24,11 +24,12 @@ import workflows
 from tests.support.processes import Process, find_environment, running, wait_until
 from tests.support.pumps import pumping
 from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401
-from workflows import Await, Done, Workflow, back_off, step, store, sweeps
+from workflows import Await, Done, Workflow, back_off, step, store
 from workflows.back_off import BackOff
+from workflows.definitions import sweeps
+from workflows.definitions.sweeps import LAST_WORK_SECONDS, Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.lifecycle import Status
 from workflows.models import Instance
-from workflows.sweeps import LAST_WORK_SECONDS, Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
 TABLE = "armed (name text, due_at timestamptz, done_at timestamptz)"
@@ -652,7 +653,7 @@ django.setup()
 from pathlib import Path
 from django.core.management import call_command
 from workflows.pump import Pump
-from workflows.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
+from workflows.definitions.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 
 begun = threading.Event()
 

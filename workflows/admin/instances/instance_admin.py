@@ -40,11 +40,11 @@ from workflows.admin.markup import (
     show_status,
     show_text,
 )
+from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.fields import INHERITED
 from workflows.joining import join_list
 from workflows.lifecycle import Status
 from workflows.models import Instance
-from workflows.scope import DEFAULT_WORKSPACE
 from workflows.units.counts import find_progress
 
 WAITING = (Status.AWAITING, Status.AWAITING_CHILDREN)

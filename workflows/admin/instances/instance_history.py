@@ -35,7 +35,7 @@ from workflows.admin.markup import (
     show_text,
 )
 from workflows.admin.questions.unit_admin import read_units
-from workflows.awaited_event import EVENT
+from workflows.definitions.awaited_event import EVENT
 from workflows.lifecycle import Event
 from workflows.models import Instance
 from workflows.unseen import reveal

@@ -20,10 +20,10 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from workflows import registry
 from workflows.admin.instances.instance_waits import read_waits
 from workflows.admin.markup import STATUSES, to_local
 from workflows.admin.tenancy import ModelAdmin, keep_own
+from workflows.definitions import registry
 from workflows.lifecycle import LIVE, TERMINAL, Status
 from workflows.models import Instance, Workspace
 

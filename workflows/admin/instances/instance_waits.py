@@ -21,10 +21,10 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from workflows.admin.markup import show_moment, show_names, show_text
-from workflows.awaited_event import EVENT
+from workflows.definitions.awaited_event import EVENT
+from workflows.definitions.question import UNIT
 from workflows.joining import join_html
 from workflows.models import EventWait, Interaction
-from workflows.question import UNIT
 from workflows.unseen import reveal
 
 #: Characters of a match, and of a schema's title, that are read.

@@ -17,8 +17,8 @@ from django.utils import timezone
 from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
-from workflows import registry
 from workflows.access.api_keys import SCOPES, check_expiry, check_rate
+from workflows.definitions import registry
 from workflows.durations import parse_delay
 from workflows.exceptions import InvalidCall
 from workflows.models import ApiKey

@@ -35,10 +35,10 @@ from workflows.admin.markup import (
 from workflows.admin.questions import dispatch_log
 from workflows.admin.questions.dispatch_log import DispatchAdmin
 from workflows.admin.tenancy import ModelAdmin, keep_own
+from workflows.definitions.item_streams import LINE
+from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction
-from workflows.scope import DEFAULT_WORKSPACE
-from workflows.units.streams import LINE
 
 DETAILS = ("correlation_id", "schema_type", *dispatch_log.COLUMNS, "request", "schema", "output")
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from workflows.channel import Channel
 from workflows.channels.kafka.envelopes import write_headers, write_request
 from workflows.channels.kafka.producer import Record, send_records
 from workflows.channels.outgoing import Outgoing, Sent
 from workflows.conf import conf
 from workflows.conf.kafka_settings import check_topic
+from workflows.definitions.channel import Channel
 from workflows.exceptions import DispatchFailed, InvalidCall, show
 from workflows.jsontext import check_text
 from workflows.reasons import gettext_noop

@@ -15,14 +15,14 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import router, transaction
 from django.utils import timezone
 
-from workflows import registry
 from workflows.access.api_keys import PREFIX, SCOPES, SHOWN, UNSAID, create_key, hash_key, revoke_key, rotate_key
+from workflows.definitions import registry
+from workflows.definitions.workspace import DEFAULT_WORKSPACE, workspace
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall
 from workflows.management.paper import clean, find_width, lay_table, show_moment
 from workflows.management.targets import check_workspace, find_actor
 from workflows.models import ApiKey, Workspace
-from workflows.scope import DEFAULT_WORKSPACE, workspace
 
 #: Keys, or workflows, that an error lists.
 NAMED = 10

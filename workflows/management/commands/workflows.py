@@ -21,6 +21,7 @@ from workflows import deploys, store
 from workflows.api import instances
 from workflows.api.redrive import list_unsent, redrive
 from workflows.conf import conf
+from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.durations import parse_timeout
 from workflows.exceptions import NO_WORKER, InvalidDuration, WorkflowError
 from workflows.lifecycle import Status
@@ -28,7 +29,6 @@ from workflows.management.paper import clean, find_width, lay_table, show_count,
 from workflows.management.story import tell_instance, tell_record
 from workflows.management.targets import check_workspace, find_actor, find_target
 from workflows.models import Instance
-from workflows.scope import DEFAULT_WORKSPACE
 from workflows.store.parked import prune_parked
 from workflows.store.prune import BATCH, Pruned, prune
 

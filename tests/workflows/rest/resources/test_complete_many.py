@@ -14,7 +14,7 @@ import workflows
 from tests.support.api_calls import Api, make_key, problem
 from workflows import durable
 from workflows.access.api_keys import change_key
-from workflows.channel import Channel
+from workflows.definitions.channel import Channel
 from workflows.models import ApiKey, Instance, Interaction, LedgerEvent, StoredAnswer
 from workflows.store.prune import prune
 from workflows.testing import advance, assert_done, drain

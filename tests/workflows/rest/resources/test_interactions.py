@@ -14,7 +14,7 @@ import workflows
 from tests.support.api_calls import Api, make_key, problem
 from tests.support.bad_input import ANY
 from workflows import durable
-from workflows.channel import Channel
+from workflows.definitions.channel import Channel
 from workflows.models import Instance, Interaction, LedgerEvent, StoredAnswer
 from workflows.store.prune import prune
 from workflows.testing import advance, assert_done, drain

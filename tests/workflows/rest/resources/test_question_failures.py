@@ -10,7 +10,7 @@ import pytest
 import workflows
 from tests.support.api_calls import Api, make_key, problem
 from workflows import UnitFailed, durable, lifecycle_events
-from workflows.channel import Channel
+from workflows.definitions.channel import Channel
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent
 from workflows.testing import assert_done, assert_failed, drain
 

@@ -18,7 +18,7 @@ from workflows import (
     durable,
     store,
 )
-from workflows.channel import Channel
+from workflows.definitions.channel import Channel
 from workflows.models import AwaitUnit, Checkpoint, EventWait, Instance, Interaction
 from workflows.testing import _skew, advance, assert_awaiting, assert_done, assert_failed, drain
 

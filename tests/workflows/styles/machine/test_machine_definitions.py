@@ -20,10 +20,10 @@ from workflows import (
     expand,
     flow,
     launch,
-    registry,
     sleep,
     wait_for,
 )
+from workflows.definitions import registry
 
 
 def define(label: str = "DefinedMachine", /, **members: Any) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 import workflows
 from workflows import END, InvalidData, Machine, action, branch, flow, launch, sleep, wait_for
-from workflows.channel import Channel
+from workflows.definitions.channel import Channel
 from workflows.lifecycle import Status
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain

@@ -15,10 +15,10 @@ from workflows import (
     collect,
     expand,
     flow,
-    registry,
     step,
     wait_for,
 )
+from workflows.definitions import registry
 
 
 def nothing(ctx: Any) -> Any:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import workflows
-from workflows import DuplicateWorkflow, InvalidDefinition, InvalidInput, Machine, action, registry
-from workflows.channel import Channel
+from workflows import DuplicateWorkflow, InvalidDefinition, InvalidInput, Machine, action
+from workflows.definitions import registry
+from workflows.definitions.channel import Channel
 from workflows.models import Instance, Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 

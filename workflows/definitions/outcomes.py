@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from workflows.awaited_event import EventSpec
-from workflows.channel import Channel
+from workflows.definitions.awaited_event import EventSpec
+from workflows.definitions.channel import Channel
+from workflows.definitions.question import Callback, Question
 from workflows.durations import parse_delay, parse_timeout
 from workflows.exceptions import InvalidOutcome, show
 from workflows.jsontext import check_signal_name, check_text
-from workflows.question import Callback, Question
 
 if TYPE_CHECKING:
     from workflows.store import NewInstance

@@ -16,7 +16,7 @@ from workflows.exceptions import DuplicateWorkflow, InvalidDefinition, UnknownWo
 
 if TYPE_CHECKING:
     from workflows.context import Context
-    from workflows.outcomes import Outcome
+    from workflows.definitions.outcomes import Outcome
     from workflows.schema import Schema
 
 DEFAULT_MAX_ATTEMPTS = 5

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workflows.registry import StepOptions
+    from workflows.definitions.registry import StepOptions
 
 UNKNOWN = 0
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
+from workflows.definitions.sweeps import Sweep, register_sweep
 from workflows.exceptions import InvalidCall, show
 from workflows.jsontext import check_text
 from workflows.reasons import gettext_noop
-from workflows.sweeps import Sweep, register_sweep
 from workflows.typed import A
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Channel(Generic[A]):
 
     @classmethod
     def due_jobs(cls) -> Iterable[Sweep]:
-        """The channel's own timers, such as reminders: asked once, when the class is made. See `workflows.sweeps`."""
+        """The channel's own timers, such as reminders: asked once, when the class is made. See `workflows.definitions.sweeps`."""
         return ()
 
     def open(self, interactions: Sequence[Interaction]) -> None:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from workflows.channel import Channel
 from workflows.conf import conf
+from workflows.definitions.channel import Channel
+from workflows.definitions.question import Question, ask_channel
 from workflows.exceptions import InvalidCall, TooMany, show
 from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import ItemPolicy
-from workflows.question import Question, ask_channel
 
 INPUT_LIMIT = "AWAIT_AGGREGATE_MAX_INPUT_ITEMS"
 

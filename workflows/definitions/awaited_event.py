@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from workflows.channel import read_label
+from workflows.definitions.channel import read_label
 from workflows.exceptions import InvalidCall, show
 from workflows.jsontext import check_signal_name, check_text, dump_value
 

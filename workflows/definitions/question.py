@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from workflows.channel import Channel
+from workflows.definitions.channel import Channel
 from workflows.exceptions import InvalidCall, InvalidSignalId, show
 from workflows.jsontext import check_text
 from workflows.lifecycle import Cardinality, InteractionStatus
@@ -127,7 +127,7 @@ def ask_channel(
 
 
 def _read_list(step: str, channel: object, request: object) -> list[Any] | None:
-    from workflows.units.streams import take_items
+    from workflows.definitions.item_streams import take_items
 
     if request is None and isinstance(channel, Channel):
         request = channel.request
@@ -161,7 +161,7 @@ class Asked:
     @property
     def resume_url(self) -> str:
         """Where a partner posts the answer."""
-        from workflows.tokens import resume_url
+        from workflows.definitions.callback_tokens import resume_url
 
         return resume_url(self.token or "")
 

@@ -1,0 +1,1 @@
+"""What authors declare: outcomes, waits, channels, events, and the registry of workflows."""
