@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from workflows.api.signals import Delivery as Delivery
     from workflows.channels.kafka.kafka_channel import Kafka as Kafka
     from workflows.channels.webhook import Webhook as Webhook
-    from workflows.context import Signal as Signal
-    from workflows.context import StepContext as StepContext
     from workflows.definitions.awaited_event import event as event
     from workflows.definitions.channel import Channel as Channel
     from workflows.definitions.decision import Answer as Answer
@@ -42,6 +40,8 @@ if TYPE_CHECKING:
     from workflows.definitions.outcomes import Spawn as Spawn
     from workflows.definitions.outcomes import Stop as Stop
     from workflows.definitions.workspace import workspace as workspace
+    from workflows.engine.context import Signal as Signal
+    from workflows.engine.context import StepContext as StepContext
     from workflows.exceptions import AnswerElsewhere as AnswerElsewhere
     from workflows.exceptions import CallRaised as CallRaised
     from workflows.exceptions import ChildCancelled as ChildCancelled
@@ -114,7 +114,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "workflows.definitions.decision": "Answer",
-    "workflows.context": "Signal StepContext",
+    "workflows.engine.context": "Signal StepContext",
     "workflows.styles.calls": "FunctionContext",
     "workflows.styles.machine_context": "MachineContext",
     "workflows.api.signals": "Delivery",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import engine, store
-from workflows.host import Host
+from workflows.engine.author_calls import Host
 
 PAY_EVERY = 1.0
 #: What is owed may be kept out by more than its row (the key of a child): so many are waited for in vain at a time.

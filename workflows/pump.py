@@ -29,8 +29,8 @@ from workflows.claim_schedule import ClaimSchedule
 from workflows.conf import conf
 from workflows.deadlines import Deadlines
 from workflows.definitions.sweeps import Sweeper
+from workflows.engine.author_calls import Host
 from workflows.exceptions import StepTimedOut
-from workflows.host import Host
 from workflows.keeper import LONG_STEP, Keeper
 from workflows.models import Instance
 from workflows.owed_outcomes import OwedOutcomes

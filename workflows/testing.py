@@ -24,8 +24,8 @@ from workflows.definitions.awaited_event import EVENT
 from workflows.definitions.question import UNIT
 from workflows.definitions.sweeps import Sweep, list_sweeps
 from workflows.durations import parse_delay
+from workflows.engine.author_calls import Host
 from workflows.exceptions import InvalidCall
-from workflows.host import Host
 from workflows.lifecycle import Status
 from workflows.models import EventWait, Instance, Interaction
 

@@ -20,7 +20,7 @@ from benchmarks import workload
 from benchmarks.site.routing import use
 from benchmarks.site.workflows import SIGNAL, Wait
 from workflows import engine, pump_connection, store
-from workflows.host import Host
+from workflows.engine.author_calls import Host
 
 TABLES = tuple(
     f"holdpoint_{name}" for name in ("instance", "signal", "ledger", "unit", "interaction", "checkpoint", "event_wait")

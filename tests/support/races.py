@@ -19,7 +19,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from workflows import engine, store
-from workflows.host import Host
+from workflows.engine.author_calls import Host
 from workflows.provision import provide_defaults
 from workflows.store import Claim, Commit, RunResult
 

@@ -38,8 +38,8 @@ from approvals.models import Delivery, Review
 from approvals.querysets import ReviewQuerySet
 from workflows import jsontext
 from workflows.conf.settings import DEFAULTS
-from workflows.context import ChildResult, Signal, StepContext
 from workflows.definitions import registry
+from workflows.engine.context import ChildResult, Signal, StepContext
 from workflows.hooks import definition
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance

@@ -20,6 +20,7 @@ from workflows.api.refused import Refusal, count_dropped, count_refusal, record_
 from workflows.conf import conf
 from workflows.definitions.channel import Channel, find_channel, find_door
 from workflows.definitions.question import find_projector
+from workflows.engine.policy import ask_policy
 from workflows.exceptions import (
     AnswerElsewhere,
     IdempotencyConflict,
@@ -36,7 +37,6 @@ from workflows.exceptions import (
 from workflows.jsontext import MISSING, dump_value, read_back
 from workflows.lifecycle import Cardinality, Event, InteractionStatus
 from workflows.models import Interaction
-from workflows.policy import ask_policy
 from workflows.schema import load_schema_text
 from workflows.store import Addressed, AnswerTarget, Once
 

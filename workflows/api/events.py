@@ -22,10 +22,10 @@ from workflows.api.origin import find_source
 from workflows.conf import conf
 from workflows.definitions import registry
 from workflows.definitions.workspace import current_workspace
+from workflows.engine.planning import plan_instance
 from workflows.exceptions import InvalidInput, InvalidSchema, PolicyRefused, UnknownWorkspace
 from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.models import Instance
-from workflows.planning import plan_instance
 
 logger = logging.getLogger("workflows")
 
@@ -124,8 +124,8 @@ def _keep_allowed(
     db: BaseDatabaseWrapper, event: str, id: UUID, pairs: list[tuple[UUID, UUID]], actor: str
 ) -> list[tuple[UUID, UUID]]:
     """Those that the project's policy lets the event resume. The others stay parked, and their history says why."""
+    from workflows.engine.policy import ask_policy, describe_wait, tell_refused_event
     from workflows.models import EventWait
-    from workflows.policy import ask_policy, describe_wait, tell_refused_event
 
     allowed: list[tuple[UUID, UUID]] = []
     refused: list[tuple[UUID, str]] = []

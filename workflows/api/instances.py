@@ -25,6 +25,7 @@ from workflows.conf import conf
 from workflows.definitions import registry
 from workflows.definitions.workspace import current_workspace
 from workflows.durations import parse_delay
+from workflows.engine.planning import plan_instance
 from workflows.exceptions import (
     NO_WORKER,
     DuplicateKey,
@@ -42,7 +43,6 @@ from workflows.fields import INHERITED
 from workflows.jsontext import check_text, read_back
 from workflows.lifecycle import Status
 from workflows.models import Instance
-from workflows.planning import plan_instance
 from workflows.store import Address, NewInstance, SentSignal, Source
 
 

@@ -17,11 +17,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.conf import conf
+from workflows.engine.policy import ask_policy
 from workflows.exceptions import InteractionResolved, InvalidData, UnknownInteraction
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import Instance, Interaction
-from workflows.policy import ask_policy
 from workflows.schema import Schema, load_schema_text
 from workflows.store import Held
 from workflows.units.ends import answer_item

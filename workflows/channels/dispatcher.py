@@ -27,9 +27,9 @@ from workflows.channels.outgoing import Outgoing, Sent
 from workflows.conf import conf
 from workflows.definitions.channel import Channel, list_sending
 from workflows.definitions.sweeps import may_go_on
+from workflows.engine.author_traceback import log_raised
 from workflows.exceptions import DispatchFailed, describe_error
 from workflows.models import Interaction
-from workflows.traces import log_raised
 from workflows.unseen import reveal
 
 logger = logging.getLogger("workflows")

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from workflows.exceptions import DuplicateWorkflow, InvalidDefinition, UnknownWorkflow
 
 if TYPE_CHECKING:
-    from workflows.context import Context
     from workflows.definitions.outcomes import Outcome
+    from workflows.engine.context import Context
     from workflows.schema import Schema
 
 DEFAULT_MAX_ATTEMPTS = 5

@@ -19,7 +19,15 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
-from workflows.commits import (
+from workflows.conf import conf
+from workflows.definitions import registry, workspace
+from workflows.definitions.awaited_event import EVENT, EventSpec
+from workflows.definitions.outcomes import Await, Outcome, Stop, Suspend
+from workflows.definitions.question import UNIT
+from workflows.definitions.registry import Definition
+from workflows.engine.author_calls import Host
+from workflows.engine.author_traceback import log_raised
+from workflows.engine.commits import (
     find_question,
     make_failed_run,
     make_postponed,
@@ -30,20 +38,12 @@ from workflows.commits import (
     tell_spent,
     wants_clock,
 )
-from workflows.conf import conf
-from workflows.context import Context, StepContext
-from workflows.definitions import registry, workspace
-from workflows.definitions.awaited_event import EVENT, EventSpec
-from workflows.definitions.outcomes import Await, Outcome, Stop, Suspend
-from workflows.definitions.question import UNIT
-from workflows.definitions.registry import Definition
-from workflows.event_permission import make_permission
+from workflows.engine.context import Context, StepContext
+from workflows.engine.event_permission import make_permission
+from workflows.engine.journal import Journal
+from workflows.engine.store_access import Ousted
 from workflows.exceptions import ClaimLost, UnitFailed, describe_error
-from workflows.host import Host
-from workflows.journal import Journal
 from workflows.store import Claim, Commit, InvokePlan, Kind, RunEnd, RunResult, SpawnPlan
-from workflows.store_access import Ousted
-from workflows.traces import log_raised
 from workflows.trouble import Trouble, engine_at_work, is_repeatable, raise_if_passing
 
 logger = logging.getLogger("workflows")

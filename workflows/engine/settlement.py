@@ -17,11 +17,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import errors
 
 from workflows import store
-from workflows.commits import make_postponed, make_stop
+from workflows.engine.author_calls import Host
+from workflows.engine.commits import make_postponed, make_stop
+from workflows.engine.event_permission import make_permission
 from workflows.engine.running import EVENT_PATIENCE, complete
-from workflows.event_permission import make_permission
 from workflows.exceptions import ClaimLost, describe_error
-from workflows.host import Host
 from workflows.store import Commit, Kind
 from workflows.trouble import Trouble, is_dead, is_lost, is_passing
 from workflows.units.ends import follow_lines

@@ -22,6 +22,7 @@ from workflows import exceptions, store
 from workflows.api.refused import count_hook, count_refusal
 from workflows.conf import conf
 from workflows.definitions.workspace import act_as, current_workspace, enter
+from workflows.engine.author_traceback import log_raised
 from workflows.exceptions import UnknownWorkspace, to_one_line
 from workflows.hooks.definition import Hook, find_hook
 from workflows.hooks.message import HookMessage
@@ -44,7 +45,6 @@ from workflows.rest.problems import (
     answer_problem,
 )
 from workflows.rest.throttle import count_call
-from workflows.traces import log_raised
 
 logger = logging.getLogger("workflows")
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from workflows.context import Context
 from workflows.definitions.outcomes import Done, Outcome
+from workflows.engine.context import Context
 from workflows.exceptions import DuplicateCheckpoint, InvalidCall, NonDeterministic, show
 from workflows.jsontext import check_text, read_back
 from workflows.lifecycle import Call
@@ -23,7 +23,7 @@ from workflows.store import Saved
 from workflows.styles.raised import describe_raised, is_authors, revive_error
 
 if TYPE_CHECKING:
-    from workflows.journal import Journal
+    from workflows.engine.journal import Journal
     from workflows.store import Claim
 
 

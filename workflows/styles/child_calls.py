@@ -45,7 +45,7 @@ class ChildCalls(ReplayContext):
         """Run another workflow as a child and wait for its result."""
         saved = self._find(Call.INVOKE, id)
         if saved is None:
-            from workflows.planning import plan_child
+            from workflows.engine.planning import plan_child
 
             with self._making(Call.INVOKE, id):
                 child = plan_child(workflow, input)

@@ -23,12 +23,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from workflows.context import Context
 from workflows.definitions import registry
 from workflows.definitions.fingerprint import fingerprint_function
 from workflows.definitions.outcomes import Outcome
 from workflows.definitions.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
 from workflows.durations import parse_timeout
+from workflows.engine.context import Context
 from workflows.exceptions import InvalidCall, InvalidDefinition, InvalidDuration, InvalidInput, WorkflowError, show
 from workflows.jsontext import check_signal_name, check_text
 from workflows.styles.call_replay import Suspended, refuse_async

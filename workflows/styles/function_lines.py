@@ -18,13 +18,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from workflows.context import Context
 from workflows.definitions.item_streams import Asking
 from workflows.definitions.outcomes import Outcome, Suspend
 from workflows.definitions.question import find_projector
 from workflows.definitions.registry import LINES, Definition
+from workflows.engine.context import Context
+from workflows.engine.journal import Journal
 from workflows.exceptions import NonDeterministic
-from workflows.journal import Journal
 from workflows.lifecycle import Call
 from workflows.styles.call_replay import Suspended
 from workflows.styles.calls import FunctionContext
@@ -32,7 +32,7 @@ from workflows.styles.each import make_cast
 from workflows.units.results import cast_answer
 
 if TYPE_CHECKING:
-    from workflows.host import Host
+    from workflows.engine.author_calls import Host
     from workflows.store import Claim, LineItem, Saved
 
 

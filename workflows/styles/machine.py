@@ -16,12 +16,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from workflows.context import Context, StepContext
 from workflows.definitions import registry
 from workflows.definitions.fingerprint import compute_fingerprint
 from workflows.definitions.outcomes import Outcome
 from workflows.definitions.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
 from workflows.durations import parse_timeout
+from workflows.engine.context import Context, StepContext
 from workflows.exceptions import InvalidDefinition, WorkflowError
 from workflows.jsontext import check_signal_name, check_text
 from workflows.schema import read_schema

@@ -22,7 +22,7 @@ from workflows.styles.stage_values import NotThere, make_plain, read_typed, wrap
 from workflows.units.results import ItemResult, cast_answer, read_status
 
 if TYPE_CHECKING:
-    from workflows.context import StepContext
+    from workflows.engine.context import StepContext
     from workflows.store import FoundItem, LineItem
     from workflows.styles.machine_line import LineView
     from workflows.styles.machine_plan import Plan

@@ -42,7 +42,7 @@ from workflows.styles.stage_values import make_plain
 from workflows.units.lines import make_error
 
 if TYPE_CHECKING:
-    from workflows.context import StepContext
+    from workflows.engine.context import StepContext
 
 _INPUTS = "AWAIT_AGGREGATE_MAX_INPUT_ITEMS"
 _OUTPUTS = "AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS"

@@ -14,7 +14,7 @@ from workflows.jsontext import read_back
 from workflows.styles.machine_stages import WaitFor
 
 if TYPE_CHECKING:
-    from workflows.context import StepContext
+    from workflows.engine.context import StepContext
     from workflows.store import Claim, LineItem
     from workflows.styles.machine_plan import Plan
     from workflows.styles.machine_streams import PlanStream

@@ -26,7 +26,7 @@ from workflows.styles.machine_stages import END, FAIL, ActionStage, Branch, Laun
 from workflows.styles.stage_values import make_plain
 
 if TYPE_CHECKING:
-    from workflows.context import Signal, StepContext
+    from workflows.engine.context import Signal, StepContext
     from workflows.styles.machine_line import LineView
 
 

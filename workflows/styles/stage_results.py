@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
-from workflows.context import find_owner
 from workflows.definitions.channel import Channel
+from workflows.engine.context import find_owner
 from workflows.exceptions import show
 from workflows.schema import Schema, read_schema
 from workflows.styles.machine_stages import Stage, WaitFor, is_function

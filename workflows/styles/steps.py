@@ -19,12 +19,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, overload
 
-from workflows.context import Context, StepContext
 from workflows.definitions import registry
 from workflows.definitions.fingerprint import fingerprint_steps
 from workflows.definitions.outcomes import Await, Next, Outcome, Spawn, Stop
 from workflows.definitions.registry import CLOSE, DEFAULT_MAX_ATTEMPTS, RERUN, Definition, StepOptions
 from workflows.durations import parse_timeout
+from workflows.engine.context import Context, StepContext
 from workflows.exceptions import (
     InvalidDefinition,
     InvalidDuration,

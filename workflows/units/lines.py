@@ -20,7 +20,7 @@ from workflows.units.results import ItemResult, ItemStatus
 
 if TYPE_CHECKING:
     from workflows.definitions.item_streams import Asking, ItemStream
-    from workflows.journal import Journal
+    from workflows.engine.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)

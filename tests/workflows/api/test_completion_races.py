@@ -46,9 +46,9 @@ from workflows import (
     step,
     store,
 )
+from workflows.engine.store_access import Ousted
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
 from workflows.store import Claim
-from workflows.store_access import Ousted
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 

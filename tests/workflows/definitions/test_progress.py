@@ -35,8 +35,8 @@ from workflows import (
     step,
     store,
 )
+from workflows.engine.progress import LONGEST_NOTE
 from workflows.models import Instance, LedgerEvent
-from workflows.progress import LONGEST_NOTE
 from workflows.testing import advance, drain
 
 #: What the steps below call while they run.

@@ -12,7 +12,7 @@ from django.db import IntegrityError, connections, transaction
 
 import workflows
 from workflows import Await, Child, Done, Next, Retry, Spawn, Stop, Workflow, engine, step, store
-from workflows.host import Host
+from workflows.engine.author_calls import Host
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent, Signal
 from workflows.store import Address

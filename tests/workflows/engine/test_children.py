@@ -7,7 +7,7 @@ from django.db import connections
 
 import workflows
 from workflows import Await, Child, Done, DuplicateKey, Next, Retry, Spawn, Stop, Workflow, engine, step, store
-from workflows.host import Host
+from workflows.engine.author_calls import Host
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent
 from workflows.store import Commit, Kind

@@ -35,7 +35,7 @@ from workflows import (
     sleep,
     step,
 )
-from workflows.host import Host
+from workflows.engine.author_calls import Host
 from workflows.models import LedgerEvent, Signal
 from workflows.store.tally import read_tallies, tally_ledger
 from workflows.testing import advance, assert_done, assert_failed, drain

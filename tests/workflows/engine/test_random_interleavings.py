@@ -45,7 +45,7 @@ from workflows import (
     step,
     store,
 )
-from workflows.host import Host
+from workflows.engine.author_calls import Host
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent, Signal
 from workflows.store import Claim

@@ -11,7 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 import workflows
 from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401 (fixtures)
 from workflows import Done, Workflow, engine, step, store
-from workflows.host import Host
+from workflows.engine.author_calls import Host
 from workflows.models import Instance
 from workflows.pump_connection import connect
 

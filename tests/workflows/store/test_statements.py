@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 import workflows
 from tests.support.statements import MODES, db, explain, listen, statements
 from workflows import Await, Child, Done, Next, Retry, Spawn, Stop, Workflow, durable, engine, step, store
-from workflows.host import Host
+from workflows.engine.author_calls import Host
 from workflows.models import Instance
 from workflows.testing import drain
 

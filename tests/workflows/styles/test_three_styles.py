@@ -30,7 +30,7 @@ from workflows import (
     store,
     wait_for,
 )
-from workflows.host import Host
+from workflows.engine.author_calls import Host
 from workflows.models import AwaitUnit, EventWait, Instance, Interaction, LedgerEvent
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 

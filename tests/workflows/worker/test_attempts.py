@@ -14,7 +14,7 @@ from django.db import OperationalError, connections, transaction
 
 import workflows
 from workflows import Await, Child, Done, Next, Retry, Spawn, StepTimedOut, Stop, Workflow, engine, step, store
-from workflows.host import Host
+from workflows.engine.author_calls import Host
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent, Signal
 from workflows.store import Commit, Kind

@@ -23,9 +23,9 @@ from tests.support.pumps import pumping
 from tests.support.races import COMMITTED, _provided_again, committed, take  # noqa: F401
 from workflows import Await, Child, Done, Spawn, Workflow, step, store
 from workflows.batch import Batch
+from workflows.engine.planning import plan_instance
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance, LedgerEvent
-from workflows.planning import plan_instance
 from workflows.pump_connection import LOCK_TIMEOUT_MS, connect
 from workflows.testing import assert_done
 

@@ -29,6 +29,7 @@ from workflows.api.refused import count_dropped
 from workflows.channels.kafka.envelopes import Malformed, Response, read_response
 from workflows.conf import conf
 from workflows.conf.kafka_settings import KafkaSettings
+from workflows.engine.author_traceback import log_raised
 from workflows.exceptions import (
     InteractionResolved,
     TooLarge,
@@ -39,7 +40,6 @@ from workflows.exceptions import (
 )
 from workflows.models import Interaction, ParkedAnswer, Workspace
 from workflows.store.counting import REASON_OF
-from workflows.traces import log_raised
 
 logger = logging.getLogger("workflows")
 

@@ -494,7 +494,7 @@ def test_a_deadline_does_not_fire_after_an_answer() -> None:
 
 
 def test_an_answer_that_is_there_wins_over_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workflows.context import StepContext
+    from workflows.engine.context import StepContext
 
     class WaitBoth(Machine):
         ask = wait_for(event="go", timeout="1h", on_timeout="late")

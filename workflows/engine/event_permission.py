@@ -14,9 +14,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.conf import conf
+from workflows.engine.policy import ask_policy, describe_event, tell_refused_event
 from workflows.exceptions import PolicyRefused
 from workflows.jsontext import dump_value
-from workflows.policy import ask_policy, describe_event, tell_refused_event
 from workflows.store import Commit
 
 logger = logging.getLogger("workflows")

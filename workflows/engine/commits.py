@@ -15,7 +15,6 @@ from typing import Any
 from uuid import UUID
 
 from workflows import back_off
-from workflows.context import Context
 from workflows.definitions.awaited_event import EventSpec
 from workflows.definitions.channel import Channel
 from workflows.definitions.outcomes import (
@@ -33,6 +32,8 @@ from workflows.definitions.outcomes import (
 )
 from workflows.definitions.question import Asked, Question, ask_channel
 from workflows.definitions.registry import RERUN, Definition
+from workflows.engine.context import Context
+from workflows.engine.planning import plan_spawned
 from workflows.exceptions import (
     InvalidOutcome,
     NotSerializable,
@@ -42,7 +43,6 @@ from workflows.exceptions import (
     to_one_line,
 )
 from workflows.jsontext import RESERVED, dump_value
-from workflows.planning import plan_spawned
 from workflows.store import Claim, Commit, InvokePlan, Kind, SpawnPlan
 from workflows.trouble import Trouble
 

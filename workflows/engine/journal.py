@@ -19,19 +19,19 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.definitions.question import UNIT, Asked, Question
+from workflows.engine.item_journal import ItemJournal
+from workflows.engine.store_access import Ousted
 from workflows.exceptions import SignalCollision
-from workflows.item_journal import ItemJournal
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Call, InteractionStatus
 from workflows.schema_order import keep_order
 from workflows.store import Claim, FoundQuestion, NewQuestion, Saved
-from workflows.store_access import Ousted
 from workflows.trouble import Trouble
 from workflows.units.preparing import dump_config
 from workflows.uuid7 import make_uuid7
 
 if TYPE_CHECKING:
-    from workflows.host import Host
+    from workflows.engine.author_calls import Host
 
 
 class Journal(ItemJournal):

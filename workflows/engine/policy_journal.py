@@ -13,12 +13,12 @@ from workflows import store
 from workflows.conf import conf
 from workflows.definitions.awaited_event import EVENT, EventSpec
 from workflows.definitions.question import UNIT
+from workflows.engine.policy import ask_policy, describe_event, describe_wait
+from workflows.engine.store_access import Ousted, StoreAccess
 from workflows.exceptions import PolicyRefused
 from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import InteractionStatus
-from workflows.policy import ask_policy, describe_event, describe_wait
 from workflows.store import Claim, NewQuestion
-from workflows.store_access import Ousted, StoreAccess
 
 
 class PolicyJournal(StoreAccess):

@@ -19,12 +19,12 @@ from workflows.definitions.awaited_event import EVENT
 from workflows.definitions.channel import Channel, find_channel, read_label
 from workflows.definitions.outcomes import UNSET
 from workflows.definitions.question import UNIT, Asked, Callback, Question, name_projector
-from workflows.progress import write_progress
+from workflows.engine.progress import write_progress
 
 if TYPE_CHECKING:
     from workflows.definitions.awaited_event import EventSpec
-    from workflows.host import Host
-    from workflows.journal import Journal
+    from workflows.engine.author_calls import Host
+    from workflows.engine.journal import Journal
     from workflows.schema import Schema
     from workflows.store import Claim, Rewind
     from workflows.trouble import Trouble

@@ -23,7 +23,7 @@ from workflows.store import Claim
 from workflows.trouble import Trouble, engine_at_work
 
 if TYPE_CHECKING:
-    from workflows.host import Host
+    from workflows.engine.author_calls import Host
 
 T = TypeVar("T")
 
