@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import back_off, store, trouble
+from workflows import back_off, store
+from workflows.exceptions import trouble
 
 logger = logging.getLogger("workflows")
 

@@ -21,7 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
 from workflows.exceptions import LeftTransactionOpen
-from workflows.trouble import Trouble, is_dead, is_lost
+from workflows.exceptions.trouble import Trouble, is_dead, is_lost
 
 logger = logging.getLogger("workflows")
 

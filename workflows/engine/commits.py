@@ -42,9 +42,9 @@ from workflows.exceptions import (
     show,
     to_one_line,
 )
+from workflows.exceptions.trouble import Trouble
 from workflows.jsontext import RESERVED, dump_value
 from workflows.store import Claim, Commit, InvokePlan, Kind, SpawnPlan
-from workflows.trouble import Trouble
 
 logger = logging.getLogger("workflows")
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from workflows.definitions.awaited_event import EventSpec
     from workflows.engine.author_calls import Host
     from workflows.engine.journal import Journal
+    from workflows.exceptions.trouble import Trouble
     from workflows.schema import Schema
     from workflows.store import Claim, Rewind
-    from workflows.trouble import Trouble
     from workflows.typed import BodyKind, Projector, SchemaArgument
     from workflows.units.lines import UnitAccess
 

@@ -22,11 +22,11 @@ from workflows.definitions.question import UNIT, Asked, Question
 from workflows.engine.item_journal import ItemJournal
 from workflows.engine.store_access import Ousted
 from workflows.exceptions import SignalCollision
+from workflows.exceptions.trouble import Trouble
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Call, InteractionStatus
 from workflows.schema_order import keep_order
 from workflows.store import Claim, FoundQuestion, NewQuestion, Saved
-from workflows.trouble import Trouble
 from workflows.units.preparing import dump_config
 from workflows.uuid7 import make_uuid7
 

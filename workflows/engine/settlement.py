@@ -22,8 +22,8 @@ from workflows.engine.commits import make_postponed, make_stop
 from workflows.engine.event_permission import make_permission
 from workflows.engine.running import EVENT_PATIENCE, complete
 from workflows.exceptions import ClaimLost, describe_error
+from workflows.exceptions.trouble import Trouble, is_dead, is_lost, is_passing
 from workflows.store import Commit, Kind
-from workflows.trouble import Trouble, is_dead, is_lost, is_passing
 from workflows.units.ends import follow_lines
 
 logger = logging.getLogger("workflows")

@@ -19,8 +19,8 @@ from psycopg import errors
 
 from workflows import store
 from workflows.exceptions import InvalidCall
+from workflows.exceptions.trouble import Trouble, engine_at_work
 from workflows.store import Claim
-from workflows.trouble import Trouble, engine_at_work
 
 if TYPE_CHECKING:
     from workflows.engine.author_calls import Host

@@ -15,9 +15,9 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
+from workflows.exceptions.trouble import is_passing
 from workflows.lifecycle import InteractionStatus
 from workflows.store import Addressed, Ended, ItemAnswer, Once
-from workflows.trouble import is_passing
 
 logger = logging.getLogger("workflows")
 

@@ -16,8 +16,8 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import back_off, store
+from workflows.exceptions.trouble import is_dead, is_passing
 from workflows.models import Instance
-from workflows.trouble import is_dead, is_passing
 from workflows.units.ends import follow_up, release
 
 logger = logging.getLogger("workflows")

@@ -26,9 +26,9 @@ from tests.support.races import (  # noqa: F401  (fixtures)
 from workflows import Await, Child, Done, Next, Retry, Spawn, Stop, Workflow, back_off, durable, event, step, store
 from workflows.back_off import BackOff
 from workflows.engine import commits
+from workflows.exceptions.trouble import Trouble
 from workflows.models import Instance, LedgerEvent, Workspace
 from workflows.testing import assert_done, assert_failed
-from workflows.trouble import Trouble
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
