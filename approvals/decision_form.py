@@ -26,11 +26,11 @@ from approvals.models import Review
 from approvals.policies import load_outcomes
 from approvals.show_values import show_text
 from workflows.exceptions import InvalidData
+from workflows.forms.form import SchemaForm, ShownForm
+from workflows.forms.form_reader import FormReading
 from workflows.joining import join_list
 from workflows.jsontext import MISSING
-from workflows.pages.form_read import FormReading
 from workflows.pages.posted import read_number
-from workflows.pages.schema_form import SchemaForm, ShownForm
 from workflows.schema import Schema, load_schema
 
 #: Characters of what is read of a field that holds one of our own words.

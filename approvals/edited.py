@@ -20,8 +20,8 @@ from approvals.form_values import add_defaults, compare_data, list_settings
 from approvals.models import Vote
 from approvals.person import Person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
+from workflows.forms.form import SchemaForm
 from workflows.joining import join_and
-from workflows.pages.schema_form import SchemaForm
 from workflows.schema import Schema
 
 

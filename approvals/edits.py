@@ -19,8 +19,8 @@ from approvals.models import Vote
 from approvals.policies.outcomes import Outcome
 from approvals.policies.rights import says_no
 from workflows.exceptions import InvalidData
+from workflows.forms.form import SchemaForm
 from workflows.jsontext import MISSING
-from workflows.pages.schema_form import SchemaForm
 from workflows.schema import Schema
 
 

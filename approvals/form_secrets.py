@@ -15,8 +15,8 @@ from django.utils.translation import gettext
 
 from approvals.diff_parts import ABSENT, same_json
 from approvals.plain_values import REDACTED, is_secret_name, redact_json
-from workflows.pages.form_tree import Field, Fixed, FormGroup, Lines, Rows, Text
-from workflows.pages.schema_form import SchemaForm
+from workflows.forms.form import SchemaForm
+from workflows.forms.form_fields import Field, Fixed, FormGroup, Lines, Rows, Text
 
 
 def is_hidden(field: Field, *names: str) -> bool:

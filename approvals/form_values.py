@@ -21,10 +21,10 @@ from approvals.form_secrets import is_hidden
 from approvals.show_fields import MAX_ITEMS, count_more, keep_apart, show_loose
 from approvals.show_money import show_money
 from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, ShownValue, show_moment, show_number, show_text
+from workflows.forms.form import SchemaForm
+from workflows.forms.form_fields import Checks, Field, FormChoice, FormGroup, FormNumber, FormOption, Text
 from workflows.joining import join_clauses, join_label, join_list
 from workflows.jsontext import MISSING
-from workflows.pages.form_tree import Checks, Field, FormChoice, FormGroup, FormNumber, FormOption, Text
-from workflows.pages.schema_form import SchemaForm
 
 #: Fields of one form that are told apart, and how deep groups are looked into.
 MAX_FIELDS = 60

@@ -21,11 +21,11 @@ from django.utils.translation import gettext as _
 from workflows.api.completion_checks import DOORS
 from workflows.definitions.channel import find_door
 from workflows.exceptions import UnknownInteraction
+from workflows.forms.form import SchemaForm
+from workflows.forms.form_plan import LONGEST_HINT, LONGEST_LABEL, name_key
 from workflows.lifecycle import Cardinality, InteractionStatus
 from workflows.models import Interaction
 from workflows.pages.moments import Moment, show_length, show_moment
-from workflows.pages.schema_form import SchemaForm
-from workflows.pages.schema_plan import LONGEST_HINT, LONGEST_LABEL, name_key
 from workflows.pages.values import Value, dump_shown, show_value
 from workflows.schema import Schema, load_schema
 from workflows.store.sql import CLOCK

@@ -19,11 +19,11 @@ from django.utils.translation import gettext as _
 
 from workflows.callbacks.asked_question import AskedQuestion, load_question
 from workflows.exceptions import PolicyRefused
+from workflows.forms.form_fields import Typed
+from workflows.forms.form_reader import FormReading
 from workflows.jsontext import MISSING
 from workflows.models import Interaction
 from workflows.pages.answers import answer_page
-from workflows.pages.form_read import FormReading
-from workflows.pages.form_tree import Typed
 from workflows.pages.posted import give_token, keep_cookie
 from workflows.pages.values import dump_shown
 

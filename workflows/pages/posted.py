@@ -21,7 +21,7 @@ from django.utils.translation import gettext_noop
 
 from workflows.conf import conf
 from workflows.exceptions import WorkflowError
-from workflows.pages.form_tree import join_lines
+from workflows.forms.form_fields import join_lines
 
 UNREADABLE = gettext_noop("What your browser sent cannot be read, or not all of it came.")
 #: Digits of the longest key of a row that a form names.

@@ -17,11 +17,11 @@ from pydantic import BaseModel
 
 from tests.support.html_pages import HOSTILE, Page
 from workflows.exceptions import InvalidData
+from workflows.forms.form import SchemaForm, ShownForm
+from workflows.forms.form_fields import Code, Field, FormGroup, join_name, make_id
+from workflows.forms.form_plan import MOST_FIELDS
+from workflows.forms.form_view import ShownOption
 from workflows.jsontext import MISSING
-from workflows.pages.form_show import ShownOption
-from workflows.pages.form_tree import Code, Field, FormGroup, join_name, make_id
-from workflows.pages.schema_form import SchemaForm, ShownForm
-from workflows.pages.schema_plan import MOST_FIELDS
 from workflows.pages.values import MOST_VALUES, show_value
 from workflows.schema import Schema, read_schema
 from workflows.schema_order import keep_order, sort_fields

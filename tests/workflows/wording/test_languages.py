@@ -51,10 +51,10 @@ from tests.support.review_calls import make_person
 from tests.support.worlds.cards import ask, build, list_told, make_people, render_part
 from workflows import Channel
 from workflows.exceptions import InvalidData
+from workflows.forms.form import SchemaForm
 from workflows.joining import join_and, join_clauses, join_html, join_list, join_or, label_html
 from workflows.models import Interaction
 from workflows.pages.moments import show_moment
-from workflows.pages.schema_form import SchemaForm
 from workflows.reasons import make_sentence, tell_reason
 from workflows.schema import load_schema
 from workflows.testing import drain

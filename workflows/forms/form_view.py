@@ -16,8 +16,7 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from workflows.pages.form_read import list_rows
-from workflows.pages.form_tree import (
+from workflows.forms.form_fields import (
     Checks,
     Code,
     Field,
@@ -32,6 +31,7 @@ from workflows.pages.form_tree import (
     join_name,
     make_id,
 )
+from workflows.forms.form_reader import list_rows
 
 #: Fields of a page; a browser may not even send so many back.
 MOST_SHOWN = 2000

@@ -18,10 +18,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
-from workflows.joining import join_label
-from workflows.json_reader import UnreadableJson, parse_json
-from workflows.jsontext import MAX_DIGITS, MISSING, UNKEEPABLE
-from workflows.pages.form_tree import (
+from workflows.forms.form_fields import (
     Checks,
     Code,
     Field,
@@ -38,6 +35,9 @@ from workflows.pages.form_tree import (
     join_name,
     join_step,
 )
+from workflows.joining import join_label
+from workflows.json_reader import UnreadableJson, parse_json
+from workflows.jsontext import MAX_DIGITS, MISSING, UNKEEPABLE
 from workflows.reasons import make_sentence, tell_reason
 from workflows.schema_words import REQUIRED
 

@@ -22,12 +22,12 @@ from django.http import QueryDict
 from django.utils.translation import gettext as _
 
 from workflows.exceptions import InvalidData
+from workflows.forms.form_fields import Field, FormGroup, Rows, Typed, join_name
+from workflows.forms.form_plan import plan_form
+from workflows.forms.form_reader import FormReading, list_rows, read_form
+from workflows.forms.form_view import FieldProblem, Showing, ShownField, count_controls, find_first, list_problems
+from workflows.forms.form_writer import write_form
 from workflows.jsontext import MISSING
-from workflows.pages.form_read import FormReading, list_rows, read_form
-from workflows.pages.form_show import FieldProblem, Showing, ShownField, count_controls, find_first, list_problems
-from workflows.pages.form_tree import Field, FormGroup, Rows, Typed, join_name
-from workflows.pages.form_write import write_form
-from workflows.pages.schema_plan import plan_form
 from workflows.schema import Schema
 
 #: What a page sends beside the fields: its token, its version and the like.

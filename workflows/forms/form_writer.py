@@ -13,9 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from workflows.jsontext import MISSING
-from workflows.pages.form_read import read_json
-from workflows.pages.form_tree import (
+from workflows.forms.form_fields import (
     Checks,
     Code,
     Field,
@@ -28,6 +26,8 @@ from workflows.pages.form_tree import (
     Text,
     join_name,
 )
+from workflows.forms.form_reader import read_json
+from workflows.jsontext import MISSING
 
 #: Beyond it a float does not hold every whole number.
 _WHOLE = 2.0**53

@@ -14,9 +14,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext, npgettext, pgettext
 
-from workflows.joining import join_list
-from workflows.jsontext import MISSING
-from workflows.pages.form_tree import (
+from workflows.forms.form_fields import (
     Checks,
     Code,
     Field,
@@ -29,7 +27,9 @@ from workflows.pages.form_tree import (
     Rows,
     Text,
 )
-from workflows.pages.form_write import write_number
+from workflows.forms.form_writer import write_number
+from workflows.joining import join_list
+from workflows.jsontext import MISSING
 from workflows.schema_flatten import Flat, Json, flatten
 from workflows.schema_order import sort_fields
 

@@ -1,0 +1,1 @@
+"""The form of a JSON Schema: planned, shown, read and judged."""
