@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from approvals.requested import apply_requested_change as apply_requested_change
     from workflows.definitions.decision import Answer as Answer
 
-#: By this `workflows.foreign_packages` knows that nobody else's package stands here.
+#: By this `workflows.importing.foreign_packages` knows that nobody else's package stands here.
 __holdpoint__ = True
 
 try:
-    from workflows import foreign_packages as _foreign_packages  # noqa: F401 - reports a foreign `workflows`
+    from workflows.importing import foreign_packages as _foreign_packages  # noqa: F401 - reports a foreign `workflows`
 except ImportError as error:
     if getattr(error, "name", None) == "workflows" and "Holdpoint" in str(error):
         raise

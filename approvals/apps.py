@@ -4,7 +4,7 @@ from django.apps import AppConfig, apps
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.translation import gettext_lazy as _
 
-from workflows.foreign_packages import refuse_foreign
+from workflows.importing.foreign_packages import refuse_foreign
 
 refuse_foreign("approvals")
 

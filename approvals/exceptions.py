@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from django.utils.translation import gettext
 
 from workflows.exceptions import show
-from workflows.foreign_packages import refuse_foreign
+from workflows.importing.foreign_packages import refuse_foreign
 from workflows.reasons import Reason, make_sentence
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
-from workflows import foreign_packages  # noqa: F401 - somebody else's package of this name is told of here
+from workflows.importing import foreign_packages  # noqa: F401 - somebody else's package of this name is told of here
 
 
 class WorkflowsConfig(AppConfig):

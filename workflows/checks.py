@@ -21,7 +21,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import ProgrammingError, connections, router, transaction
 
-from workflows import deploys, foreign_packages
+from workflows import deploys
 from workflows.backend.vanished import read_patience
 from workflows.checks_kafka import check_kafka, check_kafka_deploy
 from workflows.checks_links import check_links, check_routes, check_token_keys, check_webhook_secrets
@@ -31,6 +31,7 @@ from workflows.conf.settings import SettingProblem, find_problems
 from workflows.definitions import registry
 from workflows.exceptions import InvalidDuration
 from workflows.hooks.checks import check_hook_retention, check_hook_routes, check_hook_secrets
+from workflows.importing import foreign_packages
 from workflows.models import Instance
 
 TAG = "holdpoint"

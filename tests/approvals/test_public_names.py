@@ -61,7 +61,7 @@ def test_importing_approvals_loads_no_model_and_needs_no_settings() -> None:
         "import sys, approvals\n"
         "print(sorted(m for m in sys.modules if m.startswith(('django.', 'workflows', 'approvals.', 'psycopg'))))"
     )
-    assert loaded == "['workflows', 'workflows.foreign_packages']"
+    assert loaded == "['workflows', 'workflows.importing.foreign_packages']"
 
 
 def test_writing_a_workflow_with_an_approval_needs_no_settings_before_it_runs() -> None:

@@ -11,7 +11,6 @@ of ours, so it works where no settings are.
         client.wait(order, timeout=60)
 """
 
-from workflows import foreign_packages  # noqa: F401 - somebody else's package of this name is told of here
 from workflows.client.calls import Client
 from workflows.client.errors import (
     AnsweredElsewhere,
@@ -54,6 +53,7 @@ from workflows.client.values import (
     Progress,
     Unit,
 )
+from workflows.importing import foreign_packages  # noqa: F401 - somebody else's package of this name is told of here
 
 __all__ = [
     "Answered",

@@ -950,7 +950,7 @@ def test_the_client_needs_no_django() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, env={"PATH": ""}
     )
-    assert ran.stdout.splitlines() == ["[]", "['workflows', 'workflows.foreign_packages']"]
+    assert ran.stdout.splitlines() == ["[]", "['workflows', 'workflows.importing.foreign_packages']"]
 
 
 def test_every_method_shows_its_use() -> None:
