@@ -15,7 +15,7 @@ import workflows
 from tests.support.command_line import Parcel, make_run, worker  # noqa: F401 (fixtures)
 from workflows import Await, Done, Workflow, event, step
 from workflows.lifecycle import Status
-from workflows.management.paper import show_count, show_moment
+from workflows.management.terminal import show_count, show_moment
 from workflows.models import Instance
 from workflows.testing import drain
 

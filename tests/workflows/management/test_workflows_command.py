@@ -19,7 +19,7 @@ from tests.support.deploys import (
 )
 from workflows import Child, Done, Spawn, Workflow, step
 from workflows.lifecycle import Status
-from workflows.management.paper import clean, clip, lay_facts, lay_table
+from workflows.management.terminal import clean, clip, lay_facts, lay_table
 from workflows.models import Instance
 from workflows.store.prune import prune
 from workflows.testing import advance, drain

@@ -21,9 +21,9 @@ from tests.support.races import (
     committed,  # noqa: F401 (a fixture)
 )
 from workflows import store, tidying
-from workflows.management import tidying as thread
+from workflows.management import housekeeping_thread as thread
 from workflows.management.commands import workflow_worker
-from workflows.management.tidying import EVERY_SECONDS, Tidier
+from workflows.management.housekeeping_thread import EVERY_SECONDS, Tidier
 from workflows.models import LedgerEvent, LedgerSeal, NamedEvent, StoredAnswer
 from workflows.store.seal import LOCK
 from workflows.tidying import tidy

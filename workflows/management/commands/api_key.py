@@ -20,8 +20,8 @@ from workflows.definitions import registry
 from workflows.definitions.workspace import DEFAULT_WORKSPACE, workspace
 from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall
-from workflows.management.paper import clean, find_width, lay_table, show_moment
-from workflows.management.targets import check_workspace, find_actor
+from workflows.management.named_instance import check_workspace, find_actor
+from workflows.management.terminal import clean, find_width, lay_table, show_moment
 from workflows.models import ApiKey, Workspace
 
 #: Keys, or workflows, that an error lists.

@@ -20,7 +20,7 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.ledger import Anchor, Damage, export_lines, make_anchors, seal_ledger, verify_workspace
-from workflows.management.paper import show_count
+from workflows.management.terminal import show_count
 from workflows.models import LedgerEvent
 from workflows.store import audit
 

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from workflows.channels.kafka.envelopes import read_schema
 from workflows.channels.kafka.intake import Intake
 from workflows.conf import conf
-from workflows.management.paper import show_count
+from workflows.management.terminal import show_count
 
 
 class Command(BaseCommand):

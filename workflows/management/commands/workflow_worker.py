@@ -9,8 +9,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from workflows.management.paper import show_count
-from workflows.management.tidying import Tidier
+from workflows.management.housekeeping_thread import Tidier
+from workflows.management.terminal import show_count
 from workflows.pump import Pump
 
 #: EX_SOFTWARE: a supervisor sees a failure and starts a fresh process.

@@ -25,9 +25,9 @@ from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.durations import parse_timeout
 from workflows.exceptions import NO_WORKER, InvalidDuration, WorkflowError
 from workflows.lifecycle import Status
-from workflows.management.paper import clean, find_width, lay_table, show_count, show_moment
-from workflows.management.story import tell_instance, tell_record
-from workflows.management.targets import check_workspace, find_actor, find_target
+from workflows.management.instance_story import tell_instance, tell_record
+from workflows.management.named_instance import check_workspace, find_actor, find_target
+from workflows.management.terminal import clean, find_width, lay_table, show_count, show_moment
 from workflows.models import Instance
 from workflows.store.parked import prune_parked
 from workflows.store.prune import BATCH, Pruned, prune

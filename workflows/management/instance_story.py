@@ -15,7 +15,7 @@ from workflows import deploys
 from workflows.definitions import registry
 from workflows.jsontext import RESERVED
 from workflows.management.belongings import list_parts, word_names
-from workflows.management.paper import clip, lay_facts, lay_table, show_json, show_moment
+from workflows.management.terminal import clip, lay_facts, lay_table, show_json, show_moment
 from workflows.models import Instance
 from workflows.units.counts import find_progress
 

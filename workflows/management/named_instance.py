@@ -14,7 +14,7 @@ from django.core.management.base import CommandError
 from django.db import router
 
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
-from workflows.management.paper import clean
+from workflows.management.terminal import clean
 from workflows.models import Instance, Workspace
 
 #: Workspaces that an error lists.
