@@ -8,24 +8,24 @@ the state is NULL while it equals the input, and signal and ledger rows are keye
 number taken from the instance under its lock, instead of carrying an identity of their own.
 """
 
-from workflows.models.access import ApiKey as ApiKey
-from workflows.models.answers import StoredAnswer as StoredAnswer
-from workflows.models.answers import Tally as Tally
+from workflows.models.access_key import ApiKey as ApiKey
 from workflows.models.base import EngineModel as EngineModel
 from workflows.models.base import InstanceQuerySet as InstanceQuerySet
 from workflows.models.base import ReadQuerySet as ReadQuerySet
-from workflows.models.dispatches import Dispatch as Dispatch
-from workflows.models.history import LedgerEvent as LedgerEvent
-from workflows.models.history import LedgerSeal as LedgerSeal
-from workflows.models.history import Renewal as Renewal
-from workflows.models.history import Worker as Worker
-from workflows.models.hooks import HookReceipt as HookReceipt
-from workflows.models.instances import Instance as Instance
-from workflows.models.instances import Signal as Signal
-from workflows.models.instances import Workspace as Workspace
-from workflows.models.parked import ParkedAnswer as ParkedAnswer
-from workflows.models.waits import AwaitUnit as AwaitUnit
-from workflows.models.waits import Checkpoint as Checkpoint
-from workflows.models.waits import EventWait as EventWait
-from workflows.models.waits import Interaction as Interaction
-from workflows.models.waits import NamedEvent as NamedEvent
+from workflows.models.dispatch import Dispatch as Dispatch
+from workflows.models.hook_receipt import HookReceipt as HookReceipt
+from workflows.models.instance import Instance as Instance
+from workflows.models.instance import Signal as Signal
+from workflows.models.instance import Workspace as Workspace
+from workflows.models.interaction import AwaitUnit as AwaitUnit
+from workflows.models.interaction import Checkpoint as Checkpoint
+from workflows.models.interaction import EventWait as EventWait
+from workflows.models.interaction import Interaction as Interaction
+from workflows.models.interaction import NamedEvent as NamedEvent
+from workflows.models.ledger_event import LedgerEvent as LedgerEvent
+from workflows.models.ledger_event import LedgerSeal as LedgerSeal
+from workflows.models.ledger_event import Renewal as Renewal
+from workflows.models.ledger_event import Worker as Worker
+from workflows.models.parked_answer import ParkedAnswer as ParkedAnswer
+from workflows.models.stored_answer import StoredAnswer as StoredAnswer
+from workflows.models.stored_answer import Tally as Tally

@@ -22,7 +22,7 @@ from django.db.models.lookups import GreaterThan, LessThanOrEqual
 
 from workflows.lifecycle import UnitStatus
 from workflows.models import AwaitUnit, LedgerEvent
-from workflows.models.history import SHORT_HISTORY
+from workflows.models.ledger_event import SHORT_HISTORY
 from workflows.models.literals import LiteralNumber
 
 #: Rows of one statement. Those of a short history come together, because they are found by their source alone.

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from workflows.fields import TextListField
-from workflows.models.instances import Workspace
+from workflows.models.instance import Workspace
 
 
 class ApiKey(models.Model):

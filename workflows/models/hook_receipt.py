@@ -11,7 +11,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from workflows.models.base import EngineModel
-from workflows.models.instances import Workspace
+from workflows.models.instance import Workspace
 from workflows.unseen import reveal
 
 

@@ -17,7 +17,7 @@ from workflows.fields import (
     StatusField,
 )
 from workflows.models.base import EngineModel
-from workflows.models.instances import Instance, Workspace
+from workflows.models.instance import Instance, Workspace
 
 #: An instance's first rows, which are found by the instance alone.
 SHORT_HISTORY = 100

@@ -21,7 +21,7 @@ from workflows.fields import (
     UnitStatusField,
 )
 from workflows.models.base import EngineModel
-from workflows.models.instances import Instance, Workspace
+from workflows.models.instance import Instance, Workspace
 from workflows.unseen import reveal
 from workflows.uuid7 import make_uuid7
 

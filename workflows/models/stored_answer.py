@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from workflows.models.base import EngineModel
-from workflows.models.instances import Instance, Workspace
+from workflows.models.instance import Instance, Workspace
 
 
 class StoredAnswer(EngineModel):
