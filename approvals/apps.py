@@ -34,7 +34,7 @@ class ApprovalsConfig(AppConfig):
         from approvals import checks, stranding, timers
         from approvals.notify import sweep as notices
         from workflows.definitions.sweeps import Sweep, register_sweep
-        from workflows.gauges import Gauge, register_gauge
+        from workflows.operations.gauges import Gauge, register_gauge
         from workflows.rest.parts import register_part
 
         register_sweep(Sweep("reviews", timers.seconds_to_next, timers.work))

@@ -18,9 +18,10 @@ class WorkflowsConfig(AppConfig):
 
     def ready(self) -> None:
         """Find every app's workflows.py and hooks.py, check the settings, send what is asked, provide rows."""
-        from workflows import checks, provision, watch
+        from workflows import provision, watch
         from workflows.channels import dispatcher
         from workflows.definitions.sweeps import Sweep, register_sweep
+        from workflows.operations import checks
         from workflows.units import sweep
 
         autodiscover_modules("workflows")

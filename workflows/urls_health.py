@@ -2,8 +2,8 @@
 
 from django.urls import path
 
-from workflows import health
-from workflows.metrics import metrics
+from workflows.operations import health
+from workflows.operations.metrics import metrics
 
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),

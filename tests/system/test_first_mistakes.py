@@ -22,12 +22,12 @@ from workflows import (
     UnknownInteraction,
     UnknownWorkflow,
     Workflow,
-    checks_steps,
     durable,
     step,
     store,
 )
 from workflows.definitions import registry
+from workflows.operations import step_checks
 from workflows.testing import assert_failed, drain
 
 pytestmark = pytest.mark.django_db
@@ -154,7 +154,7 @@ def test_the_check_finds_a_misspelt_step_where_it_is_written_as_a_literal(monkey
     known = Misspelt.definition
     registry._definitions.pop((known.name, known.version))  # other tests expect no warning
     monkeypatch.setattr(registry, "_definitions", {(known.name, known.version): known})
-    told = list(checks_steps.check_targets())
+    told = list(step_checks.check_targets())
     assert [one.id for one in told] == ["holdpoint.W060"] * 3
     assert [one.msg.rpartition("leads to ")[2].partition(",")[0] for one in told] == ["'setle'", "'shp'", "'mend'"]
     assert {one.hint for one in told} == {"It has ask, settle."}

@@ -23,7 +23,7 @@ DOORS = (
     "approvals.models",
     "workflows.api.instances",
     "workflows.apps",
-    "workflows.checks",
+    "workflows.operations.checks",
     "workflows.client",
     "workflows.conf.settings",
     "workflows.exceptions",

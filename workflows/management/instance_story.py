@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from workflows import deploys
 from workflows.definitions import registry
 from workflows.jsontext import RESERVED
 from workflows.management.belongings import list_parts, word_names
 from workflows.management.terminal import clip, lay_facts, lay_table, show_json, show_moment
 from workflows.models import Instance
+from workflows.operations import stuck
 from workflows.units.counts import find_progress
 
 #: Characters of a value that are read; a line shows fewer.
@@ -48,7 +48,7 @@ def tell_record(instance: Instance, *, rows: int) -> dict[str, Any]:
     named = [one.name for title in ("Inbox", "History") for one in parts[title][0]]
     say = word_names(instance, [*(instance.names or []), *named])
     told: dict[str, Any] = {name: getattr(instance, name) for name in _ROW}
-    told |= {"workspace": instance.workspace.slug, "stuck": deploys.explain(instance)}
+    told |= {"workspace": instance.workspace.slug, "stuck": stuck.explain(instance)}
     told["waits_for"] = [say(name) for name in instance.names or []] if instance.status == "awaiting" else []
     for title, (some, _) in parts.items():
         told[_key(title)] = [{name: getattr(one, name) for name in _FIELDS[title]} for one in some]
@@ -74,7 +74,7 @@ def _list_facts(instance: Instance, say: Say, long: int) -> Iterator[tuple[str, 
     source = f" ({definition.source})" if definition else ""
     yield "workflow", f"{instance.workflow} version {instance.version}{source}"
     yield "status", f"{instance.status} in step {instance.step}"
-    yield "stuck", deploys.explain(instance)
+    yield "stuck", stuck.explain(instance)
     if not instance.ended:
         yield "waits for", ", ".join(map(say, instance.names or [])) if instance.status == "awaiting" else None
         yield "children", f"{instance.pending} not ended" if instance.pending else None

@@ -27,8 +27,8 @@ from workflows.definitions.fingerprint import (
     has_changed,
 )
 from workflows.definitions.registry import StepOptions
-from workflows.deploys import Stuck, StuckReason, explain, find_stuck
 from workflows.models import Instance
+from workflows.operations.stuck import Stuck, StuckReason, explain, find_stuck
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 
 pytestmark = pytest.mark.django_db

@@ -9,8 +9,8 @@ import workflows
 from tests.support.hook_posts import post, send, signed
 from workflows import hook
 from workflows.api import refused
-from workflows.metrics import read_metrics
 from workflows.models import Workspace
+from workflows.operations.metrics import read_metrics
 
 pytestmark = pytest.mark.django_db
 

@@ -10,8 +10,9 @@ from django.test import Client
 from django_q.models import OrmQ
 
 import workflows
-from workflows import Done, Workflow, health, step, store
+from workflows import Done, Workflow, step, store
 from workflows.models import Instance
+from workflows.operations import health
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

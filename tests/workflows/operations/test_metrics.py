@@ -24,7 +24,7 @@ from tests.support.ledger_rows import execute, fill_pending
 from tests.support.processes import find_environment
 from tests.support.races import play, settle
 from tests.support.statements import explain, statements
-from workflows import Await, Done, Workflow, durable, health, metrics, step, store
+from workflows import Await, Done, Workflow, durable, step, store
 from workflows.access import api_keys
 from workflows.api import refused as dropped
 from workflows.api.refused import Refusal, count_dropped, count_refusal, flush_dropped, record_later
@@ -38,6 +38,7 @@ from workflows.exceptions import (
     UnknownInteraction,
 )
 from workflows.models import Instance, Interaction, LedgerEvent, Workspace
+from workflows.operations import health, metrics
 from workflows.rest.problems import CONTENT_TYPE
 from workflows.store import state
 from workflows.store.counting import REASONS

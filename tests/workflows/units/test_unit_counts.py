@@ -13,10 +13,11 @@ import workflows
 from tests.support.api_calls import Api, make_key
 from tests.support.horizon import wait_for_foreigners
 from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401 (fixtures)
-from workflows import durable, metrics
+from workflows import durable
 from workflows.api import refused
 from workflows.api.refused import flush_dropped
 from workflows.models import Instance, Interaction, Workspace
+from workflows.operations import metrics
 from workflows.store.tally import read_tallies, tally_ledger
 from workflows.testing import drain
 

@@ -17,7 +17,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, router
 from django.db.models import Count, Min
 
-from workflows import deploys, store
+from workflows import store
 from workflows.api import instances
 from workflows.api.redrive import list_unsent, redrive
 from workflows.conf import conf
@@ -29,6 +29,7 @@ from workflows.management.instance_story import tell_instance, tell_record
 from workflows.management.named_instance import check_workspace, find_actor, find_target
 from workflows.management.terminal import clean, find_width, lay_table, show_count, show_moment
 from workflows.models import Instance
+from workflows.operations import stuck as deploys
 from workflows.store.parked import prune_parked
 from workflows.store.prune import BATCH, Pruned, prune
 

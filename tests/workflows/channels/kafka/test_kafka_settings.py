@@ -109,7 +109,7 @@ def test_without_the_extra_it_is_told_what_to_install(
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ImproperlyConfigured, match=r"django-holdpoint\[kafka\]"):
         import_client()
-    monkeypatch.setattr("workflows.checks_kafka.find_spec", lambda name: None)
+    monkeypatch.setattr("workflows.operations.kafka_checks.find_spec", lambda name: None)
     configure(GOOD)
     assert "django-holdpoint[kafka]" in str(look()["holdpoint.E070"].hint)
 

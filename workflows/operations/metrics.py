@@ -26,13 +26,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 
-from workflows import health, store
+from workflows import store
 from workflows.access.api_keys import find_access
 from workflows.api.refused import flush_dropped
 from workflows.conf import conf
-from workflows.gauges import Gauge, list_gauges
 from workflows.lifecycle import TERMINAL
 from workflows.models import Instance
+from workflows.operations import health
+from workflows.operations.gauges import Gauge, list_gauges
 from workflows.rest.callers import read_key
 from workflows.rest.machines import open_to_machines
 from workflows.rest.problems import (

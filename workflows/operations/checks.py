@@ -21,11 +21,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import ProgrammingError, connections, router, transaction
 
-from workflows import deploys
 from workflows.backend.vanished import read_patience
-from workflows.checks_kafka import check_kafka, check_kafka_deploy
-from workflows.checks_links import check_links, check_routes, check_token_keys, check_webhook_secrets
-from workflows.checks_steps import check_targets
 from workflows.conf import conf
 from workflows.conf.settings import SettingProblem, find_problems
 from workflows.definitions import registry
@@ -33,6 +29,10 @@ from workflows.exceptions import InvalidDuration
 from workflows.hooks.checks import check_hook_retention, check_hook_routes, check_hook_secrets
 from workflows.importing import foreign_packages
 from workflows.models import Instance
+from workflows.operations import stuck
+from workflows.operations.kafka_checks import check_kafka, check_kafka_deploy
+from workflows.operations.link_checks import check_links, check_routes, check_token_keys, check_webhook_secrets
+from workflows.operations.step_checks import check_targets
 
 TAG = "holdpoint"
 #: What `tasks.push_pump` adds to Q_CLUSTER's timeout for a pump.
@@ -271,7 +271,7 @@ def check_deploy(app_configs: Any = None, databases: Sequence[str] | None = None
         return []
     try:
         with transaction.atomic(using=alias):
-            found = [one for one in deploys.find_stuck(alias) if one.blocks]
+            found = [one for one in stuck.find_stuck(alias) if one.blocks]
     except ProgrammingError:
         return []  # `migrate` asks before the tables are there
     return [Warning(f"{one}.", hint=one.advice, id="holdpoint.W050") for one in found[:MANY_STUCK]]

@@ -1,0 +1,1 @@
+"""Looking after a site: health, metrics, system checks, instances that a deploy left stuck."""
