@@ -33,7 +33,7 @@ from approvals.sight import note_unseen
 from workflows.admin.base import ReadOnlyAdmin
 from workflows.exceptions import WorkflowError
 from workflows.joining import join_label, label_html
-from workflows.pages.posted import join_breaks
+from workflows.pages.posted_form import join_breaks
 
 #: Reviews of one request: each is a transaction of its own, and a browser waits for all of them.
 LIMIT = 200

@@ -33,7 +33,7 @@ from approvals.person import Person
 from approvals.refused import tell_refusal
 from workflows.exceptions import InvalidData, WorkflowError
 from workflows.joining import join_label
-from workflows.pages.posted import join_breaks
+from workflows.pages.posted_form import join_breaks
 
 
 class DecidingAdmin(ReviewActions):

@@ -33,7 +33,7 @@ from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import name_person
 from approvals.show_times import show_at, show_soon
 from approvals.show_values import MAX_BLOCK, MAX_NAME, name_kind, show_text
-from workflows.pages.moments import SOON
+from workflows.pages.relative_times import SOON
 
 #: So many are shown as one.
 ALIKE = 3

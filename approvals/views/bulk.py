@@ -30,7 +30,7 @@ from approvals.views.bulk_form import BulkPost, find_reason_error, read_sent
 from approvals.views.reader import Opened, for_people
 from approvals.views.visit import TopMessage
 from workflows.clock import read_now
-from workflows.pages.posted import read_ids, read_posted
+from workflows.pages.posted_form import read_ids, read_posted
 
 METHODS = ("GET", "HEAD", "POST")
 

@@ -17,7 +17,7 @@ from approvals.inbox.together import MOST
 from approvals.models.votes import MAX_TEXT
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
-from workflows.pages.posted import read_ids, read_number
+from workflows.pages.posted_form import read_ids, read_number
 
 #: Characters of what names an answer, or a version.
 _MAX_WORD = 200

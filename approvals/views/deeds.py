@@ -37,7 +37,7 @@ from approvals.sight import note_unseen
 from approvals.views.posted_decision import decide_posted, show_late
 from approvals.views.visit import RequestVisit, TopMessage, Typed, has_typed, read_typed
 from workflows.exceptions import WorkflowError
-from workflows.pages.posted import read_posted
+from workflows.pages.posted_form import read_posted
 
 #: Does nothing but show the page with what was typed: how a draft comes back.
 KEEP = "keep"

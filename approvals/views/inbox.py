@@ -29,7 +29,7 @@ from approvals.inbox.rows import RequestRow, Section, complete, make_sections, r
 from approvals.models import Preference, Review
 from approvals.views.reader import Opened, for_people, go_back, set_theme
 from workflows.joining import end_sentence, join_label
-from workflows.pages.posted import read_ids, read_posted
+from workflows.pages.posted_form import read_ids, read_posted
 
 #: What is younger may be new to a page that asks every few seconds.
 RECENT = timedelta(minutes=1)

@@ -29,7 +29,7 @@ from approvals.views.link_page import (
 )
 from approvals.views.reader import speaking_to
 from workflows.exceptions import InvalidToken
-from workflows.pages.posted import FormRefused
+from workflows.pages.posted_form import FormRefused
 from workflows.rest.machines import open_to_machines
 
 logger = logging.getLogger("approvals")

@@ -22,8 +22,8 @@ from approvals.views.reader import read_theme
 from approvals.views.visit import RequestVisit, TopMessage, Typed
 from workflows.api import owned_answers
 from workflows.joining import end_sentence
-from workflows.pages.answers import answer_page
-from workflows.pages.posted import give_token, keep_cookie
+from workflows.pages.posted_form import give_token, keep_cookie
+from workflows.pages.response import answer_page
 
 PAGE = "approvals/link.html"
 NOTICE = "workflows/notice.html"

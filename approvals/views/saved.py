@@ -22,7 +22,7 @@ from approvals.models import SavedView
 from approvals.show_values import show_text
 from approvals.views.reader import Opened, find_back, for_people
 from approvals.views.visit import TopMessage
-from workflows.pages.posted import MAX_DIGITS, read_number, read_posted
+from workflows.pages.posted_form import MAX_DIGITS, read_number, read_posted
 
 METHODS = ("GET", "HEAD", "POST")
 

@@ -24,7 +24,7 @@ from approvals.models import Preference
 from approvals.show_times import name_zone
 from approvals.views.reader import Opened, for_people, set_theme
 from approvals.views.visit import TopMessage
-from workflows.pages.posted import MAX_DIGITS, read_number, read_posted
+from workflows.pages.posted_form import MAX_DIGITS, read_number, read_posted
 
 METHODS = ("GET", "HEAD", "POST")
 

@@ -135,7 +135,7 @@ class Visitor:
         assert answer["X-Frame-Options"] == "DENY"
         assert answer["X-Robots-Tag"] == "noindex, nofollow, noarchive"
         assert answer["X-Content-Type-Options"] == "nosniff"
-        # With a form a browser has to tell its host, and tells nothing more; see workflows.pages.answers.
+        # With a form a browser has to tell its host, and tells nothing more; see workflows.pages.response.
         assert answer["Referrer-Policy"] == ("strict-origin" if "<form" in answer.text else "no-referrer")
         assert answer["Content-Security-Policy"] == (
             "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; "

@@ -49,7 +49,7 @@ from workflows.exceptions import (
     UnknownInteraction,
 )
 from workflows.jsontext import MISSING, dump_value
-from workflows.pages.posted import FormRefused, read_number, read_posted
+from workflows.pages.posted_form import FormRefused, read_number, read_posted
 from workflows.store import Once
 
 logger = logging.getLogger("workflows")

@@ -23,9 +23,9 @@ from workflows.forms.form_fields import Typed
 from workflows.forms.form_reader import FormReading
 from workflows.jsontext import MISSING
 from workflows.models import Interaction
-from workflows.pages.answers import answer_page
-from workflows.pages.posted import give_token, keep_cookie
-from workflows.pages.values import dump_shown
+from workflows.pages.posted_form import give_token, keep_cookie
+from workflows.pages.response import answer_page
+from workflows.pages.value_view import dump_shown
 
 logger = logging.getLogger("workflows")
 

@@ -22,7 +22,7 @@ from workflows.forms.form_fields import Code, Field, FormGroup, join_name, make_
 from workflows.forms.form_plan import MOST_FIELDS
 from workflows.forms.form_view import ShownOption
 from workflows.jsontext import MISSING
-from workflows.pages.values import MOST_VALUES, show_value
+from workflows.pages.value_view import MOST_VALUES, show_value
 from workflows.schema import Schema, read_schema
 from workflows.schema_order import keep_order, sort_fields
 

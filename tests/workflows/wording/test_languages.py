@@ -54,7 +54,7 @@ from workflows.exceptions import InvalidData
 from workflows.forms.form import SchemaForm
 from workflows.joining import join_and, join_clauses, join_html, join_list, join_or, label_html
 from workflows.models import Interaction
-from workflows.pages.moments import show_moment
+from workflows.pages.relative_times import show_moment
 from workflows.reasons import make_sentence, tell_reason
 from workflows.schema import load_schema
 from workflows.testing import drain
