@@ -35,7 +35,7 @@ class ApprovalsConfig(AppConfig):
         from approvals.notify import sweep as notices
         from workflows.definitions.sweeps import Sweep, register_sweep
         from workflows.operations.gauges import Gauge, register_gauge
-        from workflows.rest.parts import register_part
+        from workflows.rest.base.extensions import register_part
 
         register_sweep(Sweep("reviews", timers.seconds_to_next, timers.work))
         register_sweep(Sweep("notices", notices.count_seconds_to_next, notices.work))

@@ -15,7 +15,7 @@ from typing import Any
 from django.core.wsgi import get_wsgi_application
 
 from workflows.conf import conf
-from workflows.rest.places import PLACES
+from workflows.rest.base.held_threads import PLACES
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 

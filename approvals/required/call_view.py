@@ -24,7 +24,7 @@ from approvals.required.frozen import name_key
 from approvals.required.sealing import NotSealed, unseal
 from workflows.lifecycle import Status
 from workflows.models import Instance
-from workflows.rest.endpoint import AlwaysJson
+from workflows.rest.base.endpoint import AlwaysJson
 
 
 class CallView(APIView):

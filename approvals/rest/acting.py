@@ -20,9 +20,9 @@ from approvals.rest.bodies import CommentOut, DelegateBody, NothingBody, SayBody
 from approvals.rest.endpoint import DOOR, REFUSED, ReviewEndpoint
 from approvals.rest.rows import show_comment, show_review
 from approvals.rest.shapes import ApprovalOut
-from workflows.rest.bodies import Body, read_as
-from workflows.rest.endpoint import ChangeAnswer
-from workflows.rest.openapi import ID, document
+from workflows.rest.base.endpoint import ChangeAnswer
+from workflows.rest.protocol.bodies import Body, read_as
+from workflows.rest.schema.openapi import ID, document
 
 F = TypeVar("F", bound=Callable[..., Any])
 

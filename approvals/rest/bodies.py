@@ -1,6 +1,6 @@
 """The JSON of the reviewers' addresses, as types: bodies are checked by them, the document is made of them.
 
-Invariant owned: that of `workflows.rest.bodies`: a member that is not named here is refused.
+Invariant owned: that of `workflows.rest.protocol.bodies`: a member that is not named here is refused.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from uuid import UUID
 from pydantic import AfterValidator, ConfigDict, Field
 
 from approvals.models.votes import MAX_TEXT
-from workflows.rest.bodies import SEEN, Body, Shape
-from workflows.rest.response_bodies import ProblemOut
+from workflows.rest.protocol.bodies import SEEN, Body, Shape
+from workflows.rest.protocol.response_bodies import ProblemOut
 
 MAX_USERNAME = 254
 

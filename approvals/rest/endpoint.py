@@ -21,11 +21,11 @@ from approvals.refused_attempt import note_refusal
 from approvals.rest.bodies import RefusalProblemOut
 from approvals.rest.refusals import answer_refusal
 from approvals.sight import REFUSALS, hiding
-from workflows.rest.callers import Need
-from workflows.rest.endpoint import ChangeAnswer, Endpoint
-from workflows.rest.ids import read_id, refuse_unknown
-from workflows.rest.problems import FORBIDDEN, RequestRefused
-from workflows.rest.throttle import count_call
+from workflows.rest.base.authentication import Need
+from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
+from workflows.rest.base.ids import read_id, refuse_unknown
+from workflows.rest.base.throttle import count_call
+from workflows.rest.protocol.problems import FORBIDDEN, RequestRefused
 
 PEOPLE_ONLY = "A person decides, and not a key: log in, and send the session with its CSRF token."
 #: What the document says of every refusal that is about how the review stands.

@@ -23,8 +23,8 @@ from approvals.rest.rows import name_people, read_rows, show_listed
 from approvals.rest.shapes import ApprovalList
 from approvals.viewers import see_as
 from workflows.clock import Now
-from workflows.rest.lists import Segment, answer_list, read_choice, read_filter
-from workflows.rest.openapi import FILTER, document
+from workflows.rest.base.lists import Segment, answer_list, read_choice, read_filter
+from workflows.rest.schema.openapi import FILTER, document
 
 STATUSES = ("open", "grace", "decided", "closed", "any")
 FLAGS = ("true", "false")

@@ -1,11 +1,11 @@
-"""The reviewers' part of `/v1`, as `workflows.rest.parts` takes it: addresses, the document's words, the problems."""
+"""The reviewers' part of `/v1`, as `workflows.rest.base.extensions` takes it: addresses, the document's words, the problems."""
 
 from __future__ import annotations
 
 from django.urls import path
 
 from approvals.rest import acting, listing, refusals, reviews
-from workflows.rest.parts import ApiPart
+from workflows.rest.base.extensions import ApiPart
 
 PART = ApiPart(
     "Approvals",

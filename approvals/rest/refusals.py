@@ -21,7 +21,14 @@ from approvals.exceptions import (
     UnknownReview,
 )
 from approvals.refused import PASSING
-from workflows.rest.problems import NOT_FOUND, NOTHING_HERE, RESOLVED, STALE_VERSION, ProblemKind, answer_problem
+from workflows.rest.protocol.problems import (
+    NOT_FOUND,
+    NOTHING_HERE,
+    RESOLVED,
+    STALE_VERSION,
+    ProblemKind,
+    answer_problem,
+)
 from workflows.times import to_rfc3339
 
 FORBIDDEN_BY_RULE = ProblemKind(

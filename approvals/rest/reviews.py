@@ -20,11 +20,11 @@ from approvals.rest.bodies import DecideBody, DecisionOut
 from approvals.rest.endpoint import DOOR, PEOPLE_ONLY, REFUSED, ReviewEndpoint
 from approvals.rest.rows import show_card
 from approvals.rest.shapes import ApprovalDetail
-from workflows.rest.bodies import read_as
-from workflows.rest.endpoint import ChangeAnswer
-from workflows.rest.ids import read_id, refuse_unknown
-from workflows.rest.once import answer_json
-from workflows.rest.openapi import ID, document
+from workflows.rest.base.endpoint import ChangeAnswer
+from workflows.rest.base.ids import read_id, refuse_unknown
+from workflows.rest.base.repeated_calls import answer_json
+from workflows.rest.protocol.bodies import read_as
+from workflows.rest.schema.openapi import ID, document
 
 
 class OneReview(ReviewEndpoint):

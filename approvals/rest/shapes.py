@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from workflows.rest.bodies import Shape
-from workflows.rest.response_bodies import ListOut
+from workflows.rest.protocol.bodies import Shape
+from workflows.rest.protocol.response_bodies import ListOut
 
 
 class OutcomeOut(Shape):

@@ -30,7 +30,7 @@ from approvals.views.link_page import (
 from approvals.views.reader import speaking_to
 from workflows.exceptions import InvalidToken
 from workflows.pages.posted_form import FormRefused
-from workflows.rest.machines import open_to_machines
+from workflows.rest.base.program_views import open_to_machines
 
 logger = logging.getLogger("approvals")
 

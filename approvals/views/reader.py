@@ -33,7 +33,7 @@ from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.viewers import Viewer, find_viewer
 from workflows.pages.posted_form import FormRefused, check_charset, give_token, keep_cookie, read_posted
 from workflows.pages.response import answer_page, write_policy
-from workflows.rest.machines import open_to_machines
+from workflows.rest.base.program_views import open_to_machines
 
 THEME = "holdpoint_theme"
 THEMES = ("light", "dark")

@@ -25,7 +25,7 @@ from benchmarks.plan import Plan, say
 from benchmarks.site.routing import use
 from benchmarks.table import Row, at_most, times_at_most
 from workflows.models import Workspace
-from workflows.rest.lists import ListPlace, Segment, find_page
+from workflows.rest.base.lists import ListPlace, Segment, find_page
 
 PAGE = 50
 #: A badge counts so far.

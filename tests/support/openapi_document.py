@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
-from workflows.rest.openapi import describe_api
+from workflows.rest.schema.openapi import describe_api
 
 PROBLEM = "application/problem+json"
 

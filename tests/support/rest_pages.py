@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from workflows.rest.lists import ListPlace, find_page
+from workflows.rest.base.lists import ListPlace, find_page
 
 MODES = ["web, custom", "web, generic"]
 #: A workspace in which nothing is.

@@ -29,18 +29,26 @@ from workflows.definitions import callback_tokens
 from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
 from workflows.jsontext import MISSING
 from workflows.models import Interaction
-from workflows.rest.bodies import read_as, refuse_without_data
-from workflows.rest.body import FORM_TYPES, count_malformed, is_form, parse_body, parse_form, read_bytes, refuse_single
-from workflows.rest.machines import open_to_machines
-from workflows.rest.once import answer_completion, read_once
-from workflows.rest.problems import (
+from workflows.rest.base.json_body import (
+    FORM_TYPES,
+    count_malformed,
+    is_form,
+    parse_body,
+    parse_form,
+    read_bytes,
+    refuse_single,
+)
+from workflows.rest.base.program_views import open_to_machines
+from workflows.rest.base.repeated_calls import answer_completion, read_once
+from workflows.rest.protocol.bodies import read_as, refuse_without_data
+from workflows.rest.protocol.problems import (
     METHOD_NOT_ALLOWED,
     SERVER_ERROR,
     UNAVAILABLE,
     answer_error,
     answer_problem,
 )
-from workflows.rest.request_bodies import CompleteBody
+from workflows.rest.protocol.request_bodies import CompleteBody
 from workflows.store import Addressed, Once
 
 logger = logging.getLogger("workflows")

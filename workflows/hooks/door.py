@@ -29,10 +29,11 @@ from workflows.hooks.message import HookMessage
 from workflows.hooks.verifiers import NoSecret, NotVerified
 from workflows.jsontext import dump_value
 from workflows.models import HookReceipt
-from workflows.rest.body import read_bytes
-from workflows.rest.machines import open_to_machines
-from workflows.rest.once import answer_json
-from workflows.rest.problems import (
+from workflows.rest.base.json_body import read_bytes
+from workflows.rest.base.program_views import open_to_machines
+from workflows.rest.base.repeated_calls import answer_json
+from workflows.rest.base.throttle import count_call
+from workflows.rest.protocol.problems import (
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     NOT_TAKEN,
@@ -44,7 +45,6 @@ from workflows.rest.problems import (
     answer_error,
     answer_problem,
 )
-from workflows.rest.throttle import count_call
 
 logger = logging.getLogger("workflows")
 

@@ -41,7 +41,7 @@ class HookMessage:
     @cached_property
     def data(self) -> Any:
         """The fields of a form, else the value of a JSON text; 400 for the provider where the body is neither."""
-        from workflows.rest.body import is_form, parse_body, parse_form
+        from workflows.rest.base.json_body import is_form, parse_body, parse_form
 
         return parse_form(self.request, self.body) if is_form(self.request) else parse_body(self.body)
 
@@ -50,7 +50,7 @@ class HookMessage:
         """The provider's own id of what it tells: the same each time it sends this; 400 where it names none."""
         from workflows.exceptions import InvalidCall
         from workflows.jsontext import check_text
-        from workflows.rest.problems import INVALID_REQUEST, RequestRefused
+        from workflows.rest.protocol.problems import INVALID_REQUEST, RequestRefused
 
         found = self.hook.find_id(self)
         if isinstance(found, int) and not isinstance(found, bool):

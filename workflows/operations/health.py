@@ -27,8 +27,8 @@ from django.views.decorators.cache import never_cache
 
 from workflows import store
 from workflows.models import Instance
-from workflows.rest.machines import open_to_machines
-from workflows.rest.problems import INVALID_REQUEST, METHOD_NOT_ALLOWED, UNAVAILABLE, answer_problem
+from workflows.rest.base.program_views import open_to_machines
+from workflows.rest.protocol.problems import INVALID_REQUEST, METHOD_NOT_ALLOWED, UNAVAILABLE, answer_problem
 
 logger = logging.getLogger("workflows")
 

@@ -34,9 +34,9 @@ from workflows.lifecycle import TERMINAL
 from workflows.models import Instance
 from workflows.operations import health
 from workflows.operations.gauges import Gauge, list_gauges
-from workflows.rest.callers import read_key
-from workflows.rest.machines import open_to_machines
-from workflows.rest.problems import (
+from workflows.rest.base.authentication import read_key
+from workflows.rest.base.program_views import open_to_machines
+from workflows.rest.protocol.problems import (
     FORBIDDEN,
     METHOD_NOT_ALLOWED,
     UNAUTHORIZED,

@@ -20,8 +20,8 @@ from django.http import HttpRequest, HttpResponseBase
 from django.urls import Resolver404, ResolverMatch, resolve
 from django.utils import timezone, translation
 
-from workflows.rest.callers import read_key
-from workflows.rest.endpoint import Endpoint, answer_exception, answer_unknown
+from workflows.rest.base.authentication import read_key
+from workflows.rest.base.endpoint import Endpoint, answer_exception, answer_unknown
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 

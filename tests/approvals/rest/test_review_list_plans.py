@@ -18,7 +18,7 @@ from approvals.rest.rows import read_rows
 from tests.support.rest_pages import MIDDLE, MODES, OTHER, page
 from tests.support.statements import explain, listen
 from workflows.models import Workspace
-from workflows.rest.lists import ListPlace, find_page
+from workflows.rest.base.lists import ListPlace, find_page
 
 pytestmark = pytest.mark.django_db
 

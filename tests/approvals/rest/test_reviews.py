@@ -17,7 +17,7 @@ from tests.support.api_calls import Api, make_key, problem
 from tests.support.rest_reviews import login
 from tests.support.review_calls import ask, find_review, grant, make_person, start, truth  # noqa: F401 (a fixture)
 from workflows.models import Workspace
-from workflows.rest import lists
+from workflows.rest.base import lists
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db

@@ -39,7 +39,7 @@ from tests.support.review_calls import (
 )
 from workflows.clock import read_now
 from workflows.models import Instance, Interaction, Workspace
-from workflows.rest.lists import Segment, find_page
+from workflows.rest.base.lists import Segment, find_page
 from workflows.testing import advance
 
 pytestmark = pytest.mark.django_db

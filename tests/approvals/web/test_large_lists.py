@@ -18,7 +18,7 @@ from django.db.models import Q
 from approvals.models import Review
 from tests.support.many_reviews import MOST_ROWS_OF_A_BADGE, PEOPLE, explain, filled
 from tests.support.statements import listen
-from workflows.rest.lists import ListPlace, Segment, find_page
+from workflows.rest.base.lists import ListPlace, Segment, find_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 

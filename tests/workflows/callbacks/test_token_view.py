@@ -27,7 +27,7 @@ from workflows.definitions.callback_tokens import make_token
 from workflows.definitions.question import Question
 from workflows.lifecycle import CARDINALITY_CODES, Cardinality
 from workflows.models import Instance, Interaction, LedgerEvent, StoredAnswer
-from workflows.rest.problems import CONTENT_TYPE
+from workflows.rest.protocol.problems import CONTENT_TYPE
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 
 

@@ -436,7 +436,7 @@ def test_a_refusal_is_an_error_of_its_own_and_final(site: Site, status: int, slu
 def test_every_kind_of_problem_that_the_api_knows_is_an_error_of_its_status() -> None:
     """The two sides know nothing of each other; so this is where they are compared."""
     from workflows.client.errors import _BY_STATUS, _BY_TYPE
-    from workflows.rest import problems
+    from workflows.rest.protocol import problems
 
     kinds = {kind.slug: kind for kind in vars(problems).values() if isinstance(kind, problems.ProblemKind)}
     assert _BY_TYPE.keys() <= kinds.keys()

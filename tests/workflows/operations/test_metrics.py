@@ -39,7 +39,7 @@ from workflows.exceptions import (
 )
 from workflows.models import Instance, Interaction, LedgerEvent, Workspace
 from workflows.operations import health, metrics
-from workflows.rest.problems import CONTENT_TYPE
+from workflows.rest.protocol.problems import CONTENT_TYPE
 from workflows.store import state
 from workflows.store.counting import REASONS
 from workflows.store.tally import read_tallies

@@ -14,7 +14,7 @@ from tests.support.rest_calls import CALLS, ID, NONE, PERSON, give_token, send
 from workflows import durable
 from workflows.access.api_keys import revoke_key
 from workflows.models import ApiKey, Instance, Interaction, Workspace
-from workflows.rest.endpoint import Endpoint
+from workflows.rest.base.endpoint import Endpoint
 from workflows.testing import drain
 
 pytestmark = pytest.mark.django_db
@@ -38,7 +38,7 @@ EACH = pytest.mark.parametrize(("method", "path", "body", "scope", "permission")
 
 def test_these_are_all_the_calls_there_are():
     """A new address has to be listed above, and so is judged by every test here."""
-    from workflows.rest.openapi import describe_api
+    from workflows.rest.schema.openapi import describe_api
 
     told = {
         (method.upper(), path)

@@ -22,7 +22,7 @@ from tests.support.rest_calls import give_token
 from workflows import Await, Done, Workflow, durable, step
 from workflows.access.api_keys import change_key
 from workflows.models import ApiKey, Instance, Signal, StoredAnswer
-from workflows.rest.body import read_bytes
+from workflows.rest.base.json_body import read_bytes
 from workflows.store import prune_answers
 from workflows.store.prune import prune
 from workflows.testing import advance, drain
@@ -93,7 +93,7 @@ def test_a_page_of_large_rows_holds_fewer_and_leads_to_the_rest(api):
 
 
 def test_a_row_that_is_larger_than_a_page_is_a_page(api, monkeypatch):
-    from workflows.rest import lists
+    from workflows.rest.base import lists
 
     monkeypatch.setattr(lists, "MOST_BYTES", 10)
     for _ in range(3):
@@ -247,8 +247,8 @@ def test_a_session_is_told_of_a_body_what_a_key_is_told(api, raw):
 
 
 def test_users_without_permissions_are_told_to_use_a_key(settings):
-    from workflows.rest.callers import READ, Caller
-    from workflows.rest.problems import RequestRefused
+    from workflows.rest.base.authentication import READ, Caller
+    from workflows.rest.protocol.problems import RequestRefused
 
     with pytest.raises(RequestRefused, match="use a key"):
         Caller("user:1", 1, "default", None, None, user=object()).check(READ)
@@ -392,7 +392,7 @@ django.setup()
 from pydantic import BaseModel, computed_field
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ComponentRegistry
-from workflows.rest.openapi import describe_api
+from workflows.rest.schema.openapi import describe_api
 
 class Theirs(BaseModel):
     n: int = 1

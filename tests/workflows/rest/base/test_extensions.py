@@ -12,10 +12,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.urls import resolve
 
 from approvals.rest.part import PART
-from workflows.rest import parts
-from workflows.rest.docs import list_kinds
-from workflows.rest.openapi import describe_api
-from workflows.rest.parts import list_parts, register_part
+from workflows.rest.base import extensions
+from workflows.rest.base.extensions import list_parts, register_part
+from workflows.rest.schema.docs_page import list_kinds
+from workflows.rest.schema.openapi import describe_api
 
 
 def test_what_an_app_registers_is_routed_documented_and_explained() -> None:
@@ -36,7 +36,7 @@ def test_a_part_that_comes_too_late_is_refused_and_one_that_comes_again_is_not()
     with pytest.raises(ImproperlyConfigured, match=r"shop.rest.PART comes too late.*in your app's ready\(\)"):
         register_part("shop.rest.PART")
     register_part("approvals.rest.part.PART")
-    assert list(parts._places) == ["approvals.rest.part.PART"]
+    assert list(extensions._places) == ["approvals.rest.part.PART"]
 
 
 def run_without_approvals(program: str) -> Any:
@@ -60,8 +60,8 @@ django.setup()
 def test_the_engine_alone_has_no_such_address_and_does_not_speak_of_one() -> None:
     paths, slugs, tags, loaded = run_without_approvals("""
 import sys
-from workflows.rest.docs import list_kinds, render_docs, read_limits
-from workflows.rest.openapi import describe_api
+from workflows.rest.schema.docs_page import list_kinds, render_docs, read_limits
+from workflows.rest.schema.openapi import describe_api
 told = describe_api()
 render_docs(told, language="en", limits=read_limits())
 print(json.dumps([list(told["paths"]), [one.slug for one in list_kinds()], [one["name"] for one in told["tags"]],

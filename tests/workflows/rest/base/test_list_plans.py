@@ -16,9 +16,9 @@ from tests.support.rest_pages import MIDDLE, MODES, OTHER, page
 from tests.support.statements import explain, listen
 from workflows.lifecycle import InteractionStatus, Status, UnitStatus
 from workflows.models import AwaitUnit, Instance, Interaction, Workspace
-from workflows.rest.instances import has_key
-from workflows.rest.interactions import BY_DEADLINE, BY_INDEX
-from workflows.rest.lists import Segment, has_status, is_within
+from workflows.rest.base.lists import Segment, has_status, is_within
+from workflows.rest.resources.instance_views import has_key
+from workflows.rest.resources.interaction_views import BY_DEADLINE, BY_INDEX
 from workflows.store import find_interaction, prune_answers
 from workflows.units.history import Cut, walk_history
 

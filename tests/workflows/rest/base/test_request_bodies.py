@@ -17,7 +17,7 @@ from tests.support.api_calls import Api, make_anybody, make_key, problem
 from tests.support.bad_input import EVERY, GOOD, JSON, MAY_BE_EMPTY, NOBODY, TAKEN, UNKNOWN, calm, is_clean
 from tests.support.rest_calls import ROUTES as CORPUS_ROUTES
 from workflows.models import Instance, StoredAnswer
-from workflows.rest.body import FORM_TYPES
+from workflows.rest.base.json_body import FORM_TYPES
 from workflows.testing import assert_done, drain
 
 pytestmark = pytest.mark.django_db

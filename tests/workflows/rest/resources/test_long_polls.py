@@ -18,8 +18,8 @@ from tests.support.processes import Process, find_free_port, wait_until
 from tests.support.races import _provided_again, committed  # noqa: F401 (fixtures)
 from workflows import Await, Done, Workflow, step
 from workflows.models import Instance
-from workflows.rest import waiting
-from workflows.rest.places import PLACES
+from workflows.rest.base.held_threads import PLACES
+from workflows.rest.resources import long_polls
 from workflows.testing import drain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed")]
@@ -71,7 +71,7 @@ def in_threads(count: int, work: Callable[[], Any]) -> list[Future[Any]]:
 
 
 def count_waiting() -> int:
-    return sum(len(events) for events in waiting._lobby._waiting.values())
+    return sum(len(events) for events in long_polls._lobby._waiting.values())
 
 
 def count_connections() -> int:
@@ -144,7 +144,7 @@ def test_a_thread_that_cannot_start_costs_one_call_and_no_other(monkeypatch):
             super().start()
 
     with monkeypatch.context() as patch:
-        patch.setattr(waiting.threading, "Thread", Refused)
+        patch.setattr(long_polls.threading, "Thread", Refused)
         assert api.get(f"/v1/instances/{one.pk}", wait=5).status_code == 202
     [future] = in_threads(1, lambda: call(api, one, 20))
     wait_until(count_waiting, "the call to wait", is_it=lambda n: n == 1)

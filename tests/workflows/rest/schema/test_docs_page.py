@@ -10,13 +10,13 @@ import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory, override_settings
 
-from workflows.rest import docs
-from workflows.rest.docs_outline import Outline
-from workflows.rest.docs_shapes import Shapes
-from workflows.rest.docs_text import Block, TextRun, read_text
-from workflows.rest.openapi import describe_api
+from workflows.rest.schema import docs_page
+from workflows.rest.schema.docs_outline import Outline
+from workflows.rest.schema.docs_shapes import Shapes
+from workflows.rest.schema.docs_text import Block, TextRun, read_text
+from workflows.rest.schema.openapi import describe_api
 
-LIMITS = docs.SiteLimits("https://holdpoint.example", 512 * 1024, 16 << 20, (60_000, 60))
+LIMITS = docs_page.SiteLimits("https://holdpoint.example", 512 * 1024, 16 << 20, (60_000, 60))
 #: Elements without an end.
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -208,7 +208,7 @@ class Page(HTMLParser):
 
 
 def render(document) -> Page:
-    return Page(docs.render_docs(document, language="en", limits=LIMITS))
+    return Page(docs_page.render_docs(document, language="en", limits=LIMITS))
 
 
 def list_operations(document):
@@ -356,7 +356,7 @@ def show_plainly(source: str) -> str:
 
 def test_every_kind_of_problem_is_listed_with_what_to_do():
     problems = render(SAMPLE).sections["problems"]
-    for kind in docs.list_kinds():
+    for kind in docs_page.list_kinds():
         assert kind.slug in problems
         assert kind.title in problems
         assert kind.advice
@@ -366,7 +366,7 @@ def test_every_kind_of_problem_is_listed_with_what_to_do():
 def test_the_limits_are_those_of_the_site():
     assert "512 KiB" in render(SAMPLE).sections["limits"]
     with override_settings(WORKFLOWS={"MAX_BODY": 1000, "MAX_BULK_BODY": 2_500_000, "API_RATE": None}):
-        page = Page(docs.render_docs(SAMPLE, language="en", limits=docs.read_limits()))
+        page = Page(docs_page.render_docs(SAMPLE, language="en", limits=docs_page.read_limits()))
     assert "1000 bytes" in page.sections["limits"]
     assert "2.384 MiB" in page.sections["limits"]
     assert "any number" in page.sections["limits"]
@@ -460,7 +460,7 @@ def test_every_operation_is_in_the_contents(describe):
 
 
 def test_the_page_of_this_site_stays_small():
-    assert len(docs.render_docs(describe_api(), language="en", limits=LIMITS).encode()) < 300_000
+    assert len(docs_page.render_docs(describe_api(), language="en", limits=LIMITS).encode()) < 300_000
 
 
 @pytest.mark.parametrize(
@@ -520,7 +520,7 @@ def test_a_browser_is_told_to_load_nothing_but_style_sheets_of_this_site(client)
 def test_head_answers_as_get_without_the_body(client):
     answer = client.head("/v1/docs")
     assert (answer.status_code, answer.content) == (200, b"")
-    assert answer["Content-Security-Policy"] == docs.POLICY
+    assert answer["Content-Security-Policy"] == docs_page.POLICY
 
 
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete", "options"])
@@ -535,11 +535,11 @@ def test_the_page_is_made_once_and_holds_nothing_of_a_visitor(client):
     first = fetch(client, host="localhost")
     again = fetch(client, host="127.0.0.1", cookie="sessionid=other", **{"x-forwarded-host": "evil.example"})
     assert first.content == again.content
-    assert docs.render_once.cache_info().hits > 0
+    assert docs_page.render_once.cache_info().hits > 0
 
 
 def test_it_runs_outside_of_transactions():
-    assert docs.docs._non_atomic_requests == {"default"}
+    assert docs_page.docs._non_atomic_requests == {"default"}
 
 
 def test_the_frame_speaks_the_readers_language_and_the_text_says_that_it_is_english(client):
@@ -550,5 +550,5 @@ def test_the_frame_speaks_the_readers_language_and_the_text_says_that_it_is_engl
 
 
 def test_the_schema_link_holds_wherever_the_api_is_mounted():
-    answer = docs.docs(RequestFactory().get("/below/v1/docs"))
+    answer = docs_page.docs(RequestFactory().get("/below/v1/docs"))
     assert "schema" in Page(answer.text).list_values("href")

@@ -17,8 +17,8 @@ import workflows
 from tests.support.api_calls import Api, make_key
 from tests.support.openapi_document import OPERATIONS, PROBLEM, make_validator, walk
 from workflows.access.api_keys import SCOPES
-from workflows.rest.docs import list_kinds
-from workflows.rest.openapi import describe_api
+from workflows.rest.schema.docs_page import list_kinds
+from workflows.rest.schema.openapi import describe_api
 
 EACH = pytest.mark.parametrize(
     ("method", "path", "operation"), OPERATIONS, ids=[operation["operationId"] for *_, operation in OPERATIONS]
@@ -163,7 +163,7 @@ from django.conf import settings
 from config import settings as shipped
 settings.configure(**{{name: getattr(shipped, name) for name in dir(shipped) if name.isupper()}} | {HOSTILE!r})
 django.setup()
-from workflows.rest.openapi import describe_api
+from workflows.rest.schema.openapi import describe_api
 print(json.dumps(describe_api(), sort_keys=True))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)

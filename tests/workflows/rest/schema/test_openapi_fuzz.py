@@ -33,7 +33,7 @@ from tests.support.races import _provided_again, committed  # noqa: F401 (fixtur
 from tests.support.worlds.openapi import NAMES, Population, populate
 from workflows import hook
 from workflows.hooks import definition
-from workflows.rest.openapi import describe_api
+from workflows.rest.schema.openapi import describe_api
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

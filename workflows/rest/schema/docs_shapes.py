@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workflows.rest.docs_text import Text, read_text
+from workflows.rest.schema.docs_text import Text, read_text
 from workflows.schema_flatten import Json, follow_references, merge_parts, split_null
 
 Schema = Mapping[str, Any]

@@ -24,7 +24,7 @@ from django.utils.http import parse_header_parameters
 from workflows.api.refused import count_dropped
 from workflows.conf import conf
 from workflows.json_reader import TooManyValues, UnreadableJson, check_kept, decode_text, parse_json
-from workflows.rest.problems import (
+from workflows.rest.protocol.problems import (
     INVALID_BODY,
     INVALID_REQUEST,
     TOO_LARGE,

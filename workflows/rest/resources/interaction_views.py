@@ -19,18 +19,32 @@ from workflows.exceptions import InvalidData, InvalidSignalId
 from workflows.jsontext import MISSING
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction, LedgerEvent
-from workflows.rest.bodies import read_as, refuse_without_data
-from workflows.rest.body import count_malformed, refuse_single
-from workflows.rest.callers import COMPLETE, READ_INTERACTIONS
-from workflows.rest.endpoint import ChangeAnswer, Endpoint
-from workflows.rest.ids import read_id, refuse_unknown
-from workflows.rest.lists import Segment, answer_list, has_status, is_within, read_choice, read_filter, read_id_filter
-from workflows.rest.once import answer_completion, answer_json, read_once
-from workflows.rest.openapi import FILTER, ID, document
-from workflows.rest.problems import RequestRefused
-from workflows.rest.request_bodies import CompleteBody
-from workflows.rest.response_bodies import CompletionOut, InteractionList, InteractionOut, ProblemOut, RowList
-from workflows.rest.rows import INTERACTION_FIELDS, show_event, show_interaction
+from workflows.rest.base.authentication import COMPLETE, READ_INTERACTIONS
+from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
+from workflows.rest.base.ids import read_id, refuse_unknown
+from workflows.rest.base.json_body import count_malformed, refuse_single
+from workflows.rest.base.lists import (
+    Segment,
+    answer_list,
+    has_status,
+    is_within,
+    read_choice,
+    read_filter,
+    read_id_filter,
+)
+from workflows.rest.base.repeated_calls import answer_completion, answer_json, read_once
+from workflows.rest.protocol.bodies import read_as, refuse_without_data
+from workflows.rest.protocol.problems import RequestRefused
+from workflows.rest.protocol.representations import INTERACTION_FIELDS, show_event, show_interaction
+from workflows.rest.protocol.request_bodies import CompleteBody
+from workflows.rest.protocol.response_bodies import (
+    CompletionOut,
+    InteractionList,
+    InteractionOut,
+    ProblemOut,
+    RowList,
+)
+from workflows.rest.schema.openapi import FILTER, ID, document
 
 #: Any text but control characters, and the two that stand for a place in an address.
 SIGNAL_ID = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": r"^(?!\.{1,2}$)[^\x00-\x1f\x7f-\x9f]+$"}

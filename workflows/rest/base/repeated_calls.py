@@ -13,7 +13,7 @@ from workflows.api.completion_checks import Completion, write_completion
 from workflows.api.idempotency import LONGEST_KEY, make_once
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
-from workflows.rest.problems import INVALID_REQUEST, RequestRefused
+from workflows.rest.protocol.problems import INVALID_REQUEST, RequestRefused
 from workflows.store import Once
 
 HEADER = "Idempotency-Key"

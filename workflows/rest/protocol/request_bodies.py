@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, RootModel
 
-from workflows.rest.bodies import Body, Json, Key, Name, OnceKey, Shape
+from workflows.rest.protocol.bodies import Body, Json, Key, Name, OnceKey, Shape
 
 
 class StartBody(Body):

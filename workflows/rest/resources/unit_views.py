@@ -11,14 +11,22 @@ from rest_framework.request import Request
 
 from workflows.lifecycle import UnitStatus
 from workflows.models import AwaitUnit
-from workflows.rest.callers import READ_INTERACTIONS
-from workflows.rest.endpoint import ChangeAnswer, Endpoint
-from workflows.rest.ids import read_id, refuse_unknown
-from workflows.rest.lists import Segment, answer_list, has_status, is_within, read_choice, read_filter, read_id_filter
-from workflows.rest.once import answer_json
-from workflows.rest.openapi import FILTER, ID, document
-from workflows.rest.response_bodies import UnitList, UnitOut
-from workflows.rest.rows import UNIT_FIELDS, show_unit
+from workflows.rest.base.authentication import READ_INTERACTIONS
+from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
+from workflows.rest.base.ids import read_id, refuse_unknown
+from workflows.rest.base.lists import (
+    Segment,
+    answer_list,
+    has_status,
+    is_within,
+    read_choice,
+    read_filter,
+    read_id_filter,
+)
+from workflows.rest.base.repeated_calls import answer_json
+from workflows.rest.protocol.representations import UNIT_FIELDS, show_unit
+from workflows.rest.protocol.response_bodies import UnitList, UnitOut
+from workflows.rest.schema.openapi import FILTER, ID, document
 
 #: What is true or false in an address.
 FLAGS = ("true", "false")

@@ -23,13 +23,11 @@ from workflows.api.signals import Delivery
 from workflows.conf import conf
 from workflows.exceptions import InvalidCall, NoTarget, TooLarge, WorkflowError
 from workflows.jsontext import check_text
-from workflows.rest.bodies import SEEN, list_mistakes, read_as
-from workflows.rest.callers import SIGNAL
-from workflows.rest.endpoint import ChangeAnswer, Endpoint
-from workflows.rest.ids import read_id
-from workflows.rest.interactions import DOOR
-from workflows.rest.openapi import ID, document
-from workflows.rest.problems import (
+from workflows.rest.base.authentication import SIGNAL
+from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
+from workflows.rest.base.ids import read_id
+from workflows.rest.protocol.bodies import SEEN, list_mistakes, read_as
+from workflows.rest.protocol.problems import (
     FORBIDDEN,
     INVALID_REQUEST,
     NO_READER,
@@ -39,8 +37,10 @@ from workflows.rest.problems import (
     RequestRefused,
     describe_problem,
 )
-from workflows.rest.request_bodies import BulkBody, BulkLine, EventBody, KeySignalBody, SignalBody
-from workflows.rest.response_bodies import BulkResults, DeliveryOut, EmissionOut
+from workflows.rest.protocol.request_bodies import BulkBody, BulkLine, EventBody, KeySignalBody, SignalBody
+from workflows.rest.protocol.response_bodies import BulkResults, DeliveryOut, EmissionOut
+from workflows.rest.resources.interaction_views import DOOR
+from workflows.rest.schema.openapi import ID, document
 from workflows.store import MANY, Once, Told
 
 Target = UUID | str

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from workflows.api.idempotency import LONGEST_KEY
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import RESERVED, check_signal_name, check_text
-from workflows.rest.problems import INVALID_DATA, INVALID_REQUEST, RequestRefused
+from workflows.rest.protocol.problems import INVALID_DATA, INVALID_REQUEST, RequestRefused
 
 B = TypeVar("B", bound="Body")
 

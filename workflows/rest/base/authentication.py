@@ -18,7 +18,7 @@ from workflows.api.arguments import read_actor
 from workflows.conf import conf
 from workflows.conf.settings import parse_rate
 from workflows.definitions.registry import LINES
-from workflows.rest.problems import CHOOSE_WORKSPACE, FORBIDDEN, UNAUTHORIZED, RequestRefused
+from workflows.rest.protocol.problems import CHOOSE_WORKSPACE, FORBIDDEN, UNAUTHORIZED, RequestRefused
 
 HEADER = "X-Workspace"
 

@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.urls import URLPattern
 from django.utils.module_loading import import_string
 
-from workflows.rest.problems import ProblemKind
+from workflows.rest.protocol.problems import ProblemKind
 
 
 @dataclass(frozen=True, slots=True)

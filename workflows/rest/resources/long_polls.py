@@ -19,7 +19,7 @@ from django.db import connections, router
 
 from workflows import store
 from workflows.models import Instance
-from workflows.rest.places import PLACES
+from workflows.rest.base.held_threads import PLACES
 
 logger = logging.getLogger("workflows")
 

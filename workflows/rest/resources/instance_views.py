@@ -18,12 +18,10 @@ from workflows.exceptions import DuplicateKey
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.models.literals import LiteralNumber
-from workflows.rest.bodies import read_as
-from workflows.rest.callers import CANCEL, READ, RETRY, START, Need
-from workflows.rest.endpoint import ChangeAnswer, Endpoint
-from workflows.rest.history import answer_history
-from workflows.rest.ids import read_id, refuse_unknown
-from workflows.rest.lists import (
+from workflows.rest.base.authentication import CANCEL, READ, RETRY, START, Need
+from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
+from workflows.rest.base.ids import read_id, refuse_unknown
+from workflows.rest.base.lists import (
     Segment,
     answer_list,
     code_of,
@@ -33,17 +31,18 @@ from workflows.rest.lists import (
     read_filter,
     refuse_parameter,
 )
-from workflows.rest.once import answer_json
-from workflows.rest.openapi import FILTER, ID, document
-from workflows.rest.problems import (
+from workflows.rest.base.repeated_calls import answer_json
+from workflows.rest.protocol.bodies import read_as
+from workflows.rest.protocol.problems import (
     DUPLICATE_KEY,
     INSTANCE_CANCELLED,
     INSTANCE_FAILED,
     RequestRefused,
     answer_problem,
 )
-from workflows.rest.request_bodies import CancelBody, RetryBody, StartBody
-from workflows.rest.response_bodies import (
+from workflows.rest.protocol.representations import show_instance, show_one_instance
+from workflows.rest.protocol.request_bodies import CancelBody, RetryBody, StartBody
+from workflows.rest.protocol.response_bodies import (
     DuplicateProblemOut,
     EndedProblemOut,
     EventList,
@@ -51,8 +50,9 @@ from workflows.rest.response_bodies import (
     InstanceOut,
     ProblemOut,
 )
-from workflows.rest.rows import show_instance, show_one_instance
-from workflows.rest.waiting import wait_for_end
+from workflows.rest.resources.history_pages import answer_history
+from workflows.rest.resources.long_polls import wait_for_end
+from workflows.rest.schema.openapi import FILTER, ID, document
 
 MOST_SECONDS = 30
 

@@ -12,16 +12,16 @@ from rest_framework.request import Request
 
 from workflows.api.redrive import redrive
 from workflows.models import Dispatch, Interaction
-from workflows.rest.bodies import Shape, read_as
-from workflows.rest.callers import READ_INTERACTIONS, REDRIVE
-from workflows.rest.endpoint import ChangeAnswer
-from workflows.rest.ids import read_id, refuse_unknown
-from workflows.rest.interactions import InteractionEndpoint
-from workflows.rest.lists import Segment, answer_list
-from workflows.rest.openapi import ID, document
-from workflows.rest.request_bodies import RetryBody
-from workflows.rest.response_bodies import InteractionOut, ListOut, ProblemOut
-from workflows.rest.rows import show_interaction
+from workflows.rest.base.authentication import READ_INTERACTIONS, REDRIVE
+from workflows.rest.base.endpoint import ChangeAnswer
+from workflows.rest.base.ids import read_id, refuse_unknown
+from workflows.rest.base.lists import Segment, answer_list
+from workflows.rest.protocol.bodies import Shape, read_as
+from workflows.rest.protocol.representations import show_interaction
+from workflows.rest.protocol.request_bodies import RetryBody
+from workflows.rest.protocol.response_bodies import InteractionOut, ListOut, ProblemOut
+from workflows.rest.resources.interaction_views import InteractionEndpoint
+from workflows.rest.schema.openapi import ID, document
 from workflows.times import to_rfc3339
 
 #: The first try first.

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from workflows.rest.bodies import Json, Shape
+from workflows.rest.protocol.bodies import Json, Shape
 
 Status = Literal["runnable", "running", "awaiting", "sleeping", "awaiting_children", "done", "failed", "cancelled"]
 

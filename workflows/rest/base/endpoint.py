@@ -34,13 +34,13 @@ from workflows.conf import conf
 from workflows.definitions.workspace import enter
 from workflows.exceptions import WorkflowError
 from workflows.models import Instance
-from workflows.rest.body import parse_body, read_bytes
-from workflows.rest.callers import Caller, Need, find_caller
-from workflows.rest.ids import refuse_unknown
-from workflows.rest.machines import open_to_machines
-from workflows.rest.once import answer_json, read_idempotency_key, read_once
-from workflows.rest.openapi import ApiSchema
-from workflows.rest.problems import (
+from workflows.rest.base.authentication import Caller, Need, find_caller
+from workflows.rest.base.ids import refuse_unknown
+from workflows.rest.base.json_body import parse_body, read_bytes
+from workflows.rest.base.program_views import open_to_machines
+from workflows.rest.base.repeated_calls import answer_json, read_idempotency_key, read_once
+from workflows.rest.base.throttle import count_call
+from workflows.rest.protocol.problems import (
     FORBIDDEN,
     INVALID_REQUEST,
     METHOD_NOT_ALLOWED,
@@ -50,7 +50,7 @@ from workflows.rest.problems import (
     answer_error,
     answer_problem,
 )
-from workflows.rest.throttle import count_call
+from workflows.rest.schema.openapi import ApiSchema
 from workflows.store import Once, Told
 
 logger = logging.getLogger("workflows")

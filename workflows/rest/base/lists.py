@@ -37,8 +37,8 @@ from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
 from workflows.lifecycle import CODES, INTERACTION_CODES, UNIT_CODES, InteractionStatus, Status, UnitStatus
 from workflows.models.literals import LiteralNumber
-from workflows.rest.once import answer_json
-from workflows.rest.problems import INVALID_REQUEST, RequestRefused
+from workflows.rest.base.repeated_calls import answer_json
+from workflows.rest.protocol.problems import INVALID_REQUEST, RequestRefused
 from workflows.times import to_rfc3339
 
 DEFAULT_LIMIT = 50

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from workflows.api.idempotency import LONGEST_KEY
-from workflows.rest.bodies import SEEN
-from workflows.rest.problems import CONTENT_TYPE
+from workflows.rest.protocol.bodies import SEEN
+from workflows.rest.protocol.problems import CONTENT_TYPE
 
 _PROBLEM = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
 _LATER = {

@@ -25,14 +25,12 @@ from workflows.conf import conf
 from workflows.definitions.question import check_signal_id
 from workflows.exceptions import InvalidData, InvalidSignalId, WorkflowError
 from workflows.jsontext import MISSING, dump_value
-from workflows.rest.bodies import list_mistakes, refuse_without_data
-from workflows.rest.body import count_malformed
-from workflows.rest.callers import COMPLETE
-from workflows.rest.endpoint import ChangeAnswer, Endpoint
-from workflows.rest.ids import read_id
-from workflows.rest.interactions import DOOR
-from workflows.rest.openapi import document
-from workflows.rest.problems import (
+from workflows.rest.base.authentication import COMPLETE
+from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
+from workflows.rest.base.ids import read_id
+from workflows.rest.base.json_body import count_malformed
+from workflows.rest.protocol.bodies import list_mistakes, refuse_without_data
+from workflows.rest.protocol.problems import (
     INVALID_REQUEST,
     NOT_FOUND,
     NOTHING_HERE,
@@ -41,9 +39,11 @@ from workflows.rest.problems import (
     describe_error,
     describe_problem,
 )
-from workflows.rest.request_bodies import CompleteManyBody, CompleteManyLine
-from workflows.rest.response_bodies import CompletionResults
-from workflows.rest.signals import MOST_LINES, MOST_MISTAKES
+from workflows.rest.protocol.request_bodies import CompleteManyBody, CompleteManyLine
+from workflows.rest.protocol.response_bodies import CompletionResults
+from workflows.rest.resources.interaction_views import DOOR
+from workflows.rest.resources.signal_views import MOST_LINES, MOST_MISTAKES
+from workflows.rest.schema.openapi import document
 from workflows.store import MANY, Once, Told
 
 #: Stands for the address in what a line's own idempotency key is known by.

@@ -13,9 +13,9 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 
 from workflows.models import Instance
-from workflows.rest.lists import MOST_BYTES, link_to, parse_cursor, read_limit, refuse_cursor
-from workflows.rest.once import answer_json
-from workflows.rest.rows import show_event
+from workflows.rest.base.lists import MOST_BYTES, link_to, parse_cursor, read_limit, refuse_cursor
+from workflows.rest.base.repeated_calls import answer_json
+from workflows.rest.protocol.representations import show_event
 from workflows.units.history import Cut, Row, UnitSource, list_sources, move_cut, walk_history
 from workflows.units.lifecycle import name_events
 

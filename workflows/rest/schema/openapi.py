@@ -26,11 +26,11 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from pydantic import RootModel
 
 from workflows.api.idempotency import LONGEST_KEY
-from workflows.rest.bodies import SEEN, Shape
-from workflows.rest.machines import open_to_machines
-from workflows.rest.parts import list_parts
-from workflows.rest.problems import CONTENT_TYPE, METHOD_NOT_ALLOWED, answer_problem
-from workflows.rest.response_bodies import ProblemOut
+from workflows.rest.base.extensions import list_parts
+from workflows.rest.base.program_views import open_to_machines
+from workflows.rest.protocol.bodies import SEEN, Shape
+from workflows.rest.protocol.problems import CONTENT_TYPE, METHOD_NOT_ALLOWED, answer_problem
+from workflows.rest.protocol.response_bodies import ProblemOut
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -236,7 +236,7 @@ def describe_api() -> dict[str, Any]:
     >>> describe_api()["openapi"]
     '3.1.0'
     """
-    from workflows.rest.described import PATHS
+    from workflows.rest.schema.plain_views import PATHS
     from workflows.urls_api import documented
 
     *tags, last = SETTINGS["TAGS"]

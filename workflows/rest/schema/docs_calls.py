@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflows.rest.docs_shapes import Shapes
+from workflows.rest.schema.docs_shapes import Shapes
 
 _KEY = ('-H "Authorization: Bearer $HOLDPOINT_KEY"',)
 #: How a caller shows who it is. Over TLS Django asks a session where the call comes from.

@@ -13,7 +13,7 @@ import time
 
 from django.core.cache import cache
 
-from workflows.rest.problems import TOO_MANY, RequestRefused
+from workflows.rest.protocol.problems import TOO_MANY, RequestRefused
 
 logger = logging.getLogger("workflows")
 

@@ -13,15 +13,15 @@ import workflows
 from workflows.api.failing import MOST_REASON, fail_at
 from workflows.exceptions import InteractionRefused
 from workflows.models import Interaction
-from workflows.rest.bodies import Body, read_as
-from workflows.rest.callers import COMPLETE, RETRY
-from workflows.rest.endpoint import ChangeAnswer
-from workflows.rest.ids import read_id, refuse_unknown
-from workflows.rest.interactions import DOOR, InteractionEndpoint
-from workflows.rest.openapi import ID, document
-from workflows.rest.request_bodies import RetryBody
-from workflows.rest.response_bodies import InteractionOut, ProblemOut
-from workflows.rest.rows import show_interaction
+from workflows.rest.base.authentication import COMPLETE, RETRY
+from workflows.rest.base.endpoint import ChangeAnswer
+from workflows.rest.base.ids import read_id, refuse_unknown
+from workflows.rest.protocol.bodies import Body, read_as
+from workflows.rest.protocol.representations import show_interaction
+from workflows.rest.protocol.request_bodies import RetryBody
+from workflows.rest.protocol.response_bodies import InteractionOut, ProblemOut
+from workflows.rest.resources.interaction_views import DOOR, InteractionEndpoint
+from workflows.rest.schema.openapi import ID, document
 
 
 class FailBody(Body):

@@ -17,9 +17,9 @@ from typing import Any
 
 from django.utils.text import slugify
 
-from workflows.rest.docs_calls import find_content, show_json, write_call
-from workflows.rest.docs_shapes import SCHEMAS, Member, Shapes, ValueShape
-from workflows.rest.docs_text import Text, read_text
+from workflows.rest.schema.docs_calls import find_content, show_json, write_call
+from workflows.rest.schema.docs_shapes import SCHEMAS, Member, Shapes, ValueShape
+from workflows.rest.schema.docs_text import Text, read_text
 
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options", "trace")
 PLACES = ("path", "query", "header", "cookie")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from workflows.rest.problems import NOT_FOUND, NOTHING_HERE, RequestRefused
+from workflows.rest.protocol.problems import NOT_FOUND, NOTHING_HERE, RequestRefused
 
 
 def read_id(text: str) -> UUID:

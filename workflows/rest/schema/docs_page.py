@@ -20,15 +20,15 @@ from django.utils.translation import get_language, override
 from workflows.api.idempotency import LONGEST_KEY
 from workflows.conf import conf
 from workflows.jsontext import MAX_DEPTH
-from workflows.rest import problems
-from workflows.rest.docs_outline import Outline
-from workflows.rest.docs_text import read_text
-from workflows.rest.instances import MOST_SECONDS
-from workflows.rest.lists import DEFAULT_LIMIT, MOST
-from workflows.rest.machines import open_to_machines
-from workflows.rest.openapi import describe_api
-from workflows.rest.parts import list_parts
-from workflows.rest.problems import METHOD_NOT_ALLOWED, ProblemKind, answer_problem
+from workflows.rest.base.extensions import list_parts
+from workflows.rest.base.lists import DEFAULT_LIMIT, MOST
+from workflows.rest.base.program_views import open_to_machines
+from workflows.rest.protocol import problems
+from workflows.rest.protocol.problems import METHOD_NOT_ALLOWED, ProblemKind, answer_problem
+from workflows.rest.resources.instance_views import MOST_SECONDS
+from workflows.rest.schema.docs_outline import Outline
+from workflows.rest.schema.docs_text import read_text
+from workflows.rest.schema.openapi import describe_api
 from workflows.store.answers import KEEP_DAYS
 
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"

@@ -1,0 +1,1 @@
+"""What every address of the API shares: who calls, how often, ids, bodies, lists, repeated calls."""

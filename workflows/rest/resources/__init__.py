@@ -1,0 +1,1 @@
+"""The addresses of `/v1`, a module for each resource."""
