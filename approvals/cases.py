@@ -48,7 +48,7 @@ from workflows.clock import read_now
 from workflows.joining import join_or
 from workflows.lifecycle import Event
 from workflows.models import LedgerEvent
-from workflows.schema import Schema, load_schema
+from workflows.schemas.schema import Schema, load_schema
 
 #: Of those who may decide, so many are named; more are counted.
 MAX_NAMED = 5

@@ -25,7 +25,7 @@ from workflows.definitions.question import name_projector
 from workflows.exceptions import InvalidCall, show
 from workflows.jsontext import check_text
 from workflows.reasons import gettext_noop
-from workflows.schema import Schema, read_schema
+from workflows.schemas.schema import Schema, read_schema
 from workflows.typed import Duration, SchemaValue, T, Validating
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from workflows.forms.form_reader import FormReading
 from workflows.joining import join_list
 from workflows.jsontext import MISSING
 from workflows.pages.posted_form import read_number
-from workflows.schema import Schema, load_schema
+from workflows.schemas.schema import Schema, load_schema
 
 #: Characters of what is read of a field that holds one of our own words.
 _MAX_WORD = 200

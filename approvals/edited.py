@@ -22,7 +22,7 @@ from approvals.person import Person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from workflows.forms.form import SchemaForm
 from workflows.joining import join_and
-from workflows.schema import Schema
+from workflows.schemas.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from approvals.policies.rights import says_no
 from workflows.exceptions import InvalidData
 from workflows.forms.form import SchemaForm
 from workflows.jsontext import MISSING
-from workflows.schema import Schema
+from workflows.schemas.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from approvals.principals import load_user
 from workflows.api import owned_answers
 from workflows.exceptions import InvalidCall, UnknownInteraction, show
 from workflows.models import Instance, Interaction
-from workflows.schema import Schema
+from workflows.schemas.schema import Schema
 from workflows.store import Held
 
 

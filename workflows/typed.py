@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 
 if TYPE_CHECKING:
     from workflows.definitions.channel import Channel
-    from workflows.schema import Schema
+    from workflows.schemas.schema import Schema
     from workflows.styles.function import Durable
     from workflows.styles.machine import Machine
     from workflows.styles.steps import Workflow

@@ -25,7 +25,7 @@ from approvals.show_values import MAX_NAME, show_text
 from approvals.viewers import Viewer
 from workflows.exceptions import InvalidData
 from workflows.joining import join_list
-from workflows.schema import load_schema
+from workflows.schemas.schema import load_schema
 
 _WANTED = (
     *("pk", "interaction__request", "interaction__schema", "snapshot", "change", "subject_model", "subject_label"),

@@ -19,7 +19,7 @@ from examples.payments import PayByMachine, PayInSteps, pay
 from workflows import Machine
 from workflows.definitions import registry
 from workflows.models import Instance, Interaction
-from workflows.schema import read_schema
+from workflows.schemas.schema import read_schema
 from workflows.styles import machine_stages, machine_words
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 

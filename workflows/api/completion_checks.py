@@ -37,7 +37,7 @@ from workflows.exceptions import (
 from workflows.jsontext import MISSING, dump_value, read_back
 from workflows.lifecycle import Cardinality, Event, InteractionStatus
 from workflows.models import Interaction
-from workflows.schema import load_schema_text
+from workflows.schemas.schema import load_schema_text
 from workflows.store import Addressed, AnswerTarget, Once
 
 By: TypeAlias = Literal["id", "signal_id"]

@@ -149,7 +149,7 @@ def _keep_allowed(
 def _accepts(schema: str | None, schema_type: str | None, data: Any) -> bool:
     if schema is None:
         return True
-    from workflows.schema import load_schema  # with all that reads schemas, so only where there is one
+    from workflows.schemas.schema import load_schema  # with all that reads schemas, so only where there is one
 
     try:
         loaded = load_schema(json.loads(schema), schema_type)

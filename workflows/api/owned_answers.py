@@ -22,7 +22,7 @@ from workflows.exceptions import InteractionResolved, InvalidData, UnknownIntera
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import Instance, Interaction
-from workflows.schema import Schema, load_schema_text
+from workflows.schemas.schema import Schema, load_schema_text
 from workflows.store import Held
 from workflows.units.ends import answer_item
 

@@ -27,7 +27,7 @@ from workflows.lifecycle import Cardinality, InteractionStatus
 from workflows.models import Interaction
 from workflows.pages.relative_times import Moment, show_length, show_moment
 from workflows.pages.value_view import Value, dump_shown, show_value
-from workflows.schema import Schema, load_schema
+from workflows.schemas.schema import Schema, load_schema
 from workflows.store.sql import CLOCK
 from workflows.unseen import reveal
 

@@ -21,7 +21,7 @@ from workflows.jsontext import check_text
 from workflows.outbound.address_guard import Guard, Unreachable, find_addresses, show_host
 from workflows.outbound.posting import PostLimits, PostReply, PostTarget, post, read_place
 from workflows.outbound.webhook_signature import sign
-from workflows.schema import read_schema
+from workflows.schemas.schema import read_schema
 from workflows.typed import A
 from workflows.unseen import reveal
 

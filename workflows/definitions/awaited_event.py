@@ -15,7 +15,7 @@ from workflows.exceptions import InvalidCall, show
 from workflows.jsontext import check_signal_name, check_text, dump_value
 
 if TYPE_CHECKING:
-    from workflows.schema import Schema
+    from workflows.schemas.schema import Schema
     from workflows.typed import SchemaArgument
 
 #: Before the id of a wait: the name under which its event arrives.
@@ -50,7 +50,7 @@ def event(
     >>> event("order.paid", {"order": 7}).match
     {'order': 7}
     """
-    from workflows.schema import read_schema
+    from workflows.schemas.schema import read_schema
 
     check_signal_name(name, "an event's name")
     if match is not None and not isinstance(match, Mapping):

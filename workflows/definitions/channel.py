@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from workflows.channels.outgoing import Outgoing, Sent
     from workflows.models import Interaction
-    from workflows.schema import Schema
+    from workflows.schemas.schema import Schema
 
 #: Rows that are read in one statement for a channel that is told of their end.
 CLOSED_AT_ONCE = 1000

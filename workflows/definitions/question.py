@@ -21,7 +21,7 @@ from workflows.lifecycle import Cardinality, InteractionStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from workflows.schema import Schema
+    from workflows.schemas.schema import Schema
     from workflows.typed import Projector, SchemaArgument
 
 #: Before the id of a unit: the name under which the answer of a question arrives.
@@ -94,7 +94,7 @@ def ask_channel(
     projector: Projector | None = None,
 ) -> Question:
     """The question that a channel, or a mere label of one, asks; with `MANY_TO_…` about a list, read to its end."""
-    from workflows.schema import read_schema
+    from workflows.schemas.schema import read_schema
 
     if cardinality in (Cardinality.MANY_TO_ONE, Cardinality.MANY_TO_MANY):
         request = _read_list(step, channel, request)

@@ -17,7 +17,7 @@ from workflows.exceptions import DuplicateWorkflow, InvalidDefinition, UnknownWo
 if TYPE_CHECKING:
     from workflows.definitions.outcomes import Outcome
     from workflows.engine.context import Context
-    from workflows.schema import Schema
+    from workflows.schemas.schema import Schema
 
 DEFAULT_MAX_ATTEMPTS = 5
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workflows.engine.author_calls import Host
     from workflows.engine.journal import Journal
     from workflows.exceptions.trouble import Trouble
-    from workflows.schema import Schema
+    from workflows.schemas.schema import Schema
     from workflows.store import Claim, Rewind
     from workflows.typed import BodyKind, Projector, SchemaArgument
     from workflows.units.lines import UnitAccess
@@ -327,7 +327,7 @@ class StepContext(Context):
         >>> Await(ctx.callback("payment"), then="ship", timeout="24h").names
         ()
         """
-        from workflows.schema import read_schema
+        from workflows.schemas.schema import read_schema
 
         question = Question(
             id,
@@ -343,7 +343,7 @@ class StepContext(Context):
 def cast_answer(name: str, payload: Any) -> Any:
     """A payload as the schema of its wait types it; the row of the wait knows the schema."""
     from workflows.models import EventWait, Interaction
-    from workflows.schema import load_schema
+    from workflows.schemas.schema import load_schema
 
     if name.startswith(UNIT):
         asked = Interaction.objects.using(router.db_for_write(Interaction)).filter(
@@ -368,7 +368,7 @@ def find_owner(instance: UUID, step: str) -> tuple[type[Channel], Schema | None]
     """The channel that owned the latest answer to a wait, and the schema of what it asked for; the row knows both."""
     from workflows.lifecycle import InteractionStatus
     from workflows.models import Interaction
-    from workflows.schema import load_schema
+    from workflows.schemas.schema import load_schema
 
     asked = Interaction.objects.using(router.db_for_write(Interaction)).filter(
         unit__instance=instance, unit__step=step, status=InteractionStatus.COMPLETED, owned=True

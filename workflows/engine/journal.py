@@ -25,7 +25,7 @@ from workflows.exceptions import SignalCollision
 from workflows.exceptions.trouble import Trouble
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Call, InteractionStatus
-from workflows.schema_order import keep_order
+from workflows.schemas.field_order import keep_order
 from workflows.store import Claim, FoundQuestion, NewQuestion, Saved
 from workflows.units.preparing import dump_config
 from workflows.uuid7 import make_uuid7

@@ -28,7 +28,7 @@ from workflows.forms.form_reader import FormReading, list_rows, read_form
 from workflows.forms.form_view import FieldProblem, Showing, ShownField, count_controls, find_first, list_problems
 from workflows.forms.form_writer import write_form
 from workflows.jsontext import MISSING
-from workflows.schema import Schema
+from workflows.schemas.schema import Schema
 
 #: What a page sends beside the fields: its token, its version and the like.
 _BESIDE = 20

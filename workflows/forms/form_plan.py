@@ -30,8 +30,8 @@ from workflows.forms.form_fields import (
 from workflows.forms.form_writer import write_number
 from workflows.joining import join_list
 from workflows.jsontext import MISSING
-from workflows.schema_flatten import Flat, Json, flatten
-from workflows.schema_order import sort_fields
+from workflows.schemas.field_order import sort_fields
+from workflows.schemas.flatten import Flat, Json, flatten
 
 MOST_FIELDS = 250
 DEEPEST = 6

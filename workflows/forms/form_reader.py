@@ -39,7 +39,7 @@ from workflows.joining import join_label
 from workflows.json_reader import UnreadableJson, parse_json
 from workflows.jsontext import MAX_DIGITS, MISSING, UNKEEPABLE
 from workflows.reasons import make_sentence, tell_reason
-from workflows.schema_words import REQUIRED
+from workflows.schemas.error_messages import REQUIRED
 
 #: Rows that are read; a browser sends no more than it was shown.
 MOST_ROWS_READ = 1000

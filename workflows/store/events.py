@@ -50,7 +50,7 @@ from workflows.uuid7 import make_uuid7
 
 if TYPE_CHECKING:
     from workflows.definitions.awaited_event import EventSpec
-    from workflows.schema import Schema
+    from workflows.schemas.schema import Schema
     from workflows.store.claim import Claim
 
 logger = logging.getLogger("workflows")

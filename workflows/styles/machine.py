@@ -24,7 +24,7 @@ from workflows.durations import parse_timeout
 from workflows.engine.context import Context, StepContext
 from workflows.exceptions import InvalidDefinition, WorkflowError
 from workflows.jsontext import check_signal_name, check_text
-from workflows.schema import read_schema
+from workflows.schemas.schema import read_schema
 from workflows.styles.errors import settle_error
 from workflows.styles.machine_ends import run_line, run_machine
 from workflows.styles.machine_plan import Plan, plan_machine

@@ -12,7 +12,7 @@ from typing import Any
 
 from workflows.exceptions import InvalidDefinition, WorkflowError, show
 from workflows.jsontext import check_text
-from workflows.schema import Schema
+from workflows.schemas.schema import Schema
 from workflows.styles.machine_stages import END, FAIL, ActionStage, Branch, Flow, Sleep, Stage, WaitFor
 from workflows.styles.machine_streams import PlanStream, StreamProblem, check_crossings, find_streams, refuse_in_flow
 

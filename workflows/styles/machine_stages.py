@@ -21,7 +21,7 @@ from workflows.durations import parse_delay, parse_timeout
 from workflows.exceptions import InvalidDefinition, show
 from workflows.jsontext import check_text, dump_value
 from workflows.lifecycle import Cardinality
-from workflows.schema import read_schema
+from workflows.schemas.schema import read_schema
 
 #: Where a machine ends: `then=END`, or what a branch returns.
 END: Final = "END"

@@ -30,7 +30,7 @@ from workflows.typed import (
 )
 
 if TYPE_CHECKING:
-    from workflows.schema import Schema
+    from workflows.schemas.schema import Schema
 
 
 class QuestionCalls(ReplayContext):
@@ -329,7 +329,7 @@ class FunctionCallback(Generic[A]):
 
 
 def _read_schema(schema: SchemaArgument | None) -> Schema | None:
-    from workflows.schema import read_schema
+    from workflows.schemas.schema import read_schema
 
     return read_schema(schema)
 

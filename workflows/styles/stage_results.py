@@ -13,7 +13,7 @@ from uuid import UUID
 from workflows.definitions.channel import Channel
 from workflows.engine.context import find_owner
 from workflows.exceptions import show
-from workflows.schema import Schema, read_schema
+from workflows.schemas.schema import Schema, read_schema
 from workflows.styles.machine_stages import Stage, WaitFor, is_function
 from workflows.styles.stage_values import NotThere, View, read_typed, wrap_value
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from workflows.exceptions import InvalidData, show
-from workflows.schema import Schema
+from workflows.schemas.schema import Schema
 from workflows.units.results import ItemResult
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from workflows.definitions.question import Question
 from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import Call, InteractionStatus
 from workflows.outbound.traceparent import find_traceparent
-from workflows.schema_order import keep_order
+from workflows.schemas.field_order import keep_order
 from workflows.store import Claim, NewItem, NewUnit
 from workflows.uuid7 import make_uuid7, make_uuid7s
 

@@ -43,7 +43,7 @@ def read_status(status: InteractionStatus) -> ItemStatus:
 def cast_answer(one: FoundItem | LineItem) -> Any:
     """The answer to one item, as its own channel or schema types it."""
     from workflows.definitions.channel import Channel, find_channel
-    from workflows.schema import load_schema_text
+    from workflows.schemas.schema import load_schema_text
 
     value = None if one.output is None else read_back(one.output)
     if one.projector is not None:

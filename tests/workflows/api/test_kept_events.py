@@ -18,7 +18,7 @@ from workflows.api.events import emit_event
 from workflows.definitions import registry
 from workflows.definitions.awaited_event import event
 from workflows.models import EventWait, Instance, NamedEvent
-from workflows.schema import read_schema
+from workflows.schemas.schema import read_schema
 from workflows.testing import advance, assert_done, drain
 
 pytestmark = pytest.mark.django_db

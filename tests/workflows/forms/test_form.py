@@ -23,8 +23,8 @@ from workflows.forms.form_plan import MOST_FIELDS
 from workflows.forms.form_view import ShownOption
 from workflows.jsontext import MISSING
 from workflows.pages.value_view import MOST_VALUES, show_value
-from workflows.schema import Schema, read_schema
-from workflows.schema_order import keep_order, sort_fields
+from workflows.schemas.field_order import keep_order, sort_fields
+from workflows.schemas.schema import Schema, read_schema
 
 # --- a browser ----------------------------------------------------------------------------------------
 

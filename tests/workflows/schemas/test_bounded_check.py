@@ -20,10 +20,10 @@ from rest_framework import serializers
 
 from workflows import durable, emit, start_many
 from workflows.exceptions import InvalidData, InvalidSchema, TooComplex
-from workflows.schema import Schema, load_schema, read_schema
-from workflows.schema_budget import MOST_WORK, Work
-from workflows.schema_json import make_tree
-from workflows.schema_patterns import MOST_TRIES, SHORTEST, UNBOUNDED, find_longest, read_pattern
+from workflows.schemas.check_budget import MOST_WORK, Work
+from workflows.schemas.json_schema import make_tree
+from workflows.schemas.patterns import MOST_TRIES, SHORTEST, UNBOUNDED, find_longest, read_pattern
+from workflows.schemas.schema import Schema, load_schema, read_schema
 from workflows.testing import drain
 
 LIMIT = 512 * 1024

@@ -23,9 +23,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rest_framework import serializers
 
-from workflows import schema as schema_module
 from workflows.exceptions import InvalidData, InvalidInput, InvalidSchema
-from workflows.schema import Schema, load_schema, read_schema
+from workflows.schemas import schema as schema_module
+from workflows.schemas.schema import Schema, load_schema, read_schema
 
 
 class Method(enum.Enum):
@@ -909,7 +909,7 @@ def test_a_class_inside_a_class_has_a_path_also_while_that_is_being_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "nested_schemas.py").write_text(
-        "from dataclasses import dataclass\nfrom workflows.schema import read_schema\n"
+        "from dataclasses import dataclass\nfrom workflows.schemas.schema import read_schema\n"
         "class Flow:\n    @dataclass\n    class Paid:\n        n: int\n    wait = read_schema(Paid)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -938,7 +938,7 @@ def test_when_the_class_is_gone_the_json_schema_still_stands_and_it_is_logged_on
         if change == "broken import":
             (tmp_path / "deployed_schemas.py").write_text("raise RuntimeError('no')")
             monkeypatch.syspath_prepend(str(tmp_path))
-    with caplog.at_level(logging.WARNING, logger="workflows.schema"):
+    with caplog.at_level(logging.WARNING, logger="workflows.schemas.schema"):
         loaded = reload(schema)
         assert not caplog.records  # nothing is imported before it is needed
         for _ in range(2):
@@ -986,7 +986,7 @@ def test_the_same_thing_is_read_once(given: Any, monkeypatch: pytest.MonkeyPatch
 
 def test_importing_it_loads_neither_models_nor_the_libraries() -> None:
     code = (
-        "import sys, workflows.schema; "
+        "import sys, workflows.schemas.schema; "
         "print([n for n in ('pydantic', 'rest_framework', 'jsonschema', 'workflows.models') "
         "if n in sys.modules])"
     )

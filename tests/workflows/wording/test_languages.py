@@ -56,7 +56,7 @@ from workflows.joining import join_and, join_clauses, join_html, join_list, join
 from workflows.models import Interaction
 from workflows.pages.relative_times import show_moment
 from workflows.reasons import make_sentence, tell_reason
-from workflows.schema import load_schema
+from workflows.schemas.schema import load_schema
 from workflows.testing import drain
 
 #: What Django calls days and months; its own words for both are looked up without a context.

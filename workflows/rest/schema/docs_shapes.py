@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workflows.rest.schema.docs_text import Text, read_text
-from workflows.schema_flatten import Json, follow_references, merge_parts, split_null
+from workflows.schemas.flatten import Json, follow_references, merge_parts, split_null
 
 Schema = Mapping[str, Any]
 

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 
 from workflows.exceptions import InvalidData, InvalidSchema, WorkflowError, show
 from workflows.jsontext import LIMIT_PAYLOAD, dump_value
-from workflows.schema_patterns import SHORTEST, explain_pattern, find_longest
-from workflows.schema_words import REQUIRED, TOO_LARGE, UNEXPECTED, Errors, bound_errors
+from workflows.schemas.error_messages import REQUIRED, TOO_LARGE, UNEXPECTED, Errors, bound_errors
+from workflows.schemas.patterns import SHORTEST, explain_pattern, find_longest
 
-logger = logging.getLogger("workflows.schema")
+logger = logging.getLogger("workflows.schemas.schema")
 
 #: A decimal as text keeps its digits on the way.
 DECIMAL_TEXT = {"format": "decimal"}
@@ -215,7 +215,7 @@ class _SerializerReader:
         self.source = source
 
     def describe(self) -> dict[str, Any]:
-        from workflows.schema_fields import describe_serializer
+        from workflows.schemas.django_fields import describe_serializer
 
         return describe_serializer(_make_empty(self.source), self.source)
 
@@ -233,14 +233,14 @@ class _FormReader:
         self.source = source
 
     def describe(self) -> dict[str, Any]:
-        from workflows.schema_fields import describe_form
+        from workflows.schemas.django_fields import describe_form
 
         return describe_form(_make_empty(self.source), self.source)
 
     def read(self, data: Any) -> Any:
         from django.core.exceptions import NON_FIELD_ERRORS
 
-        from workflows.schema_fields import take_json
+        from workflows.schemas.django_fields import take_json
 
         form = self.source(data=copy.deepcopy(data))
         take_json(form)

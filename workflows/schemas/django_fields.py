@@ -18,7 +18,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.core.validators import RegexValidator, URLValidator
 
 from workflows.exceptions import InvalidSchema
-from workflows.schema_classes import DECIMAL_TEXT, limit_pattern
+from workflows.schemas.data_classes import DECIMAL_TEXT, limit_pattern
 
 Json = dict[str, Any]
 

@@ -15,7 +15,7 @@ from typing import Any
 from referencing import Registry, Specification
 from referencing.exceptions import Unresolvable
 
-from workflows.schema_order import KEYWORD, sort_fields
+from workflows.schemas.field_order import KEYWORD, sort_fields
 
 Json = dict[str, Any]
 

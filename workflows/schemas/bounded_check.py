@@ -21,8 +21,8 @@ from jsonschema.validators import validator_for
 from referencing import Registry
 from referencing.jsonschema import lookup_recursive_ref, specification_with
 
-from workflows.schema_budget import ERROR, WORDS, Work, count_tries, current_work
-from workflows.schema_keywords import (
+from workflows.schemas.check_budget import ERROR, WORDS, Work, count_tries, current_work
+from workflows.schemas.keywords import (
     FEW,
     KEYWORDS,
     REF_ALONE,

@@ -16,11 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 from workflows.exceptions import InvalidCall, InvalidData, InvalidSchema, TooComplex, show
 from workflows.jsontext import dump_value
-from workflows.schema_patterns import SHORTEST, explain_pattern, read_pattern
-from workflows.schema_words import MAX_ERRORS, MORE, TOO_LARGE, Errors, add_reason, collect_error, join_place
+from workflows.schemas.error_messages import (
+    MAX_ERRORS,
+    MORE,
+    TOO_LARGE,
+    Errors,
+    add_reason,
+    collect_error,
+    join_place,
+)
+from workflows.schemas.patterns import SHORTEST, explain_pattern, read_pattern
 
 if TYPE_CHECKING:
-    from workflows.schema_check import Tree
+    from workflows.schemas.bounded_check import Tree
 
 #: Keywords whose subschemas look at the same value again.
 _SAME_VALUE_ONE = ("not", "if", "then", "else")
@@ -169,7 +177,7 @@ def _has_circle(edges: dict[int, list[int]]) -> bool:
 
 def make_tree(schema: dict[str, Any] | bool) -> Tree:
     """The schema, ready to check data; it knows this document and nothing else."""
-    from workflows.schema_check import Tree
+    from workflows.schemas.bounded_check import Tree
 
     return Tree(schema, _find_dialect(schema), _make_format_checker())
 
@@ -179,7 +187,7 @@ def check_json(tree: Tree, data: Any, *, all_forms: bool = False) -> None:
 
     `all_forms`: for a class that tries all forms of each choice, however often it has tried them before.
     """
-    from workflows.schema_budget import MOST_TRIES
+    from workflows.schemas.check_budget import MOST_TRIES
 
     errors: Errors = {}
     try:

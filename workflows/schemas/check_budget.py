@@ -16,7 +16,7 @@ from jsonschema import ValidationError
 from workflows.exceptions import TooComplex
 
 if TYPE_CHECKING:
-    from workflows.schema_check import SchemaNode
+    from workflows.schemas.bounded_check import SchemaNode
 
 #: Keywords that are applied to values, and errors that are made, in one check: some two seconds of a process.
 MOST_WORK = 2_000_000

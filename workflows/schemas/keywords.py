@@ -15,12 +15,12 @@ from jsonschema import Draft3Validator, Draft4Validator, Draft6Validator, Draft7
 from referencing.jsonschema import lookup_recursive_ref
 
 from workflows.exceptions import TooComplex
-from workflows.schema_budget import MOST_WORK, STEPS, TEXT, WRITTEN, current_work
-from workflows.schema_patterns import read_pattern
-from workflows.schema_words import NONE_OF
+from workflows.schemas.check_budget import MOST_WORK, STEPS, TEXT, WRITTEN, current_work
+from workflows.schemas.error_messages import NONE_OF
+from workflows.schemas.patterns import read_pattern
 
 if TYPE_CHECKING:
-    from workflows.schema_check import SchemaNode
+    from workflows.schemas.bounded_check import SchemaNode
 
 #: Errors of one branch of a choice, by how many choices it stands below; what is deeper has the last.
 FEW = (20, 3, 1)

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workflows.exceptions import InvalidSchema, show
-from workflows.schema_classes import ClassReader, make_reader, read_guarded
-from workflows.schema_dicts import find_written_fields
-from workflows.schema_json import check_json, dump_schema, make_tree, read_json_schema
+from workflows.schemas.data_classes import ClassReader, make_reader, read_guarded
+from workflows.schemas.json_schema import check_json, dump_schema, make_tree, read_json_schema
+from workflows.schemas.shorthand import find_written_fields
 
 logger = logging.getLogger(__name__)
 
