@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import store
 from workflows.ledger import seal_ledger
 from workflows.models import LedgerSeal
-from workflows.store.tally import tally_ledger
+from workflows.store.ledger.tallies import tally_ledger
 
 logger = logging.getLogger("workflows")
 

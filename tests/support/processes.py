@@ -29,7 +29,7 @@ import tests.support.apps.hosted.workflows  # noqa: F401  (the tests start what 
 from config.lifeline import tie_to_parent
 from workflows import store
 from workflows.models import Instance
-from workflows.store.workers import list_alive
+from workflows.store.heartbeats import list_alive
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 90.0

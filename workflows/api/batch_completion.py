@@ -24,7 +24,7 @@ from workflows.definitions.workspace import current_workspace
 from workflows.exceptions import InvalidCall, UnknownWorkspace, WorkflowError, show
 from workflows.models import Instance
 from workflows.store import Ended, ItemAnswer
-from workflows.store.item_ends import BATCH
+from workflows.store.items.item_ends import BATCH
 from workflows.units.ends import follow_up
 
 

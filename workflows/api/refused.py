@@ -22,8 +22,8 @@ from django.db import connections, router
 from workflows.exceptions import InteractionResolved, InvalidCall, UnknownInteraction, show
 from workflows.models import Tally
 from workflows.store.complete import record_refusal
-from workflows.store.counting import HOOK_OUTCOMES, REASON_OF, REASONS
-from workflows.store.tally import add_counts
+from workflows.store.ledger.event_sums import HOOK_OUTCOMES, REASON_OF, REASONS
+from workflows.store.ledger.tallies import add_counts
 
 logger = logging.getLogger("workflows")
 

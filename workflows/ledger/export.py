@@ -14,8 +14,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.fields import EventField, StatusField
 from workflows.ledger.sealing import write_moment
-from workflows.store import audit
-from workflows.store.audit import SealLink
+from workflows.store.ledger import ledger_audit
+from workflows.store.ledger.ledger_audit import SealLink
 
 
 def export_lines(db: BaseDatabaseWrapper, workspace: int | None = None, *, payloads: bool = True) -> Iterator[str]:
@@ -23,9 +23,9 @@ def export_lines(db: BaseDatabaseWrapper, workspace: int | None = None, *, paylo
 
     Hashes cover the payload through its digest, so an export without payloads proves as much.
     """
-    for slug, id in audit.list_workspaces(db):
+    for slug, id in ledger_audit.list_workspaces(db):
         if workspace in (None, id):
-            for link in audit.read_links(db, id):
+            for link in ledger_audit.read_links(db, id):
                 yield json.dumps({"type": "seal", "workspace": slug, **_show_link(link)})
     kinds, statuses = EventField(), StatusField()
     for (
@@ -43,7 +43,7 @@ def export_lines(db: BaseDatabaseWrapper, workspace: int | None = None, *, paylo
         digest,
         digest_of_row,
         redacted,
-    ) in audit.read_rows(db, workspace):
+    ) in ledger_audit.read_rows(db, workspace):
         row: dict[str, Any] = {
             "type": "row",
             "workspace": slug,

@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows.definitions.workspace import current_workspace
 from workflows.exceptions import InvalidCall
 from workflows.jsontext import check_text
-from workflows.store import erase
+from workflows.store.ledger import tombstones
 from workflows.store.sql import in_transaction
 
 
@@ -31,9 +31,9 @@ def redact(
     scope = current_workspace(workspace)
 
     def work() -> int:
-        if not erase.instance_is_here(db, instance, scope):
+        if not tombstones.instance_is_here(db, instance, scope):
             raise InvalidCall(f"there is no instance {instance} in this workspace: it was pruned, or is in another one")
-        number = erase.redact_row(db, instance, seq, actor=actor, reason=reason)
+        number = tombstones.redact_row(db, instance, seq, actor=actor, reason=reason)
         if number is None:
             raise InvalidCall(f"row {seq} of instance {instance} has no payload to redact")
         return number

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.store import audit, seal
+from workflows.store.ledger import ledger_audit
+from workflows.store.ledger import seals as seal
 from workflows.store.sql import in_transaction
 
 
@@ -42,7 +43,7 @@ def make_anchors(db: BaseDatabaseWrapper, workspace: int | None = None) -> list[
     """The ends of the chains as they are now."""
     return [
         Anchor(slug, number, bytes(digest).hex(), to_xid, sealed_at.astimezone(UTC).isoformat())
-        for slug, number, digest, to_xid, sealed_at in audit.read_heads(db, workspace)
+        for slug, number, digest, to_xid, sealed_at in ledger_audit.read_heads(db, workspace)
     ]
 
 

@@ -16,8 +16,8 @@ from enum import StrEnum
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.ledger.sealing import Anchor, write_moment
-from workflows.store import audit
-from workflows.store.audit import SealLink
+from workflows.store.ledger import ledger_audit
+from workflows.store.ledger.ledger_audit import SealLink
 
 #: Rows and seals that one statement of a verification looks at.
 RUN_ROWS = 50_000
@@ -77,13 +77,13 @@ def verify_workspace(
     on_progress: Progress | None = None,
 ) -> Iterator[Finding]:
     """Everything that is wrong with a workspace's sealed history, from its beginning on."""
-    total = audit.count_seals(db, workspace) if on_progress else 0
-    eras = audit.read_eras(db)
+    total = ledger_audit.count_seals(db, workspace) if on_progress else 0
+    eras = ledger_audit.read_eras(db)
     last: SealLink | None = None
     anchored: str | None = None
     run: list[SealLink] = []
     done, removed = 0, False
-    for link in _flush_at_end(audit.read_links(db, workspace)):
+    for link in _flush_at_end(ledger_audit.read_links(db, workspace)):
         if run and (link is None or not _joins(run, link)):
             for finding in _prove_run(db, slug, workspace, run, eras):
                 removed = removed or finding.damage is Damage.MISSING
@@ -102,12 +102,12 @@ def verify_workspace(
         yield _tell_anchor(slug, anchor, last, anchored)
     if removed:
         yield from _name_holes(db, slug, workspace)
-    for instance, number in audit.find_malformed(db, workspace, NAMED):
+    for instance, number in ledger_audit.find_malformed(db, workspace, NAMED):
         detail = f"instance {instance} row {number} is not as pruning writes it, and so vouches for nothing"
         yield Finding(Damage.TOMBSTONE, slug, None, detail)
-    for instance, number, why in audit.find_stray(db, workspace, NAMED):
+    for instance, number, why in ledger_audit.find_stray(db, workspace, NAMED):
         yield Finding(Damage.STRAY, slug, None, f"instance {instance} row {number}: {_STRAY[why]}")
-    for instance, number in audit.find_lost(db, workspace, NAMED):
+    for instance, number in ledger_audit.find_lost(db, workspace, NAMED):
         detail = f"the payload of instance {instance} row {number} was cleared, and no redaction tells of it"
         yield Finding(Damage.LOST, slug, None, detail)
 
@@ -142,7 +142,7 @@ def _prove_run(
 ) -> Iterator[Finding]:
     until = min((since for era, since in eras.items() if era > run[0].era), default=None)
     links = {link.number: link for link in run}
-    for number, found, intact in audit.prove(db, workspace, run, until):
+    for number, found, intact in ledger_audit.prove(db, workspace, run, until):
         link = links.get(number)
         if intact or link is None:
             continue
@@ -168,6 +168,6 @@ def _tell_anchor(slug: str, anchor: Anchor, last: SealLink | None, anchored: str
 
 def _name_holes(db: BaseDatabaseWrapper, slug: str, workspace: int) -> Iterator[Finding]:
     """After a removal: which rows it was, where numbers that were given out tell."""
-    for instance, first, last in audit.find_holes(db, workspace, NAMED):
+    for instance, first, last in ledger_audit.find_holes(db, workspace, NAMED):
         rows = f"row {first}" if first == last else f"rows {first} to {last}"
         yield Finding(Damage.HOLE, slug, None, f"instance {instance} has no {rows}")

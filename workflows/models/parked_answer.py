@@ -35,7 +35,7 @@ class ParkedAnswer(EngineModel):
     sent_ms = models.BigIntegerField(default=0)
     partition = models.IntegerField()
     topic = models.TextField()
-    #: One of `workflows.store.counting.REASONS`.
+    #: One of `workflows.store.ledger.event_sums.REASONS`.
     reason = models.TextField()
     detail = models.TextField(default="")
     key = models.BinaryField(null=True)

@@ -44,9 +44,9 @@ from workflows.rest.protocol.problems import (
     RequestRefused,
     answer_problem,
 )
-from workflows.store.counting import BUCKET_LABELS, HOOK_OUTCOMES, ITEM_ENDS, REASONS
-from workflows.store.state import OpenUnits, Pending, State, prepare_reading, read_pending, read_state, read_units
-from workflows.store.tally import read_backlog, read_tallies, tally_batch
+from workflows.store.ledger.event_sums import BUCKET_LABELS, HOOK_OUTCOMES, ITEM_ENDS, REASONS
+from workflows.store.ledger.tallies import read_backlog, read_tallies, tally_batch
+from workflows.store.probe import OpenUnits, Pending, State, prepare_reading, read_pending, read_state, read_units
 
 logger = logging.getLogger("workflows")
 

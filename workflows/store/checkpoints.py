@@ -24,9 +24,9 @@ from workflows.lifecycle import (
     Status,
     UnitStatus,
 )
-from workflows.store.ask import CANCELLED, HELD, PENDING
 from workflows.store.claim import Claim
-from workflows.store.item_ends import FILLING, RELEASED, cancel_units
+from workflows.store.items.item_ends import FILLING, RELEASED, cancel_units
+from workflows.store.questions import CANCELLED, HELD, PENDING
 from workflows.store.sql import CLOCK, LIVE, compact, fetch
 
 _CALL_OF = {code: call for call, code in CALL_CODES.items()}

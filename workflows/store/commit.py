@@ -30,14 +30,14 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import FIRST_TERMINAL, Event
-from workflows.store.ask import close_questions
+from workflows.store.channel_closing import listens, tell_closed
 from workflows.store.checkpoints import rewind_checkpoints
 from workflows.store.claim import Claim
-from workflows.store.closing import listens, tell_closed
-from workflows.store.line_ends import end_lines, list_free_lines
-from workflows.store.lines import is_line
+from workflows.store.items.item_lines import is_line
+from workflows.store.items.line_ends import end_lines, list_free_lines
 from workflows.store.planned_commit import CameLate, Commit, Kind
-from workflows.store.progress import keep_progress, list_advancing
+from workflows.store.progress_report import keep_progress, list_advancing
+from workflows.store.questions import close_questions
 from workflows.store.sql import (
     AWAITING,
     AWAITING_CHILDREN,

@@ -19,9 +19,8 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import CARDINALITY_CODES, INTERACTION_CODES, Event, InteractionStatus
-from workflows.store.address import address_kind, workspace_sql
-from workflows.store.answers import Once, Told, read_told
-from workflows.store.closing import listens, tell_closed
+from workflows.store.channel_closing import listens, tell_closed
+from workflows.store.outside.stored_answers import Once, Told, read_told
 from workflows.store.sql import (
     AWAITING,
     CLOCK,
@@ -39,6 +38,7 @@ from workflows.store.sql import (
     write_plain,
     write_texts,
 )
+from workflows.store.targets import address_kind, workspace_sql
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
 COMPLETED = INTERACTION_CODES[InteractionStatus.COMPLETED]

@@ -22,7 +22,6 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import Event
-from workflows.store.address import FORMS, Address, address_kind, target_sql, workspace_sql
 from workflows.store.sql import (
     AWAITING,
     CLOCK,
@@ -37,6 +36,7 @@ from workflows.store.sql import (
     write_plain,
     write_texts,
 )
+from workflows.store.targets import FORMS, Address, address_kind, target_sql, workspace_sql
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import INTERACTION_CODES, Event, InteractionStatus
-from workflows.store.closing import PATIENCE, CloseFailed, listens, tell_closed, where_models_write
+from workflows.store.channel_closing import PATIENCE, CloseFailed, listens, tell_closed, where_models_write
 from workflows.store.sql import (
     AWAITING,
     CLOCK,

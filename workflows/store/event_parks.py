@@ -15,7 +15,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.definitions.awaited_event import EVENT
 from workflows.store.commit import commit_locked, lock_claim
-from workflows.store.events import lock_event, park_on_event
+from workflows.store.named_events import lock_event, park_on_event
 from workflows.store.planned_commit import Commit
 from workflows.store.sql import atomic, read_clock, wait_for_locks
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.store.planned_commit import Commit
-from workflows.store.progress import keep_progress, list_advancing
+from workflows.store.progress_report import keep_progress, list_advancing
 from workflows.store.sql import CLOCK, RUNNABLE, RUNNING, atomic, becoming, compact, fetch, write_plain, write_texts
 
 #: Locked one by one in id order, waiting for each as an outcome would. The run that was counted at the claim is

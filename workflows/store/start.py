@@ -16,7 +16,6 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import Event
-from workflows.store.address import address_kind, workspace_sql
 from workflows.store.sql import (
     CLOCK,
     LEDGER,
@@ -30,6 +29,7 @@ from workflows.store.sql import (
     write_plain,
     write_texts,
 )
+from workflows.store.targets import address_kind, workspace_sql
 
 #: How often a key is tried that was taken, and whose holder had ended when it was looked for.
 KEY_TRIES = 20

@@ -63,7 +63,7 @@ from workflows.api.completion import complete_at
 from workflows.clock import read_now
 from workflows.definitions.decision import Decision
 from workflows.models import Instance, Interaction, Signal
-from workflows.store.prune import prune
+from workflows.store.ledger.retention import prune
 from workflows.testing import _skew, advance, assert_awaiting, assert_done, drain
 
 pytestmark = pytest.mark.django_db

@@ -17,7 +17,7 @@ from tests.support.review_calls import ask as make_review
 from tests.support.review_calls import find_review, make_person, start
 from workflows import Await, Child, Done, Spawn, Workflow, durable, step
 from workflows.models import Instance
-from workflows.store.prune import prune
+from workflows.store.ledger.retention import prune
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db

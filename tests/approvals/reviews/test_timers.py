@@ -44,7 +44,7 @@ from workflows.clock import read_now
 from workflows.definitions.sweeps import list_sweeps
 from workflows.exceptions import PolicyRefused
 from workflows.models import Instance, Interaction
-from workflows.store.prune import prune
+from workflows.store.ledger.retention import prune
 from workflows.testing import _skew, advance, assert_awaiting, assert_done, drain
 
 pytestmark = pytest.mark.django_db

@@ -19,7 +19,7 @@ from tests.support.statements import explain, listen, statements
 from workflows import Await, Done, Workflow, emit, step, store
 from workflows.definitions.awaited_event import EventSpec, event
 from workflows.models import EventWait, Instance
-from workflows.store import events
+from workflows.store import named_events
 from workflows.testing import drain
 
 pytestmark = pytest.mark.django_db
@@ -106,7 +106,7 @@ def test_statements_are_short_enough_for_psycopg_to_remember() -> None:
     parked(1)
     for sql, _ in listen(lambda: emit("own")) + listen(lambda: park(claimed())):
         assert len(sql) <= 4096
-    for sql in vars(events).values():
+    for sql in vars(named_events).values():
         assert not isinstance(sql, str) or len(sql) <= 4096
 
 

@@ -22,7 +22,7 @@ from workflows import InvalidCall
 from workflows.channels.webhook import MOST_RESPONSE, Webhook, _show
 from workflows.models import Dispatch, Interaction
 from workflows.outbound.posting import PostLimits
-from workflows.store.prune import prune
+from workflows.store.ledger.retention import prune
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
 pytestmark = pytest.mark.django_db

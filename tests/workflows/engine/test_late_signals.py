@@ -37,7 +37,7 @@ from workflows import (
 )
 from workflows.engine.author_calls import Host
 from workflows.models import LedgerEvent, Signal
-from workflows.store.tally import read_tallies, tally_ledger
+from workflows.store.ledger.tallies import read_tallies, tally_ledger
 from workflows.testing import advance, assert_done, assert_failed, drain
 
 OPTIONS = pytest.mark.parametrize("late", ["close", "rerun"])

@@ -38,9 +38,9 @@ from workflows.ledger import (
     verify_workspace,
 )
 from workflows.models import Instance, LedgerEvent, LedgerSeal, Workspace
-from workflows.store import audit
-from workflows.store import seal as sealing
-from workflows.store.erase import prune_rows
+from workflows.store.ledger import ledger_audit
+from workflows.store.ledger import seals as sealing
+from workflows.store.ledger.tombstones import prune_rows
 from workflows.testing import drain
 
 #: Edits, cuts and moves are what is tested here; what the engine itself wrote is folded after its own tests.
@@ -885,7 +885,7 @@ def test_new_rows_are_found_through_the_index_on_transactions() -> None:
         }
         params |= {"era": 0, "sealed_at": since, "limit": 1000, "ws": Workspace.objects.get(slug="default").pk}
         params |= {"first": 1, "last": 1, "froms": [49_900], "upper": 50_001}
-        for statement in (sealing._CUT, sealing._SEAL, audit._PROVE):
+        for statement in (sealing._CUT, sealing._SEAL, ledger_audit._PROVE):
             plan = "\n".join(row[0] for row in execute("EXPLAIN (COSTS OFF) " + statement, params))
             assert "holdpoint_ledger_xid" in plan, plan
             assert "Seq Scan on holdpoint_ledger" not in plan, plan
@@ -911,7 +911,7 @@ def test_verifying_one_workspace_reads_its_own_rows_and_not_the_ledger_of_a_busy
         params: dict[str, Any] = {"ws": quiet.pk, "limit": 10, "lower": 0, "upper": 100_000, "froms": [0]}
         params |= {"first": 1, "last": 1, "since": "2000-01-01", "until": "infinity"}
         execute("SET LOCAL enable_seqscan = off")  # as a verification does, around each of these
-        for statement in (audit._PROVE, audit._STRAY, audit._LOST, audit._MALFORMED):
+        for statement in (ledger_audit._PROVE, ledger_audit._STRAY, ledger_audit._LOST, ledger_audit._MALFORMED):
             [[[explained]]] = execute("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, FORMAT JSON) " + statement, params)
             looked = find_scanned(explained)
             assert looked <= 100, f"{looked} of {pages} pages: {json.dumps(explained)[:3000]}"

@@ -21,7 +21,7 @@ from workflows import Child, Done, Spawn, Workflow, step
 from workflows.lifecycle import Status
 from workflows.management.terminal import clean, clip, lay_facts, lay_table
 from workflows.models import Instance
-from workflows.store.prune import prune
+from workflows.store.ledger.retention import prune
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db

@@ -40,9 +40,9 @@ from workflows.exceptions import (
 from workflows.models import Instance, Interaction, LedgerEvent, Workspace
 from workflows.operations import health, metrics
 from workflows.rest.protocol.problems import CONTENT_TYPE
-from workflows.store import state
-from workflows.store.counting import REASONS
-from workflows.store.tally import read_tallies
+from workflows.store import probe
+from workflows.store.ledger.event_sums import REASONS
+from workflows.store.ledger.tallies import read_tallies
 from workflows.testing import _skew, drain
 from workflows.tidying import tidy
 
@@ -557,12 +557,12 @@ def test_what_is_pending_is_told_by_its_age() -> None:
         workflows.start("metrics.gate", {"signal": f"gate{n}"})
     drain()
     default = Workspace.objects.get(slug="default").pk
-    assert state.read_pending(db(), default) == state.Pending({"1h": 3, "1d": 0, "7d": 0, "older": 0}, capped=False)
+    assert probe.read_pending(db(), default) == probe.Pending({"1h": 3, "1d": 0, "7d": 0, "older": 0}, capped=False)
     told = []
     with transaction.atomic():
         for seconds in (3700, 86_400, 7 * 86_400):
             _skew(db(), seconds)
-            told.append(state.read_pending(db(), None).ages)
+            told.append(probe.read_pending(db(), None).ages)
         transaction.set_rollback(True)
     assert told == [
         {"1h": 0, "1d": 3, "7d": 0, "older": 0},
@@ -570,7 +570,7 @@ def test_what_is_pending_is_told_by_its_age() -> None:
         {"1h": 0, "1d": 0, "7d": 0, "older": 3},
     ]
     workflows.complete("gate0", 1)
-    assert state.read_pending(db(), None).ages["1h"] == 2
+    assert probe.read_pending(db(), None).ages["1h"] == 2
 
 
 @pytest.mark.django_db
@@ -580,13 +580,13 @@ def test_of_very_many_only_so_many_are_looked_at_and_through_the_index(mode: str
     with transaction.atomic():
         fill_pending(100_500)
         default = Workspace.objects.get(slug="default").pk
-        found = state.read_pending(db(), default)
+        found = probe.read_pending(db(), default)
         assert found.capped
         assert sum(found.ages.values()) == 100_000
         assert found.ages["7d"] > found.ages["older"] > found.ages["1h"] > 0
-        state.prepare_reading(db(), 5)
+        probe.prepare_reading(db(), 5)
         for scope, params in (("one", {"ws": default}), ("all", {})):
-            plan = explain(mode, state._PENDING[scope], params)
+            plan = explain(mode, probe._PENDING[scope], params)
             assert "Index Only Scan using holdpoint_interaction_inbox" in plan, plan
             assert "Seq Scan on holdpoint_interaction" not in plan, plan
         transaction.set_rollback(True)

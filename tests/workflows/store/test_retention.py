@@ -13,8 +13,8 @@ from tests.support.kept_answers import answer, list_answers
 from tests.support.races import COMMITTED, _provided_again, committed, race, work  # noqa: F401 (fixtures)
 from workflows import Child, Done, Spawn, Stop, Workflow, step, store
 from workflows.models import Instance, LedgerEvent, StoredAnswer
-from workflows.store.prune import Pruned, prune
-from workflows.store.seal import seal_batch
+from workflows.store.ledger.retention import Pruned, prune
+from workflows.store.ledger.seals import seal_batch
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 

@@ -31,8 +31,8 @@ from workflows.api import refused as dropped
 from workflows.exceptions import WorkflowError
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance, Interaction, LedgerEvent, Workspace
-from workflows.store import counting, tally
-from workflows.store.tally import NOBODY, read_backlog, read_tallies, tally_batch, tally_ledger
+from workflows.store.ledger import event_sums, tallies
+from workflows.store.ledger.tallies import NOBODY, read_backlog, read_tallies, tally_batch, tally_ledger
 from workflows.testing import drain
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
@@ -109,7 +109,7 @@ def expected(reasons: dict[str, int] | None = None) -> tuple[dict[str, float], f
                 woke_at = row.at
             if woke_at is not None and row.kind in STEPS:
                 took = (row.at - woke_at).total_seconds()
-                label = next((str(bound) for bound in counting.BUCKETS if took <= bound), "+Inf")
+                label = next((str(bound) for bound in event_sums.BUCKETS if took <= bound), "+Inf")
                 counts[f"time_to_resume {label}"] += 1
                 total += took
             if row.kind in STEPS or row.kind == Event.PUT_BACK:
@@ -504,7 +504,7 @@ def test_each_workspace_has_sums_of_its_own_and_all_have_those_of_nobody() -> No
     live(1)
     live(2, "acme")
     acme = Workspace.objects.get(slug="acme").pk
-    tally.add_counts(db(), {(None, "dropped", "invalid_token"): 3, (acme, "dropped", "unknown"): 1})
+    tallies.add_counts(db(), {(None, "dropped", "invalid_token"): 3, (acme, "dropped", "unknown"): 1})
     count_all()
     ids = dict(Workspace.objects.values_list("slug", "pk"))
     assert sums(ids["default"])["started"] == 1
@@ -556,10 +556,10 @@ def test_the_first_tally_counts_what_is_there_in_bounded_batches() -> None:
 
 
 def test_a_position_is_kept_exactly_however_large_it_is() -> None:
-    tally._move(db(), 2**53 - 1, tally._read_moment(1_234_567_890_123_457), tally._read_moment(0))
-    at = tally._find_position(db())
+    tallies._move(db(), 2**53 - 1, tallies._read_moment(1_234_567_890_123_457), tallies._read_moment(0))
+    at = tallies._find_position(db())
     assert at.lower == 2**53 - 1
-    assert at.since == tally._read_moment(1_234_567_890_123_457)
+    assert at.since == tallies._read_moment(1_234_567_890_123_457)
 
 
 # --- what a row may hold --------------------------------------------------------------------------------------------
@@ -616,8 +616,8 @@ def test_a_forged_moment_does_not_stop_the_counting(at: str) -> None:
 
 
 def test_a_reason_is_one_of_a_fixed_list() -> None:
-    assert set(counting.REASON_OF.values()) < set(counting.REASONS)
-    assert all(reason.islower() and reason.replace("_", "").isalpha() for reason in counting.REASONS)
+    assert set(event_sums.REASON_OF.values()) < set(event_sums.REASONS)
+    assert all(reason.islower() and reason.replace("_", "").isalpha() for reason in event_sums.REASONS)
 
 
 # --- cost -----------------------------------------------------------------------------------------------------------
@@ -662,9 +662,9 @@ def test_new_rows_are_found_through_the_index_on_transactions_and_the_past_by_in
         fill_pending(1_000)
         execute("ANALYZE holdpoint_ledger")
         params: dict[str, Any] = {"lower": 99_900, "cut": 100_001, "horizon": 100_001, "limit": 50_000}
-        params |= {"since": tally._read_moment(0), "until": "infinity", **counting.LISTS}
-        execute(tally._BEGIN, {"ms": None})
-        for statement in (tally._CUT, tally._TAIL, tally._BEHIND, counting.COUNT):
+        params |= {"since": tallies._read_moment(0), "until": "infinity", **event_sums.LISTS}
+        execute(tallies._BEGIN, {"ms": None})
+        for statement in (tallies._CUT, tallies._TAIL, tallies._BEHIND, event_sums.COUNT):
             given = {name: value for name, value in params.items() if f"%({name})s" in statement}
             plan = explain(f"pump, {mode}", statement, given)
             assert "Bitmap Index Scan on holdpoint_ledger_xid" in plan, plan
@@ -675,6 +675,6 @@ def test_new_rows_are_found_through_the_index_on_transactions_and_the_past_by_in
 
 
 def test_statements_are_short_enough_for_psycopg_to_remember() -> None:
-    for module in (tally, counting):
+    for module in (tallies, event_sums):
         for sql in vars(module).values():
             assert not isinstance(sql, str) or len(sql) <= 4096

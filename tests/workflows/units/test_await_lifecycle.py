@@ -16,7 +16,7 @@ from tests.support.api_calls import Api, make_key, problem
 from tests.support.webhook.letters import Letter
 from workflows import Await, Done, SignalTimeoutError, Workflow, durable, lifecycle_events, step
 from workflows.models import AwaitUnit, Instance, LedgerEvent
-from workflows.store.prune import prune
+from workflows.store.ledger.retention import prune
 from workflows.testing import advance, assert_done, drain
 
 pytestmark = pytest.mark.django_db

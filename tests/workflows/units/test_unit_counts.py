@@ -18,7 +18,7 @@ from workflows.api import refused
 from workflows.api.refused import flush_dropped
 from workflows.models import Instance, Interaction, Workspace
 from workflows.operations import metrics
-from workflows.store.tally import read_tallies, tally_ledger
+from workflows.store.ledger.tallies import read_tallies, tally_ledger
 from workflows.testing import drain
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]

@@ -11,7 +11,7 @@ from tests.support.races import play, settle, take_one
 from tests.support.units.payments import answer, asked, begin, pay
 from workflows import InvalidData, Machine, TooMany, action, collect, durable, expand, ledger, store, wait_for
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
-from workflows.store.prune import prune
+from workflows.store.ledger.retention import prune
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 from workflows.units.ends import release
 

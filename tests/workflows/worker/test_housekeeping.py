@@ -25,7 +25,7 @@ from workflows.management import housekeeping_thread as thread
 from workflows.management.commands import workflow_worker
 from workflows.management.housekeeping_thread import EVERY_SECONDS, Tidier
 from workflows.models import LedgerEvent, LedgerSeal, NamedEvent, StoredAnswer
-from workflows.store.seal import LOCK
+from workflows.store.ledger.seals import LOCK
 from workflows.tidying import tidy
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]

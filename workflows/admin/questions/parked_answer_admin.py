@@ -21,7 +21,7 @@ from workflows.admin.instances.instance_list import WorkspaceFilter
 from workflows.admin.markup import NOTHING, VALUE, show_badge, show_moment, show_text
 from workflows.admin.tenancy import ModelAdmin, TenantAdmin
 from workflows.models import ParkedAnswer
-from workflows.store.counting import REASONS
+from workflows.store.ledger.event_sums import REASONS
 from workflows.unseen import reveal
 
 #: Records of one request: each is a transaction of its own, and a browser waits for all of them.

@@ -39,7 +39,7 @@ from workflows.exceptions import (
     to_one_line,
 )
 from workflows.models import Interaction, ParkedAnswer, Workspace
-from workflows.store.counting import REASON_OF
+from workflows.store.ledger.event_sums import REASON_OF
 
 logger = logging.getLogger("workflows")
 

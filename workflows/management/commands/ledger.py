@@ -22,7 +22,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows.ledger import Anchor, Damage, export_lines, make_anchors, seal_ledger, verify_workspace
 from workflows.management.terminal import show_count
 from workflows.models import LedgerEvent
-from workflows.store import audit
+from workflows.store.ledger import ledger_audit
 
 #: A seal says that something was changed among its rows, not which: that takes what the rows were.
 COMPARE = (
@@ -58,7 +58,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Dispatch to the subcommand."""
         db = connections[router.db_for_write(LedgerEvent)]
-        workspaces = dict(audit.list_workspaces(db))
+        workspaces = dict(ledger_audit.list_workspaces(db))
         if (only := options["workspace"]) is not None:
             if only not in workspaces:
                 raise CommandError(f"there is no workspace {only!r}; there are: {', '.join(sorted(workspaces))}")
@@ -79,7 +79,7 @@ class Command(BaseCommand):
                 self.stdout.write(self.style.ERROR(str(finding)))
                 findings += 1
                 changed = changed or finding.damage in (Damage.EDITED, Damage.EXTRA)
-            seals += audit.count_seals(db, id)
+            seals += ledger_audit.count_seals(db, id)
         for slug in sorted(anchors.keys() - workspaces.keys()) if options["workspace"] is None else []:
             self.stdout.write(self.style.ERROR(f"{slug}: the anchor names this workspace, and it is gone"))
             findings += 1

@@ -30,8 +30,8 @@ from workflows.management.named_instance import check_workspace, find_actor, fin
 from workflows.management.terminal import clean, find_width, lay_table, show_count, show_moment
 from workflows.models import Instance
 from workflows.operations import stuck as deploys
-from workflows.store.parked import prune_parked
-from workflows.store.prune import BATCH, Pruned, prune
+from workflows.store.ledger.retention import BATCH, Pruned, prune
+from workflows.store.outside.parked_records import prune_parked
 
 #: Plain texts: the parser's refusal shows them as they are written.
 STATUS_WORDS = [*(status.value for status in Status), "live", "ended"]

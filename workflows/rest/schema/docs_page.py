@@ -29,7 +29,7 @@ from workflows.rest.resources.instance_views import MOST_SECONDS
 from workflows.rest.schema.docs_outline import Outline
 from workflows.rest.schema.docs_text import read_text
 from workflows.rest.schema.openapi import describe_api
-from workflows.store.answers import KEEP_DAYS
+from workflows.store.outside.stored_answers import KEEP_DAYS
 
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
 

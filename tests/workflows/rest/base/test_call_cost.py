@@ -31,7 +31,7 @@ from workflows import Await, Done, Workflow, durable, step
 from workflows.access.api_keys import forget_keys
 from workflows.api.refused import flush_dropped
 from workflows.models import ApiKey, Interaction, LedgerEvent
-from workflows.store.tally import read_tallies
+from workflows.store.ledger.tallies import read_tallies
 from workflows.testing import drain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed")]

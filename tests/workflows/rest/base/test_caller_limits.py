@@ -24,7 +24,7 @@ from workflows.access.api_keys import change_key
 from workflows.models import ApiKey, Instance, Signal, StoredAnswer
 from workflows.rest.base.json_body import read_bytes
 from workflows.store import prune_answers
-from workflows.store.prune import prune
+from workflows.store.ledger.retention import prune
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db

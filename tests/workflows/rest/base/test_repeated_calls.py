@@ -29,7 +29,7 @@ from tests.support.races import (
 )
 from workflows import Await, Done, Stop, Workflow, durable, step
 from workflows.models import Instance, Interaction, LedgerEvent, NamedEvent, Signal, StoredAnswer
-from workflows.store.prune import prune
+from workflows.store.ledger.retention import prune
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 

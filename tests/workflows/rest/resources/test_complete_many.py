@@ -16,7 +16,7 @@ from workflows import durable
 from workflows.access.api_keys import change_key
 from workflows.definitions.channel import Channel
 from workflows.models import ApiKey, Instance, Interaction, LedgerEvent, StoredAnswer
-from workflows.store.prune import prune
+from workflows.store.ledger.retention import prune
 from workflows.testing import advance, assert_done, drain
 
 pytestmark = pytest.mark.django_db

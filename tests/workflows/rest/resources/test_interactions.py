@@ -16,7 +16,7 @@ from tests.support.bad_input import ANY
 from workflows import durable
 from workflows.definitions.channel import Channel
 from workflows.models import Instance, Interaction, LedgerEvent, StoredAnswer
-from workflows.store.prune import prune
+from workflows.store.ledger.retention import prune
 from workflows.testing import advance, assert_done, drain
 
 pytestmark = pytest.mark.django_db

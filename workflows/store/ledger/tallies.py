@@ -20,8 +20,8 @@ from datetime import UTC, datetime, timedelta
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.store.counting import COUNT, LATEST, LISTS
-from workflows.store.seal import micros
+from workflows.store.ledger.event_sums import COUNT, LATEST, LISTS
+from workflows.store.ledger.seals import micros
 from workflows.store.sql import CLOCK, atomic, compact, fetch, in_transaction, write_plain, write_texts
 
 #: Rows that one tally counts, roughly: a backlog is counted in several short transactions.

@@ -12,9 +12,9 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.store.address import address_kind, workspace_sql
-from workflows.store.seal import DIGEST, LOCK, REDACTED, ROW_HASH
+from workflows.store.ledger.seals import DIGEST, LOCK, REDACTED, ROW_HASH
 from workflows.store.sql import AWAITING, CLOCK, LEDGER, compact, fetch, in_transaction
+from workflows.store.targets import address_kind, workspace_sql
 
 #: What has a history: an instance, a unit of items, an item.
 _OWNERS = ("holdpoint_instance", "holdpoint_unit", "holdpoint_interaction")

@@ -12,12 +12,11 @@ from django.db import IntegrityError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import FIRST_TERMINAL, Event
-from workflows.store.address import FORMS, Address, target_sql
-from workflows.store.ask import close_questions
+from workflows.store.channel_closing import listens, tell_closed, where_models_write
 from workflows.store.checkpoints import forget_failed
-from workflows.store.closing import listens, tell_closed, where_models_write
-from workflows.store.fail import revive_questions
-from workflows.store.line_ends import end_lines, reopen_line
+from workflows.store.items.line_ends import end_lines, reopen_line
+from workflows.store.question_failure import revive_questions
+from workflows.store.questions import close_questions
 from workflows.store.sql import (
     AWAITING_CHILDREN,
     CANCELLED,
@@ -34,6 +33,7 @@ from workflows.store.sql import (
     kind,
     retrying,
 )
+from workflows.store.targets import FORMS, Address, target_sql
 
 _FIND = {form: f"SELECT i.id, i.parent_id FROM holdpoint_instance i WHERE {target_sql(form)}" for form in FORMS}
 

@@ -30,8 +30,8 @@ from workflows.lifecycle import (
     UnitPhase,
     UnitStatus,
 )
-from workflows.store.closing import listens, tell_closed
-from workflows.store.lines import start_lines
+from workflows.store.channel_closing import listens, tell_closed
+from workflows.store.items.item_lines import start_lines
 from workflows.store.sql import AWAITING, CLOCK, LEDGER, NOW, atomic, compact, fetch, kind, write_plain, write_texts
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
@@ -325,7 +325,7 @@ def cancel_units(db: BaseDatabaseWrapper, units: Iterable[UUID]) -> list[UUID]:
     Their lines end before them, as instances are locked before items. A line that was written by somebody who held the
     unit, or was retried, is seen only when the unit is ours; after that none can begin.
     """
-    from workflows.store.tree import cancel_lines
+    from workflows.store.instance_tree import cancel_lines
 
     ids = write_plain(list(units))
     asked = cancel_lines(db, ids)

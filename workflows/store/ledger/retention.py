@@ -16,8 +16,8 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.store.answers import forget_answers
-from workflows.store.erase import prune_rows
+from workflows.store.ledger.tombstones import prune_rows
+from workflows.store.outside.stored_answers import forget_answers
 from workflows.store.sql import CLOCK, atomic, compact, fetch, retrying
 
 BATCH = 500

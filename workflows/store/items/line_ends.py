@@ -25,7 +25,7 @@ from workflows.lifecycle import (
     UnitPhase,
     UnitStatus,
 )
-from workflows.store.item_ends import lock_items
+from workflows.store.items.item_ends import lock_items
 from workflows.store.sql import AWAITING, CANCELLED, CLOCK, DONE, LEDGER, LIVE, compact, fetch, kind, write_plain
 
 _CANCELLED = INTERACTION_CODES[InteractionStatus.CANCELLED]

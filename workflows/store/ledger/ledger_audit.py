@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.store.seal import BOUNDLESS, DIGEST, REDACTED, ROW_HASH, SEAL_HASH, fold_content, fold_parts
+from workflows.store.ledger.seals import BOUNDLESS, DIGEST, REDACTED, ROW_HASH, SEAL_HASH, fold_content, fold_parts
 from workflows.store.sql import atomic, compact, fetch
 
 PAGE = 1000

@@ -31,7 +31,6 @@ from workflows.definitions.awaited_event import (
 from workflows.exceptions import InvalidData, StrictIsolation
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Event
-from workflows.store.address import address_kind
 from workflows.store.sql import (
     AWAITING,
     CLOCK,
@@ -46,6 +45,7 @@ from workflows.store.sql import (
     kind,
     write_plain,
 )
+from workflows.store.targets import address_kind
 from workflows.uuid7 import make_uuid7
 
 if TYPE_CHECKING:

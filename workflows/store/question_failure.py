@@ -18,7 +18,7 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import INTERACTION_CODES, STATUS_OF, Event, InteractionStatus, Status
-from workflows.store.closing import listens, tell_closed
+from workflows.store.channel_closing import listens, tell_closed
 from workflows.store.sql import (
     AWAITING,
     CLOCK,

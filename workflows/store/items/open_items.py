@@ -31,9 +31,9 @@ from workflows.lifecycle import (
     UnitPhase,
     UnitStatus,
 )
-from workflows.store.ask import HELD
 from workflows.store.claim import Claim
-from workflows.store.line_visits import open_lines
+from workflows.store.items.line_visits import open_lines
+from workflows.store.questions import HELD
 from workflows.store.sql import AWAITING, CLOCK, LEDGER, compact, fetch, kind, write_plain, write_texts
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]

@@ -11,7 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import INTERACTION_CODES, Event, InteractionStatus
 from workflows.store.checkpoints import forget_failed
-from workflows.store.lines import start_lines
+from workflows.store.items.item_lines import start_lines
 from workflows.store.sql import CANCELLED, CLOCK, DONE, FAILED, LEDGER, RUNNABLE, becoming, compact, fetch, kind
 
 _COMPLETED = INTERACTION_CODES[InteractionStatus.COMPLETED]

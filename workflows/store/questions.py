@@ -21,7 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import CALL_CODES, CARDINALITY_CODES, INTERACTION_CODES, Cardinality, Event, InteractionStatus
 from workflows.store.claim import Claim
-from workflows.store.item_ends import RELEASED, cancel_units
+from workflows.store.items.item_ends import RELEASED, cancel_units
 from workflows.store.sql import CLOCK, LEDGER, RUNNING, compact, fetch, kind, write_plain
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]

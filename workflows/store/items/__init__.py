@@ -1,0 +1,1 @@
+"""Statements about units of items: opened, ended, asked again, continued by lines, released."""

@@ -1,0 +1,1 @@
+"""Statements about the ledger: seals, sums for metrics, tombstones, retention."""
