@@ -34,8 +34,8 @@ from approvals.principals import find_rule
 from workflows.definitions import registry
 from workflows.exceptions import InvalidCall
 from workflows.outbound.webhook_signature import read_secret
-from workflows.styles.machine import Machine
-from workflows.styles.machine_stages import WaitFor
+from workflows.styles.machine.machine import Machine
+from workflows.styles.machine.stages import WaitFor
 
 #: The same as the engine's, so that one `check --tag holdpoint` asks everything.
 TAG = "holdpoint"

@@ -92,20 +92,20 @@ if TYPE_CHECKING:
     from workflows.exceptions import UnknownWorkspace as UnknownWorkspace
     from workflows.exceptions import WorkflowError as WorkflowError
     from workflows.hooks.definition import hook as hook
-    from workflows.styles.calls import FunctionContext as FunctionContext
-    from workflows.styles.function import durable as durable
-    from workflows.styles.machine import Machine as Machine
-    from workflows.styles.machine_context import MachineContext as MachineContext
-    from workflows.styles.machine_stages import END as END
-    from workflows.styles.machine_stages import FAIL as FAIL
-    from workflows.styles.machine_words import action as action
-    from workflows.styles.machine_words import branch as branch
-    from workflows.styles.machine_words import collect as collect
-    from workflows.styles.machine_words import expand as expand
-    from workflows.styles.machine_words import flow as flow
-    from workflows.styles.machine_words import launch as launch
-    from workflows.styles.machine_words import sleep as sleep
-    from workflows.styles.machine_words import wait_for as wait_for
+    from workflows.styles.function.context_calls import FunctionContext as FunctionContext
+    from workflows.styles.function.durable import durable as durable
+    from workflows.styles.machine.machine import Machine as Machine
+    from workflows.styles.machine.machine_context import MachineContext as MachineContext
+    from workflows.styles.machine.stages import END as END
+    from workflows.styles.machine.stages import FAIL as FAIL
+    from workflows.styles.machine.vocabulary import action as action
+    from workflows.styles.machine.vocabulary import branch as branch
+    from workflows.styles.machine.vocabulary import collect as collect
+    from workflows.styles.machine.vocabulary import expand as expand
+    from workflows.styles.machine.vocabulary import flow as flow
+    from workflows.styles.machine.vocabulary import launch as launch
+    from workflows.styles.machine.vocabulary import sleep as sleep
+    from workflows.styles.machine.vocabulary import wait_for as wait_for
     from workflows.styles.steps import Workflow as Workflow
     from workflows.styles.steps import step as step
     from workflows.units.lifecycle import LifecycleEvent as LifecycleEvent
@@ -115,12 +115,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "workflows.definitions.decision": "Answer",
     "workflows.engine.context": "Signal StepContext",
-    "workflows.styles.calls": "FunctionContext",
-    "workflows.styles.machine_context": "MachineContext",
+    "workflows.styles.function.context_calls": "FunctionContext",
+    "workflows.styles.machine.machine_context": "MachineContext",
     "workflows.api.signals": "Delivery",
     "workflows.api.completion": "complete",
     "workflows.api.completion_checks": "Completion",
-    "workflows.styles.function": "durable",
+    "workflows.styles.function.durable": "durable",
     "workflows.api.batch_completion": "CompletionResult complete_many",
     "workflows.api.failing": "fail retry_item",
     "workflows.units.lifecycle": "LifecycleEvent lifecycle_events",
@@ -135,9 +135,9 @@ _HOMES = {
     "workflows.definitions.outcomes": "Await Child Done Next Retry Spawn Stop",
     "workflows.api.redrive": "redrive",
     "workflows.definitions.workspace": "workspace",
-    "workflows.styles.machine": "Machine",
-    "workflows.styles.machine_stages": "END FAIL",
-    "workflows.styles.machine_words": "action branch collect expand flow launch sleep wait_for",
+    "workflows.styles.machine.machine": "Machine",
+    "workflows.styles.machine.stages": "END FAIL",
+    "workflows.styles.machine.vocabulary": "action branch collect expand flow launch sleep wait_for",
     "workflows.styles.steps": "Workflow step",
     "workflows.exceptions": (
         "AnswerElsewhere CallRaised ChildCancelled ChildFailed ClaimLost DuplicateCheckpoint DuplicateKey "

@@ -16,8 +16,8 @@ from typing_extensions import TypeVar
 if TYPE_CHECKING:
     from workflows.definitions.channel import Channel
     from workflows.schemas.schema import Schema
-    from workflows.styles.function import Durable
-    from workflows.styles.machine import Machine
+    from workflows.styles.function.durable import Durable
+    from workflows.styles.machine.machine import Machine
     from workflows.styles.steps import Workflow
 
 #: "24h", "1h30m", seconds, or a timedelta.

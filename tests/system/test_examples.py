@@ -20,7 +20,7 @@ from workflows import Machine
 from workflows.definitions import registry
 from workflows.models import Instance, Interaction
 from workflows.schemas.schema import read_schema
-from workflows.styles import machine_stages, machine_words
+from workflows.styles.machine import stages, vocabulary
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
 pytestmark = pytest.mark.django_db
@@ -360,7 +360,7 @@ def test_the_yaml_table_of_the_reference_says_the_same_twice(monkeypatch):
     rows = re.findall(r"^\|[^|]*\| `(\{[^`]*\})` \| `([^`]*)` \|$", text, re.MULTILINE)
     assert len(rows) == 13
     ways = {name: lambda ctx: None for name in ("charge", "sort", "warn", "list_lines", "add_up")}
-    words = {**vars(machine_words), "END": machine_stages.END, **ways}
+    words = {**vars(vocabulary), "END": stages.END, **ways}
     dotted = {f"shop.work.{name}": fn for name, fn in ways.items()}
     rest = "\n  - small: {sleep: 1h}\n  - large: {sleep: 1h}\nflows: {late: [{action: shop.work.warn}]}\n"
     for n, (written, code) in enumerate(rows):

@@ -16,7 +16,7 @@ from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed
 from workflows.lifecycle import Call, Cardinality, InteractionStatus
 from workflows.store import FAILURE, Saved
-from workflows.styles.call_replay import ReplayContext, read_saved
+from workflows.styles.function.call_replay import ReplayContext, read_saved
 from workflows.typed import (
     A,
     BodyKind,

@@ -31,10 +31,10 @@ from workflows.durations import parse_timeout
 from workflows.engine.context import Context
 from workflows.exceptions import InvalidCall, InvalidDefinition, InvalidDuration, InvalidInput, WorkflowError, show
 from workflows.jsontext import check_signal_name, check_text
-from workflows.styles.call_replay import Suspended, refuse_async
-from workflows.styles.calls import FunctionContext
-from workflows.styles.errors import settle_error
-from workflows.styles.function_lines import define_lines
+from workflows.styles.function.call_replay import Suspended, refuse_async
+from workflows.styles.function.context_calls import FunctionContext
+from workflows.styles.function.function_lines import define_lines
+from workflows.styles.retryable_errors import settle_error
 
 if TYPE_CHECKING:
     from workflows.models import Instance

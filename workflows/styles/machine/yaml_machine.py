@@ -24,8 +24,8 @@ from typing import Any, NoReturn
 from django.utils.module_loading import import_string
 
 from workflows.exceptions import InvalidDefinition, show
-from workflows.styles.machine_parse import Fields, Named, parse_text, read_text
-from workflows.styles.machine_stages import ActionStage, Branch, Collect, Expand, Flow, Launch, Sleep, Stage, WaitFor
+from workflows.styles.machine.stages import ActionStage, Branch, Collect, Expand, Flow, Launch, Sleep, Stage, WaitFor
+from workflows.styles.machine.yaml_values import Fields, Named, parse_text, read_text
 
 #: `wait for` in Spanish, French, German, Japanese, Chinese and Korean.
 TRANSLATIONS = ("espera", "attend", "wartet auf", "待つ", "等待", "기다리다")

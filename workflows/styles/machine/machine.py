@@ -25,9 +25,9 @@ from workflows.engine.context import Context, StepContext
 from workflows.exceptions import InvalidDefinition, WorkflowError
 from workflows.jsontext import check_signal_name, check_text
 from workflows.schemas.schema import read_schema
-from workflows.styles.errors import settle_error
-from workflows.styles.machine_ends import run_line, run_machine
-from workflows.styles.machine_plan import Plan, plan_machine
+from workflows.styles.machine.stage_plan import Plan, plan_machine
+from workflows.styles.machine.stream_ends import run_line, run_machine
+from workflows.styles.retryable_errors import settle_error
 from workflows.typed import Duration
 
 
@@ -66,7 +66,7 @@ class Machine:
         Functions are named by dotted path, or by their name in `functions`, a module or a dict. Such a file is
         code: it names functions that will be called.
         """
-        from workflows.styles.machine_yaml import load_machine
+        from workflows.styles.machine.yaml_machine import load_machine
 
         made: type[Machine] = load_machine(cls, path_or_text, functions)
         return made

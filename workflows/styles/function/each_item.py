@@ -27,13 +27,13 @@ from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed, sh
 from workflows.jsontext import read_back
 from workflows.lifecycle import Call, InteractionStatus, ItemPolicy, UnitStatus
 from workflows.store import FoundItem, LineItem, Saved
-from workflows.styles.call_replay import ReplayContext, read_saved, refuse_async
+from workflows.styles.function.call_replay import ReplayContext, read_saved, refuse_async
 from workflows.typed import A, Duration, ItemChannel, SchemaArgument, T, Validating
 from workflows.units.lines import make_error
 from workflows.units.results import ItemResult, cast_answer
 
 if TYPE_CHECKING:
-    from workflows.styles.calls import FunctionContext
+    from workflows.styles.function.context_calls import FunctionContext
 
 R = TypeVar("R")
 

@@ -22,9 +22,9 @@ from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidOutcome, TooMany, describe_error, show
 from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import ItemPolicy, UnitStatus
-from workflows.styles.machine_line import LineView
-from workflows.styles.machine_plan import Plan, PlanNode
-from workflows.styles.machine_run import (
+from workflows.styles.machine.machine_line import LineView
+from workflows.styles.machine.stage_plan import Plan, PlanNode
+from workflows.styles.machine.stage_run import (
     StageRun,
     ask,
     ask_author,
@@ -36,9 +36,9 @@ from workflows.styles.machine_run import (
     run_stage,
     write_kept,
 )
-from workflows.styles.machine_stages import END, Collect, Expand, WaitFor, is_function, takes_items
-from workflows.styles.machine_streams import PlanStream
-from workflows.styles.stage_values import make_plain
+from workflows.styles.machine.stage_values import make_plain
+from workflows.styles.machine.stages import END, Collect, Expand, WaitFor, is_function, takes_items
+from workflows.styles.machine.stream_plan import PlanStream
 from workflows.units.lines import make_error
 
 if TYPE_CHECKING:

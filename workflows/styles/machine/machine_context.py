@@ -16,17 +16,17 @@ from workflows.definitions.question import Callback, Question, name_projector
 from workflows.exceptions import InvalidOutcome, show
 from workflows.jsontext import read_back
 from workflows.lifecycle import ItemPolicy
-from workflows.styles.machine_stages import WaitFor, is_function
-from workflows.styles.stage_results import Steps, find_stage_owner
-from workflows.styles.stage_values import NotThere, make_plain, read_typed, wrap_value
+from workflows.styles.machine.stage_results import Steps, find_stage_owner
+from workflows.styles.machine.stage_values import NotThere, make_plain, read_typed, wrap_value
+from workflows.styles.machine.stages import WaitFor, is_function
 from workflows.units.results import ItemResult, cast_answer, read_status
 
 if TYPE_CHECKING:
     from workflows.engine.context import StepContext
     from workflows.store import FoundItem, LineItem
-    from workflows.styles.machine_line import LineView
-    from workflows.styles.machine_plan import Plan
-    from workflows.styles.machine_streams import PlanStream
+    from workflows.styles.machine.machine_line import LineView
+    from workflows.styles.machine.stage_plan import Plan
+    from workflows.styles.machine.stream_plan import PlanStream
 
 _NO_ITEM: Any = object()
 

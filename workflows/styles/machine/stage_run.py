@@ -20,14 +20,14 @@ from workflows.definitions.outcomes import UNSET, Await, Done, Next, Outcome, St
 from workflows.definitions.question import UNIT, Question, ask_channel
 from workflows.exceptions import InvalidData, InvalidOutcome, show
 from workflows.jsontext import dump_value, read_back
-from workflows.styles.machine_context import MachineContext, make_callback
-from workflows.styles.machine_plan import Plan, PlanNode
-from workflows.styles.machine_stages import END, FAIL, ActionStage, Branch, Launch, Sleep, WaitFor, is_function
-from workflows.styles.stage_values import make_plain
+from workflows.styles.machine.machine_context import MachineContext, make_callback
+from workflows.styles.machine.stage_plan import Plan, PlanNode
+from workflows.styles.machine.stage_values import make_plain
+from workflows.styles.machine.stages import END, FAIL, ActionStage, Branch, Launch, Sleep, WaitFor, is_function
 
 if TYPE_CHECKING:
     from workflows.engine.context import Signal, StepContext
-    from workflows.styles.machine_line import LineView
+    from workflows.styles.machine.machine_line import LineView
 
 
 @dataclass(frozen=True, slots=True)

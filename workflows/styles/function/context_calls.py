@@ -14,11 +14,11 @@ from workflows.definitions.outcomes import Suspend
 from workflows.durations import parse_delay
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Call
-from workflows.styles.call_replay import read_saved, refuse_async
-from workflows.styles.child_calls import ChildCalls
-from workflows.styles.each import EachCalls
-from workflows.styles.event_calls import EventCalls
-from workflows.styles.question_calls import QuestionCalls
+from workflows.styles.function.call_replay import read_saved, refuse_async
+from workflows.styles.function.child_calls import ChildCalls
+from workflows.styles.function.each_item import EachCalls
+from workflows.styles.function.event_calls import EventCalls
+from workflows.styles.function.question_calls import QuestionCalls
 from workflows.typed import Duration
 
 P = ParamSpec("P")

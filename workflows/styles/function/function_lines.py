@@ -26,9 +26,9 @@ from workflows.engine.context import Context
 from workflows.engine.journal import Journal
 from workflows.exceptions import NonDeterministic
 from workflows.lifecycle import Call
-from workflows.styles.call_replay import Suspended
-from workflows.styles.calls import FunctionContext
-from workflows.styles.each import make_cast
+from workflows.styles.function.call_replay import Suspended
+from workflows.styles.function.context_calls import FunctionContext
+from workflows.styles.function.each_item import make_cast
 from workflows.units.results import cast_answer
 
 if TYPE_CHECKING:

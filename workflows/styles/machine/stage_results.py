@@ -14,12 +14,12 @@ from workflows.definitions.channel import Channel
 from workflows.engine.context import find_owner
 from workflows.exceptions import show
 from workflows.schemas.schema import Schema, read_schema
-from workflows.styles.machine_stages import Stage, WaitFor, is_function
-from workflows.styles.stage_values import NotThere, View, read_typed, wrap_value
+from workflows.styles.machine.stage_values import NotThere, View, read_typed, wrap_value
+from workflows.styles.machine.stages import Stage, WaitFor, is_function
 
 if TYPE_CHECKING:
-    from workflows.styles.machine_context import MachineContext
-    from workflows.styles.machine_streams import PlanStream
+    from workflows.styles.machine.machine_context import MachineContext
+    from workflows.styles.machine.stream_plan import PlanStream
 
 
 class Steps:

@@ -11,13 +11,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from workflows.jsontext import read_back
-from workflows.styles.machine_stages import WaitFor
+from workflows.styles.machine.stages import WaitFor
 
 if TYPE_CHECKING:
     from workflows.engine.context import StepContext
     from workflows.store import Claim, LineItem
-    from workflows.styles.machine_plan import Plan
-    from workflows.styles.machine_streams import PlanStream
+    from workflows.styles.machine.stage_plan import Plan
+    from workflows.styles.machine.stream_plan import PlanStream
 
 
 class LineView:

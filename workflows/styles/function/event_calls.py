@@ -16,7 +16,7 @@ from workflows.durations import parse_timeout
 from workflows.jsontext import dump_value
 from workflows.lifecycle import Call
 from workflows.store import Saved
-from workflows.styles.call_replay import ReplayContext, read_saved
+from workflows.styles.function.call_replay import ReplayContext, read_saved
 from workflows.typed import Duration, SchemaArgument, SchemaValue, T, Validating
 
 

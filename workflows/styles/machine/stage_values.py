@@ -15,7 +15,7 @@ from workflows.schemas.schema import Schema
 from workflows.units.results import ItemResult
 
 if TYPE_CHECKING:
-    from workflows.styles.machine_context import MachineContext
+    from workflows.styles.machine.machine_context import MachineContext
 
 
 class NotThere(AttributeError, KeyError):

@@ -14,11 +14,11 @@ from workflows.definitions.outcomes import Invoke, Next
 from workflows.durations import parse_timeout
 from workflows.exceptions import ChildCancelled, ChildFailed, SignalTimeoutError
 from workflows.lifecycle import Call, Status
-from workflows.styles.call_replay import ReplayContext, read_saved
+from workflows.styles.function.call_replay import ReplayContext, read_saved
 from workflows.typed import Duration, WorkflowRef
 
 if TYPE_CHECKING:
-    from workflows.styles.function import Durable
+    from workflows.styles.function.durable import Durable
 
 R = TypeVar("R")
 

@@ -20,7 +20,7 @@ from workflows.exceptions import DuplicateCheckpoint, InvalidCall, NonDeterminis
 from workflows.jsontext import check_text, read_back
 from workflows.lifecycle import Call
 from workflows.store import Saved
-from workflows.styles.raised import describe_raised, is_authors, revive_error
+from workflows.styles.caught_exceptions import describe_raised, is_authors, revive_error
 
 if TYPE_CHECKING:
     from workflows.engine.journal import Journal

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from workflows.styles.machine_stages import FAIL, ActionStage, Branch, Collect, Expand, Flow, Launch, Sleep, WaitFor
+from workflows.styles.machine.stages import FAIL, ActionStage, Branch, Collect, Expand, Flow, Launch, Sleep, WaitFor
 
 if TYPE_CHECKING:
     from workflows.definitions.channel import Channel
-    from workflows.styles.machine_context import MachineContext
+    from workflows.styles.machine.machine_context import MachineContext
     from workflows.typed import BodyKind, CardinalityName, Duration, OnItem, Projector, SchemaArgument, WorkflowRef
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from workflows.exceptions import InvalidDefinition
-from workflows.styles.machine_stages import CONCURRENCY, END, FAIL, Collect, Expand, Stage, WaitFor
+from workflows.styles.machine.stages import CONCURRENCY, END, FAIL, Collect, Expand, Stage, WaitFor
 
 
 @dataclass(frozen=True, slots=True)

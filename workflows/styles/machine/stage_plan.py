@@ -13,8 +13,14 @@ from typing import Any
 from workflows.exceptions import InvalidDefinition, WorkflowError, show
 from workflows.jsontext import check_text
 from workflows.schemas.schema import Schema
-from workflows.styles.machine_stages import END, FAIL, ActionStage, Branch, Flow, Sleep, Stage, WaitFor
-from workflows.styles.machine_streams import PlanStream, StreamProblem, check_crossings, find_streams, refuse_in_flow
+from workflows.styles.machine.stages import END, FAIL, ActionStage, Branch, Flow, Sleep, Stage, WaitFor
+from workflows.styles.machine.stream_plan import (
+    PlanStream,
+    StreamProblem,
+    check_crossings,
+    find_streams,
+    refuse_in_flow,
+)
 
 #: What ctx and Machine call by these names, and what a reader would take for it.
 RESERVED = frozenset(

@@ -1,0 +1,1 @@
+"""Declarative style: the stages of a machine, where they lead, and running one of them."""
