@@ -108,9 +108,9 @@ if TYPE_CHECKING:
     from workflows.styles.machine.vocabulary import wait_for as wait_for
     from workflows.styles.steps import Workflow as Workflow
     from workflows.styles.steps import step as step
-    from workflows.units.lifecycle import LifecycleEvent as LifecycleEvent
-    from workflows.units.lifecycle import lifecycle_events as lifecycle_events
-    from workflows.units.results import ItemResult as ItemResult
+    from workflows.units.await_lifecycle import LifecycleEvent as LifecycleEvent
+    from workflows.units.await_lifecycle import lifecycle_events as lifecycle_events
+    from workflows.units.item_results import ItemResult as ItemResult
 
 _HOMES = {
     "workflows.definitions.decision": "Answer",
@@ -123,8 +123,8 @@ _HOMES = {
     "workflows.styles.function.durable": "durable",
     "workflows.api.batch_completion": "CompletionResult complete_many",
     "workflows.api.failing": "fail retry_item",
-    "workflows.units.lifecycle": "LifecycleEvent lifecycle_events",
-    "workflows.units.results": "ItemResult",
+    "workflows.units.await_lifecycle": "LifecycleEvent lifecycle_events",
+    "workflows.units.item_results": "ItemResult",
     "workflows.channels.kafka.kafka_channel": "Kafka",
     "workflows.channels.webhook": "Webhook",
     "workflows.definitions.awaited_event": "event",

@@ -22,11 +22,11 @@ class WorkflowsConfig(AppConfig):
         from workflows.channels import dispatcher
         from workflows.definitions.sweeps import Sweep, register_sweep
         from workflows.operations import checks
-        from workflows.units import sweep
+        from workflows.units import unit_sweep
 
         autodiscover_modules("workflows")
         autodiscover_modules("hooks")
-        register_sweep(Sweep("units", sweep.seconds_to_next, sweep.work))
+        register_sweep(Sweep("units", unit_sweep.seconds_to_next, unit_sweep.work))
         checks.register_checks()
         register_sweep(Sweep("dispatch", dispatcher.seconds_to_next, dispatcher.work))
         post_migrate.connect(provision.provide_defaults, sender=self, dispatch_uid="holdpoint.provision")

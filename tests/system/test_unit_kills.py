@@ -14,7 +14,7 @@ from tests.support.units.dying import POINTS
 from tests.support.units.flows import killed
 from workflows import InteractionResolved, UnknownInteraction, store
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
-from workflows.units import sweep
+from workflows.units import unit_sweep
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures(committed.__name__)]
 
@@ -32,7 +32,7 @@ def go_on(instance: Instance) -> None:
     with connection.cursor() as cursor:  # the lease of the dead ends
         cursor.execute("UPDATE holdpoint_instance SET due_at = now() - interval '1 s' WHERE status = 2")
     store.reclaim(connections["default"])
-    while work() + sweep.work() + answer_something(instance):
+    while work() + unit_sweep.work() + answer_something(instance):
         pass
 
 

@@ -25,7 +25,7 @@ from workflows.exceptions import InvalidCall, UnknownWorkspace, WorkflowError, s
 from workflows.models import Instance
 from workflows.store import Ended, ItemAnswer
 from workflows.store.items.item_ends import BATCH
-from workflows.units.ends import follow_up
+from workflows.units.item_outcomes import follow_up
 
 
 @dataclass(frozen=True, slots=True)

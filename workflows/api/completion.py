@@ -45,7 +45,7 @@ from workflows.jsontext import MISSING, dump_value
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Instance, Interaction
 from workflows.store import Addressed, Once
-from workflows.units.ends import answer_item
+from workflows.units.item_outcomes import answer_item
 
 
 def complete(

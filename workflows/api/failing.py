@@ -24,7 +24,7 @@ from workflows.jsontext import check_text
 from workflows.lifecycle import InteractionStatus, Status, UnitStatus
 from workflows.models import Instance
 from workflows.store import ItemFailure
-from workflows.units.ends import follow_up
+from workflows.units.item_outcomes import follow_up
 
 #: Characters of a reason.
 MOST_REASON = 10_000

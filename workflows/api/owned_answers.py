@@ -24,7 +24,7 @@ from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import Instance, Interaction
 from workflows.schemas.schema import Schema, load_schema_text
 from workflows.store import Held
-from workflows.units.ends import answer_item
+from workflows.units.item_outcomes import answer_item
 
 
 def reach() -> BaseDatabaseWrapper:

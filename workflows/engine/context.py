@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from workflows.schemas.schema import Schema
     from workflows.store import Claim, Rewind
     from workflows.typed import BodyKind, Projector, SchemaArgument
-    from workflows.units.lines import UnitAccess
+    from workflows.units.line_access import UnitAccess
 
 
 class Signal:
@@ -209,7 +209,7 @@ class Context:
     @property
     def units(self) -> UnitAccess:
         """The way to units of items. For the styles."""
-        from workflows.units.lines import UnitAccess
+        from workflows.units.line_access import UnitAccess
 
         return UnitAccess(self._claim, self._left)
 

@@ -20,7 +20,7 @@ from workflows.engine.store_access import Ousted
 from workflows.exceptions import SignalCollision
 from workflows.lifecycle import Call, InteractionStatus, UnitStatus
 from workflows.store import FoundItem, NewItem, NewUnit
-from workflows.units.preparing import describe_item, prepare_items
+from workflows.units.prepared_items import describe_item, prepare_items
 
 
 class ItemJournal(PolicyJournal):

@@ -27,7 +27,7 @@ from workflows.jsontext import dump_value
 from workflows.lifecycle import Call, InteractionStatus
 from workflows.schemas.field_order import keep_order
 from workflows.store import Claim, FoundQuestion, NewQuestion, Saved
-from workflows.units.preparing import dump_config
+from workflows.units.prepared_items import dump_config
 from workflows.uuid7 import make_uuid7
 
 if TYPE_CHECKING:

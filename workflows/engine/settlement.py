@@ -24,7 +24,7 @@ from workflows.engine.running import EVENT_PATIENCE, complete
 from workflows.exceptions import ClaimLost, describe_error
 from workflows.exceptions.trouble import Trouble, is_dead, is_lost, is_passing
 from workflows.store import Commit, Kind
-from workflows.units.ends import follow_lines
+from workflows.units.item_outcomes import follow_lines
 
 logger = logging.getLogger("workflows")
 

@@ -17,7 +17,7 @@ from workflows.management.belongings import list_parts, word_names
 from workflows.management.terminal import clip, lay_facts, lay_table, show_json, show_moment
 from workflows.models import Instance
 from workflows.operations import stuck
-from workflows.units.counts import find_progress
+from workflows.units.unit_counts import find_progress
 
 #: Characters of a value that are read; a line shows fewer.
 EXCERPT = 200

@@ -19,7 +19,7 @@ from examples.csv_payments.records import find_report, write_file
 from examples.csv_payments.topics import make_topics
 from workflows.conf import conf
 from workflows.models import Instance, Workspace
-from workflows.units.counts import find_progress
+from workflows.units.unit_counts import find_progress
 
 LOOK_EVERY = 0.2
 WIDTH = 40

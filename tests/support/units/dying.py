@@ -24,7 +24,7 @@ from tests.support.races import play, settle, take_one  # noqa: E402
 from workflows import engine, store  # noqa: E402
 from workflows.engine.journal import Journal  # noqa: E402
 from workflows.models import AwaitUnit, Interaction  # noqa: E402
-from workflows.units import ends, sweep  # noqa: E402
+from workflows.units import item_outcomes, unit_sweep  # noqa: E402
 
 
 def stop(*args: Any, **kwargs: Any) -> NoReturn:
@@ -56,12 +56,12 @@ def answer(instance: str, *indexes: int) -> None:
 
 def close(instance: str) -> None:
     """All is answered, and nobody has been released."""
-    with patch.object(ends, "_release"):
+    with patch.object(item_outcomes, "_release"):
         answer(instance, 0, 1, 2)
 
 
 def let_go(instance: str) -> None:
-    ends.release(connections["default"], AwaitUnit.objects.get(instance=instance).pk)
+    item_outcomes.release(connections["default"], AwaitUnit.objects.get(instance=instance).pk)
 
 
 def in_transaction(call: Callable[[], Any]) -> None:
@@ -77,7 +77,7 @@ def expire(instance: str) -> None:
             "WHERE instance_id = %s AND deadline IS NOT NULL",
             [instance],
         )
-    sweep.work()
+    unit_sweep.work()
 
 
 def stop_in_opening(instance: str) -> None:
@@ -97,21 +97,21 @@ def stop_in_answer(instance: str) -> None:
 
 def stop_before_asking_next(instance: str) -> None:
     run()
-    with patch.object(ends, "follow_up", stop):
+    with patch.object(item_outcomes, "follow_up", stop):
         answer(instance, 0)
 
 
 def stop_in_asking_next(instance: str) -> None:
     run()
-    with patch.object(ends, "follow_up"):
+    with patch.object(item_outcomes, "follow_up"):
         answer(instance, 0)
-    in_transaction(lambda: sweep.work())
+    in_transaction(lambda: unit_sweep.work())
 
 
 def stop_before_releasing(instance: str) -> None:
     run()
     answer(instance, 0, 1)
-    with patch.object(ends, "_release", stop):
+    with patch.object(item_outcomes, "_release", stop):
         answer(instance, 2)
 
 
@@ -135,7 +135,7 @@ def stop_before_next_state(instance: str) -> None:
 
 def stop_before_releasing_what_expired(instance: str) -> None:
     run()
-    with patch.object(ends, "_release", stop):
+    with patch.object(item_outcomes, "_release", stop):
         expire(instance)
 
 

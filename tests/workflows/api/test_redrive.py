@@ -191,7 +191,7 @@ def test_a_failed_unit_is_asked_again_and_keeps_its_answers(partner: Place) -> N
     from django.db import connection
 
     from workflows import store
-    from workflows.units.ends import follow_up
+    from workflows.units.item_outcomes import follow_up
 
     failed = Interaction.objects.get(index=1)
     follow_up(connection, store.fail_items(connection, [store.ItemFailure(failed.pk, "lost")], actor=""))

@@ -16,7 +16,7 @@ from tests.support.units.flows import killed
 from workflows import InteractionResolved, UnknownInteraction, durable, store
 from workflows.lifecycle import CODES, Status
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
-from workflows.units import sweep
+from workflows.units import unit_sweep
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures(committed.__name__)]
 
@@ -58,7 +58,7 @@ def answer_all(instance: Instance) -> int:
 
 
 def go_through(instance: Instance) -> None:
-    while work() + sweep.work() + answer_all(instance):
+    while work() + unit_sweep.work() + answer_all(instance):
         pass
 
 

@@ -14,8 +14,8 @@ from tests.support.races import _provided_again as _provided_again
 from tests.support.units.payments import pay
 from workflows import store
 from workflows.models import AwaitUnit, Instance, Interaction
-from workflows.units import sweep
-from workflows.units.ends import release
+from workflows.units import unit_sweep
+from workflows.units.item_outcomes import release
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures(committed.__name__)]
 
@@ -150,8 +150,8 @@ def test_the_release_reads_no_item() -> None:
 def test_the_sweeps_look_is_one_statement_that_reads_no_item_of_a_unit_under_way() -> None:
     begin(timeout="1h")
     db = connections["default"]
-    assert len(list_statements(lambda: sweep.seconds_to_next(db))) == 1
-    assert count_rows(lambda: sweep.seconds_to_next(db), "holdpoint_interaction")[1] == 0
+    assert len(list_statements(lambda: unit_sweep.seconds_to_next(db))) == 1
+    assert count_rows(lambda: unit_sweep.seconds_to_next(db), "holdpoint_interaction")[1] == 0
 
 
 def test_opening_a_unit_of_10_000_takes_one_statement() -> None:

@@ -13,8 +13,8 @@ from tests.support.units.payments import pay
 from workflows import InteractionResolved, UnknownInteraction, ledger, store
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal, Workspace
 from workflows.store import ItemFailure
-from workflows.units import sweep
-from workflows.units.ends import follow_up, release
+from workflows.units import unit_sweep
+from workflows.units.item_outcomes import follow_up, release
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures(committed.__name__)]
 
@@ -27,7 +27,7 @@ def begin(n: int, **more: Any) -> Instance:
 
 def finish() -> None:
     """What the pump and the sweep beside it do, until there is nothing left."""
-    while work() + sweep.work():
+    while work() + unit_sweep.work():
         pass
 
 

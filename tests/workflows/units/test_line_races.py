@@ -11,7 +11,7 @@ from tests.support.races import _provided_again as _provided_again
 from workflows import Machine, action, collect, durable, expand, store, wait_for
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.testing import assert_done
-from workflows.units import sweep
+from workflows.units import unit_sweep
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures(committed.__name__)]
 
@@ -28,7 +28,7 @@ def begin(items: int) -> Instance:
 
 
 def finish() -> None:
-    while work() + sweep.work():
+    while work() + unit_sweep.work():
         pass
 
 

@@ -23,8 +23,8 @@ from tests.support.races import COMMITTED, committed, empty, play, run_threads, 
 from tests.support.races import _provided_again as _provided_again
 from workflows import Channel, ItemResult, Machine, WorkflowError, action, collect, durable, expand
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
-from workflows.units import sweep
-from workflows.units.ends import release
+from workflows.units import unit_sweep
+from workflows.units.item_outcomes import release
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures(committed.__name__)]
 
@@ -180,7 +180,7 @@ class Trial:
                 "AND index = %s AND status = 0 AND deadline IS NOT NULL",
                 [instance.pk, index],
             )
-        return sweep.work()
+        return unit_sweep.work()
 
     def ask_again(self, instance: Instance, index: int) -> None:
         workflows.retry_item(f"pay.{index}-{instance.pk}")
@@ -224,7 +224,7 @@ class Trial:
     def finish(self) -> None:
         """Answer, work and retry until there is nothing left: every instance ends, and tells what was answered."""
         for _ in range(200):
-            done = self.work() + sweep.work()
+            done = self.work() + unit_sweep.work()
             for item in Interaction.objects.filter(item=True, status="pending", queued=False, owned=False):
                 self._make([("last answer", lambda item=item: self.answer(item.instance, item.index))])  # type: ignore[misc]
                 done += 1
@@ -252,7 +252,7 @@ class Trial:
 
 
 def sweep_once() -> int:
-    return sweep.work()
+    return unit_sweep.work()
 
 
 @pytest.mark.parametrize("seed", [int(SEED)] if SEED else range(TRIALS))

@@ -13,7 +13,7 @@ from workflows import InvalidData, Machine, TooMany, action, collect, durable, e
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
 from workflows.store.ledger.retention import prune
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
-from workflows.units.ends import release
+from workflows.units.item_outcomes import release
 
 pytestmark = pytest.mark.django_db
 

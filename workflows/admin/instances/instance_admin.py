@@ -45,7 +45,7 @@ from workflows.fields import INHERITED
 from workflows.joining import join_list
 from workflows.lifecycle import Status
 from workflows.models import Instance
-from workflows.units.counts import find_progress
+from workflows.units.unit_counts import find_progress
 
 WAITING = (Status.AWAITING, Status.AWAITING_CHILDREN)
 INTERNALS = (

@@ -35,7 +35,7 @@ from workflows.admin.markup import (
 from workflows.admin.tenancy import ModelAdmin, keep_own
 from workflows.lifecycle import InteractionStatus, UnitStatus
 from workflows.models import AwaitUnit, Instance
-from workflows.units.counts import count_items
+from workflows.units.unit_counts import count_items
 
 #: How a unit stands, in words and a tone; how it ends is said as of a question.
 UNITS: Mapping[UnitStatus, tuple[Any, str]] = {

@@ -16,8 +16,8 @@ from workflows.models import Instance
 from workflows.rest.base.lists import MOST_BYTES, link_to, parse_cursor, read_limit, refuse_cursor
 from workflows.rest.base.repeated_calls import answer_json
 from workflows.rest.protocol.representations import show_event
-from workflows.units.history import Cut, Row, UnitSource, list_sources, move_cut, walk_history
-from workflows.units.lifecycle import name_events
+from workflows.units.await_lifecycle import name_events
+from workflows.units.unit_history import Cut, Row, UnitSource, list_sources, move_cut, walk_history
 
 #: In the second place of a cursor, where those of plain lists have the number of a segment.
 KIND = 9

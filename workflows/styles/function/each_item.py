@@ -29,8 +29,8 @@ from workflows.lifecycle import Call, InteractionStatus, ItemPolicy, UnitStatus
 from workflows.store import FoundItem, LineItem, Saved
 from workflows.styles.function.call_replay import ReplayContext, read_saved, refuse_async
 from workflows.typed import A, Duration, ItemChannel, SchemaArgument, T, Validating
-from workflows.units.lines import make_error
-from workflows.units.results import ItemResult, cast_answer
+from workflows.units.item_results import ItemResult, cast_answer
+from workflows.units.line_access import make_error
 
 if TYPE_CHECKING:
     from workflows.styles.function.context_calls import FunctionContext

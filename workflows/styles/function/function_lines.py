@@ -29,7 +29,7 @@ from workflows.lifecycle import Call
 from workflows.styles.function.call_replay import Suspended
 from workflows.styles.function.context_calls import FunctionContext
 from workflows.styles.function.each_item import make_cast
-from workflows.units.results import cast_answer
+from workflows.units.item_results import cast_answer
 
 if TYPE_CHECKING:
     from workflows.engine.author_calls import Host

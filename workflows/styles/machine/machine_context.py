@@ -19,7 +19,7 @@ from workflows.lifecycle import ItemPolicy
 from workflows.styles.machine.stage_results import Steps, find_stage_owner
 from workflows.styles.machine.stage_values import NotThere, make_plain, read_typed, wrap_value
 from workflows.styles.machine.stages import WaitFor, is_function
-from workflows.units.results import ItemResult, cast_answer, read_status
+from workflows.units.item_results import ItemResult, cast_answer, read_status
 
 if TYPE_CHECKING:
     from workflows.engine.context import StepContext

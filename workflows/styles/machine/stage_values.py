@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from workflows.exceptions import InvalidData, show
 from workflows.schemas.schema import Schema
-from workflows.units.results import ItemResult
+from workflows.units.item_results import ItemResult
 
 if TYPE_CHECKING:
     from workflows.styles.machine.machine_context import MachineContext

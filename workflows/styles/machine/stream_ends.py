@@ -39,7 +39,7 @@ from workflows.styles.machine.stage_run import (
 from workflows.styles.machine.stage_values import make_plain
 from workflows.styles.machine.stages import END, Collect, Expand, WaitFor, is_function, takes_items
 from workflows.styles.machine.stream_plan import PlanStream
-from workflows.units.lines import make_error
+from workflows.units.line_access import make_error
 
 if TYPE_CHECKING:
     from workflows.engine.context import StepContext

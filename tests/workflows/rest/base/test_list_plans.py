@@ -20,7 +20,7 @@ from workflows.rest.base.lists import Segment, has_status, is_within
 from workflows.rest.resources.instance_views import has_key
 from workflows.rest.resources.interaction_views import BY_DEADLINE, BY_INDEX
 from workflows.store import find_interaction, prune_answers
-from workflows.units.history import Cut, walk_history
+from workflows.units.unit_history import Cut, walk_history
 
 pytestmark = pytest.mark.django_db
 

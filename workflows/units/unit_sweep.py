@@ -18,7 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows import back_off, store
 from workflows.exceptions.trouble import is_dead, is_passing
 from workflows.models import Instance
-from workflows.units.ends import follow_up, release
+from workflows.units.item_outcomes import follow_up, release
 
 logger = logging.getLogger("workflows")
 

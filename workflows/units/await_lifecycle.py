@@ -21,7 +21,7 @@ from django.db.models import OuterRef, Q, Subquery
 from workflows.definitions.question import UNIT
 from workflows.lifecycle import UNIT_EVENTS, Event, InteractionStatus, UnitStatus
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent
-from workflows.units.history import Cut, Row, list_sources, walk_history
+from workflows.units.unit_history import Cut, Row, list_sources, walk_history
 
 #: Rows that are looked at together.
 CHUNK = 500

@@ -16,7 +16,7 @@ from workflows.exceptions import SignalTimeoutError, UnitFailed
 from workflows.jsontext import read_back
 from workflows.lifecycle import InteractionStatus, Status
 from workflows.store import Claim, FoundItem, FoundUnit, LineItem, LineResult
-from workflows.units.results import ItemResult, ItemStatus
+from workflows.units.item_results import ItemResult, ItemStatus
 
 if TYPE_CHECKING:
     from workflows.definitions.item_streams import Asking, ItemStream
