@@ -26,9 +26,9 @@ from approvals.refused_attempt import note_refusal
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 from workflows.exceptions import InvalidCall, PolicyRefused
-from workflows.jsontext import check_text
 from workflows.lifecycle import Event
 from workflows.reasons import Reason, gettext_noop
+from workflows.values.json_text import check_text
 
 
 @contextmanager

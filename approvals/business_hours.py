@@ -13,8 +13,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from approvals.exceptions import InvalidCalendar
-from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidDuration
+from workflows.values.durations import parse_timeout
 
 #: When it opens and closes, as time since midnight.
 Span = tuple[timedelta, timedelta]

@@ -48,7 +48,7 @@ from approvals.status import (
 from approvals.subjects import Subject, digest, load_subject, snapshot_again
 from approvals.timelines import Entry, list_entries, read_history
 from workflows.forms.form_fields import Field
-from workflows.jsontext import MISSING
+from workflows.values.json_text import MISSING
 
 #: Characters of raw data.
 MAX_RAW = 20_000

@@ -16,8 +16,8 @@ from django.conf import settings
 
 from workflows.conf.setting_values import SettingValues
 from workflows.conf.settings import SettingProblem
-from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidDuration
+from workflows.values.durations import parse_timeout
 
 DEFAULTS: Mapping[str, Any] = {
     #: Seconds in which a decision made on a page can be undone; 0: none.

@@ -29,9 +29,9 @@ from workflows.exceptions import InvalidData
 from workflows.forms.form import SchemaForm, ShownForm
 from workflows.forms.form_reader import FormReading
 from workflows.joining import join_list
-from workflows.jsontext import MISSING
 from workflows.pages.posted_form import read_number
 from workflows.schemas.schema import Schema, load_schema
+from workflows.values.json_text import MISSING
 
 #: Characters of what is read of a field that holds one of our own words.
 _MAX_WORD = 200

@@ -50,9 +50,9 @@ from workflows import store
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 from workflows.exceptions import InteractionResolved, InvalidData, PolicyRefused
-from workflows.jsontext import check_text, dump_value
 from workflows.lifecycle import Event
 from workflows.models import Interaction
+from workflows.values.json_text import check_text, dump_value
 
 
 @dataclass(frozen=True, slots=True)

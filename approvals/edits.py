@@ -20,8 +20,8 @@ from approvals.policies.outcomes import Outcome
 from approvals.policies.rights import says_no
 from workflows.exceptions import InvalidData
 from workflows.forms.form import SchemaForm
-from workflows.jsontext import MISSING
 from workflows.schemas.schema import Schema
+from workflows.values.json_text import MISSING
 
 
 @dataclass(frozen=True, slots=True)

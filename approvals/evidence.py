@@ -18,7 +18,7 @@ from django.db.models.fields.files import FieldFile
 
 from approvals.exceptions import InvalidApproval
 from workflows.exceptions import InvalidCall
-from workflows.jsontext import dump_value
+from workflows.values.json_text import dump_value
 
 MAX_ITEMS = 100
 MAX_LABEL = 200

@@ -24,7 +24,7 @@ from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, ShownValue
 from workflows.forms.form import SchemaForm
 from workflows.forms.form_fields import Checks, Field, FormChoice, FormGroup, FormNumber, FormOption, Text
 from workflows.joining import join_clauses, join_label, join_list
-from workflows.jsontext import MISSING
+from workflows.values.json_text import MISSING
 
 #: Fields of one form that are told apart, and how deep groups are looked into.
 MAX_FIELDS = 60

@@ -36,9 +36,9 @@ from workflows.api.instances import cancel
 from workflows.definitions.decision import Answer
 from workflows.definitions.question import find_projector
 from workflows.exceptions import InteractionResolved
-from workflows.jsontext import MAX_DEPTH
 from workflows.models import Instance
 from workflows.reasons import Reason, gettext_noop
+from workflows.values.json_text import MAX_DEPTH
 
 logger = logging.getLogger("approvals")
 

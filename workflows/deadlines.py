@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import back_off, store
+from workflows import store
 from workflows.exceptions import trouble
+from workflows.values import back_off
 
 logger = logging.getLogger("workflows")
 

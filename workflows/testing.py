@@ -23,11 +23,11 @@ from workflows.conf import conf
 from workflows.definitions.awaited_event import EVENT
 from workflows.definitions.question import UNIT
 from workflows.definitions.sweeps import Sweep, list_sweeps
-from workflows.durations import parse_delay
 from workflows.engine.author_calls import Host
 from workflows.exceptions import InvalidCall
 from workflows.lifecycle import Status
 from workflows.models import EventWait, Instance, Interaction
+from workflows.values.durations import parse_delay
 
 MAX_STEPS = 100_000
 

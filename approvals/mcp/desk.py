@@ -23,7 +23,7 @@ from approvals.rest.rows import name_people, read_rows, show_card, show_listed
 from approvals.sight import hiding
 from workflows.access.memberships import list_workspaces
 from workflows.exceptions import InvalidCall
-from workflows.jsontext import check_text
+from workflows.values.json_text import check_text
 
 #: Rows of one look.
 MOST = 50

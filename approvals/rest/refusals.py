@@ -29,7 +29,7 @@ from workflows.rest.protocol.problems import (
     ProblemKind,
     answer_problem,
 )
-from workflows.times import to_rfc3339
+from workflows.values.times import to_rfc3339
 
 FORBIDDEN_BY_RULE = ProblemKind(
     403,

@@ -23,8 +23,8 @@ from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.status import find_status
 from workflows.clock import Now
-from workflows.jsontext import MISSING
-from workflows.times import to_rfc3339
+from workflows.values.json_text import MISSING
+from workflows.values.times import to_rfc3339
 
 #: What `show_row` reads.
 FIELDS = (

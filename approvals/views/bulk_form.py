@@ -16,8 +16,8 @@ from approvals.inbox.each import Pick
 from approvals.inbox.together import MOST
 from approvals.models.votes import MAX_TEXT
 from workflows.exceptions import InvalidCall
-from workflows.jsontext import check_text
 from workflows.pages.posted_form import read_ids, read_number
+from workflows.values.json_text import check_text
 
 #: Characters of what names an answer, or a version.
 _MAX_WORD = 200

@@ -29,7 +29,7 @@ from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.status import find_status
 from workflows.joining import end_sentence
-from workflows.jsontext import MISSING
+from workflows.values.json_text import MISSING
 
 #: Fields of the page beside those of the decision; the password is never shown again.
 SAID = ("text", "question", "answer", "withdrawal", "handing", "to", "whom")

@@ -36,7 +36,6 @@ from approvals import models as approval_models
 from approvals.conf import DEFAULTS as APPROVALS_DEFAULTS
 from approvals.models import Delivery, Review
 from approvals.querysets import ReviewQuerySet
-from workflows import jsontext
 from workflows.conf.settings import DEFAULTS
 from workflows.definitions import registry
 from workflows.engine.context import ChildResult, Signal, StepContext
@@ -44,6 +43,7 @@ from workflows.hooks import definition
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance
 from workflows.pump import Pump
+from workflows.values import json_text
 
 HOME = Path(__file__).resolve().parents[2]
 PAGES = (
@@ -292,10 +292,10 @@ def test_the_reference_describes_the_fields_of_an_instance() -> None:
 
 def test_the_reference_states_the_limits_that_the_code_has() -> None:
     text = (HOME / "docs/reference.md").read_text()
-    assert f"{jsontext.LIMIT_PAYLOAD // 1024} KiB" in text
-    assert f"{jsontext.LIMIT_VALUE // 1024**2} MiB" in text
-    assert f"{jsontext.MAX_DEPTH} levels" in text
-    assert DEFAULTS["MAX_BODY"] == jsontext.LIMIT_PAYLOAD
+    assert f"{json_text.LIMIT_PAYLOAD // 1024} KiB" in text
+    assert f"{json_text.LIMIT_VALUE // 1024**2} MiB" in text
+    assert f"{json_text.MAX_DEPTH} levels" in text
+    assert DEFAULTS["MAX_BODY"] == json_text.LIMIT_PAYLOAD
 
 
 def test_the_reference_of_approvals_has_an_entry_for_everything_public() -> None:

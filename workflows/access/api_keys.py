@@ -22,10 +22,10 @@ from django.views.decorators.debug import sensitive_variables
 from workflows import store
 from workflows.api.arguments import read_actor, read_many
 from workflows.conf.settings import parse_rate
-from workflows.durations import parse_delay
 from workflows.exceptions import InvalidCall, show
-from workflows.jsontext import check_text
 from workflows.models import ApiKey, Workspace
+from workflows.values.durations import parse_delay
+from workflows.values.json_text import check_text
 
 #: What a key may do. `admin` may do all of it.
 SCOPES = ("read", "start", "signal", "complete", "operate", "admin")

@@ -15,9 +15,9 @@ from django.utils import timezone
 
 from workflows.definitions.workspace import current_actor, current_workspace
 from workflows.exceptions import InvalidCall, InvalidTarget, show
-from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.models import Instance
 from workflows.store import Address
+from workflows.values.json_text import check_signal_name, check_text, dump_value
 
 
 def read_address(target: Any, workspace: str | None) -> Address:

@@ -41,11 +41,11 @@ from workflows.exceptions import (
     WorkflowError,
     show,
 )
-from workflows.jsontext import MISSING, dump_value
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Instance, Interaction
 from workflows.store import Addressed, Once
 from workflows.units.item_outcomes import answer_item
+from workflows.values.json_text import MISSING, dump_value
 
 
 def complete(

@@ -34,11 +34,11 @@ from workflows.exceptions import (
     UnknownInteraction,
     WorkflowError,
 )
-from workflows.jsontext import MISSING, dump_value, read_back
 from workflows.lifecycle import Cardinality, Event, InteractionStatus
 from workflows.models import Interaction
 from workflows.schemas.schema import load_schema_text
 from workflows.store import Addressed, AnswerTarget, Once
+from workflows.values.json_text import MISSING, dump_value, read_back
 
 By: TypeAlias = Literal["id", "signal_id"]
 

@@ -24,8 +24,8 @@ from workflows.definitions import registry
 from workflows.definitions.workspace import current_workspace
 from workflows.engine.planning import plan_instance
 from workflows.exceptions import InvalidInput, InvalidSchema, PolicyRefused, UnknownWorkspace
-from workflows.jsontext import check_signal_name, check_text, dump_value
 from workflows.models import Instance
+from workflows.values.json_text import check_signal_name, check_text, dump_value
 
 logger = logging.getLogger("workflows")
 

@@ -20,11 +20,11 @@ from workflows.api.completion_checks import Completion
 from workflows.api.instances import retry
 from workflows.definitions.channel import find_door
 from workflows.exceptions import AnswerElsewhere, InteractionResolved, NotRetryable, UnknownInteraction
-from workflows.jsontext import check_text
 from workflows.lifecycle import InteractionStatus, Status, UnitStatus
 from workflows.models import Instance
 from workflows.store import ItemFailure
 from workflows.units.item_outcomes import follow_up
+from workflows.values.json_text import check_text
 
 #: Characters of a reason.
 MOST_REASON = 10_000

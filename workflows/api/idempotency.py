@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Sequence
 
 from workflows.exceptions import IdempotencyConflict
-from workflows.jsontext import check_text
 from workflows.store import Once, Told
+from workflows.values.json_text import check_text
 
 LONGEST_KEY = 255
 

@@ -24,7 +24,6 @@ from workflows.api.signals import BATCH, Delivery, deliver_lines, group_by_works
 from workflows.conf import conf
 from workflows.definitions import registry
 from workflows.definitions.workspace import current_workspace
-from workflows.durations import parse_delay
 from workflows.engine.planning import plan_instance
 from workflows.exceptions import (
     NO_WORKER,
@@ -40,10 +39,11 @@ from workflows.exceptions import (
     UnknownWorkspace,
 )
 from workflows.fields import INHERITED
-from workflows.jsontext import check_text, read_back
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.store import Address, NewInstance, SentSignal, Source
+from workflows.values.durations import parse_delay
+from workflows.values.json_text import check_text, read_back
 
 
 def start(

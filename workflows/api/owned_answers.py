@@ -19,12 +19,12 @@ from workflows import store
 from workflows.conf import conf
 from workflows.engine.policy import ask_policy
 from workflows.exceptions import InteractionResolved, InvalidData, UnknownInteraction
-from workflows.jsontext import dump_value
 from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import Instance, Interaction
 from workflows.schemas.schema import Schema, load_schema_text
 from workflows.store import Held
 from workflows.units.item_outcomes import answer_item
+from workflows.values.json_text import dump_value
 
 
 def reach() -> BaseDatabaseWrapper:

@@ -23,10 +23,10 @@ from workflows.api.arguments import read_actor
 from workflows.clock import read_now
 from workflows.definitions.question import check_signal_id
 from workflows.definitions.workspace import current_workspace
-from workflows.durations import parse_delay
 from workflows.exceptions import InvalidCall, NotRedrivable, NotRetryable, UnknownInteraction, show
 from workflows.lifecycle import InteractionStatus, Status, UnitStatus
 from workflows.models import AwaitUnit, Checkpoint, Instance, Interaction, Signal
+from workflows.values.durations import parse_delay
 
 #: What is read of each; payloads stay where they are.
 _FIELDS = ("id", "status", "item", "queued", "instance_id", "workspace_id", "signal_id", "unit_id", "channel")

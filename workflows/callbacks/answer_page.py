@@ -48,9 +48,9 @@ from workflows.exceptions import (
     TooLarge,
     UnknownInteraction,
 )
-from workflows.jsontext import MISSING, dump_value
 from workflows.pages.posted_form import FormRefused, read_number, read_posted
 from workflows.store import Once
+from workflows.values.json_text import MISSING, dump_value
 
 logger = logging.getLogger("workflows")
 

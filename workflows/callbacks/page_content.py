@@ -21,11 +21,11 @@ from workflows.callbacks.asked_question import AskedQuestion, load_question
 from workflows.exceptions import PolicyRefused
 from workflows.forms.form_fields import Typed
 from workflows.forms.form_reader import FormReading
-from workflows.jsontext import MISSING
 from workflows.models import Interaction
 from workflows.pages.posted_form import give_token, keep_cookie
 from workflows.pages.response import answer_page
 from workflows.pages.value_view import dump_shown
+from workflows.values.json_text import MISSING
 
 logger = logging.getLogger("workflows")
 

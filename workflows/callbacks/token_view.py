@@ -27,7 +27,6 @@ from workflows.callbacks.answer_page import answer_person
 from workflows.conf import conf
 from workflows.definitions import callback_tokens
 from workflows.exceptions import InvalidData, InvalidToken, WorkflowError
-from workflows.jsontext import MISSING
 from workflows.models import Interaction
 from workflows.rest.base.json_body import (
     FORM_TYPES,
@@ -50,6 +49,7 @@ from workflows.rest.protocol.problems import (
 )
 from workflows.rest.protocol.request_bodies import CompleteBody
 from workflows.store import Addressed, Once
+from workflows.values.json_text import MISSING
 
 logger = logging.getLogger("workflows")
 

@@ -21,7 +21,7 @@ from dataclasses import fields, replace
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import back_off, store
+from workflows import store
 from workflows.api.failing import fail_interactions
 from workflows.channels.outgoing import Outgoing, Sent
 from workflows.conf import conf
@@ -31,6 +31,7 @@ from workflows.engine.author_traceback import log_raised
 from workflows.exceptions import DispatchFailed, describe_error
 from workflows.models import Interaction
 from workflows.unseen import reveal
+from workflows.values import back_off
 
 logger = logging.getLogger("workflows")
 

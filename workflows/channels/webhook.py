@@ -17,13 +17,13 @@ from workflows.channels.outgoing import Outgoing, Sent
 from workflows.conf import conf
 from workflows.definitions.channel import Channel
 from workflows.exceptions import DispatchFailed, InvalidCall
-from workflows.jsontext import check_text
 from workflows.outbound.address_guard import Guard, Unreachable, find_addresses, show_host
 from workflows.outbound.posting import PostLimits, PostReply, PostTarget, post, read_place
 from workflows.outbound.webhook_signature import sign
 from workflows.schemas.schema import read_schema
-from workflows.typed import A
 from workflows.unseen import reveal
+from workflows.values.json_text import check_text
+from workflows.values.types_of_signatures import A
 
 #: Characters of an answer that the log keeps.
 MOST_RESPONSE = 1000

@@ -23,10 +23,10 @@ from django.utils.module_loading import import_string
 
 from workflows.conf.kafka_settings import KafkaSettings, read_kafka
 from workflows.conf.setting_values import SettingValues
-from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall, InvalidDuration
 from workflows.outbound.address_guard import Guard, read_allowed
 from workflows.outbound.webhook_signature import LEAST_BYTES, MOST_BYTES, PREFIX, read_secret
+from workflows.values.durations import parse_timeout
 
 DEFAULTS: Mapping[str, Any] = {
     "BASE_URL": None,

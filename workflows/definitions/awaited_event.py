@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from workflows.definitions.channel import read_label
 from workflows.exceptions import InvalidCall, show
-from workflows.jsontext import check_signal_name, check_text, dump_value
+from workflows.values.json_text import check_signal_name, check_text, dump_value
 
 if TYPE_CHECKING:
     from workflows.schemas.schema import Schema
-    from workflows.typed import SchemaArgument
+    from workflows.values.types_of_signatures import SchemaArgument
 
 #: Before the id of a wait: the name under which its event arrives.
 EVENT = "holdpoint:event:"

@@ -15,8 +15,8 @@ from workflows.conf import conf
 from workflows.definitions.channel import Channel
 from workflows.definitions.question import Question, ask_channel
 from workflows.exceptions import InvalidCall, TooMany, show
-from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import ItemPolicy
+from workflows.values.json_text import dump_value, read_back
 
 INPUT_LIMIT = "AWAIT_AGGREGATE_MAX_INPUT_ITEMS"
 

@@ -16,13 +16,13 @@ from uuid import UUID
 from workflows.definitions.awaited_event import EventSpec
 from workflows.definitions.channel import Channel
 from workflows.definitions.question import Callback, Question
-from workflows.durations import parse_delay, parse_timeout
 from workflows.exceptions import InvalidOutcome, show
-from workflows.jsontext import check_signal_name, check_text
+from workflows.values.durations import parse_delay, parse_timeout
+from workflows.values.json_text import check_signal_name, check_text
 
 if TYPE_CHECKING:
     from workflows.store import NewInstance
-    from workflows.typed import Duration, WorkflowRef
+    from workflows.values.types_of_signatures import Duration, WorkflowRef
 
 
 class _Unset:

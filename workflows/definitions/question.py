@@ -15,14 +15,14 @@ from uuid import UUID
 
 from workflows.definitions.channel import Channel
 from workflows.exceptions import InvalidCall, InvalidSignalId, show
-from workflows.jsontext import check_text
 from workflows.lifecycle import Cardinality, InteractionStatus
+from workflows.values.json_text import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from workflows.schemas.schema import Schema
-    from workflows.typed import Projector, SchemaArgument
+    from workflows.values.types_of_signatures import Projector, SchemaArgument
 
 #: Before the id of a unit: the name under which the answer of a question arrives.
 UNIT = "holdpoint:unit:"

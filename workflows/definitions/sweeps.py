@@ -23,7 +23,7 @@ from multiprocessing import util
 from django.db import InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import back_off
+from workflows.values import back_off
 
 logger = logging.getLogger("workflows")
 

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from workflows.exceptions import InvalidCall
-from workflows.jsontext import check_text
+from workflows.values.json_text import check_text
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from workflows import back_off
 from workflows.definitions.awaited_event import EventSpec
 from workflows.definitions.channel import Channel
 from workflows.definitions.outcomes import (
@@ -43,8 +42,9 @@ from workflows.exceptions import (
     to_one_line,
 )
 from workflows.exceptions.trouble import Trouble
-from workflows.jsontext import RESERVED, dump_value
 from workflows.store import Claim, Commit, InvokePlan, Kind, SpawnPlan
+from workflows.values import back_off
+from workflows.values.json_text import RESERVED, dump_value
 
 logger = logging.getLogger("workflows")
 

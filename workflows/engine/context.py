@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from workflows.exceptions.trouble import Trouble
     from workflows.schemas.schema import Schema
     from workflows.store import Claim, Rewind
-    from workflows.typed import BodyKind, Projector, SchemaArgument
     from workflows.units.line_access import UnitAccess
+    from workflows.values.types_of_signatures import BodyKind, Projector, SchemaArgument
 
 
 class Signal:

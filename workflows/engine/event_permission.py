@@ -16,8 +16,8 @@ from workflows import store
 from workflows.conf import conf
 from workflows.engine.policy import ask_policy, describe_event, tell_refused_event
 from workflows.exceptions import PolicyRefused
-from workflows.jsontext import dump_value
 from workflows.store import Commit
+from workflows.values.json_text import dump_value
 
 logger = logging.getLogger("workflows")
 

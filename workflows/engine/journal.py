@@ -23,12 +23,12 @@ from workflows.engine.item_journal import ItemJournal
 from workflows.engine.store_access import Ousted
 from workflows.exceptions import SignalCollision
 from workflows.exceptions.trouble import Trouble
-from workflows.jsontext import dump_value
 from workflows.lifecycle import Call, InteractionStatus
 from workflows.schemas.field_order import keep_order
 from workflows.store import Claim, FoundQuestion, NewQuestion, Saved
 from workflows.units.prepared_items import dump_config
 from workflows.uuid7 import make_uuid7
+from workflows.values.json_text import dump_value
 
 if TYPE_CHECKING:
     from workflows.engine.author_calls import Host

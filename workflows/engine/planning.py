@@ -15,9 +15,9 @@ from workflows.exceptions import (
     InvalidData,
     InvalidInput,
 )
-from workflows.jsontext import dump_value
 from workflows.store import NewInstance
 from workflows.uuid7 import make_uuid7
+from workflows.values.json_text import dump_value
 
 
 def plan_instance(definition: Definition, input: Any, key: str | None, what: str = "the input") -> NewInstance:

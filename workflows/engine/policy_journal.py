@@ -16,9 +16,9 @@ from workflows.definitions.question import UNIT
 from workflows.engine.policy import ask_policy, describe_event, describe_wait
 from workflows.engine.store_access import Ousted, StoreAccess
 from workflows.exceptions import PolicyRefused
-from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import InteractionStatus
 from workflows.store import Claim, NewQuestion
+from workflows.values.json_text import dump_value, read_back
 
 
 class PolicyJournal(StoreAccess):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from workflows.exceptions import InvalidCall, show
-from workflows.jsontext import dump_value
+from workflows.values.json_text import dump_value
 
 #: Characters of a note that are kept.
 LONGEST_NOTE = 200

@@ -27,8 +27,8 @@ from workflows.forms.form_plan import plan_form
 from workflows.forms.form_reader import FormReading, list_rows, read_form
 from workflows.forms.form_view import FieldProblem, Showing, ShownField, count_controls, find_first, list_problems
 from workflows.forms.form_writer import write_form
-from workflows.jsontext import MISSING
 from workflows.schemas.schema import Schema
+from workflows.values.json_text import MISSING
 
 #: What a page sends beside the fields: its token, its version and the like.
 _BESIDE = 20

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from workflows.jsontext import MISSING
+from workflows.values.json_text import MISSING
 
 #: What was typed: the name of a field to its texts, as a browser sends them.
 Typed: TypeAlias = Mapping[str, list[str]]

@@ -29,9 +29,9 @@ from workflows.forms.form_fields import (
 )
 from workflows.forms.form_writer import write_number
 from workflows.joining import join_list
-from workflows.jsontext import MISSING
 from workflows.schemas.field_order import sort_fields
 from workflows.schemas.flatten import Flat, Json, flatten
+from workflows.values.json_text import MISSING
 
 MOST_FIELDS = 250
 DEEPEST = 6

@@ -36,10 +36,10 @@ from workflows.forms.form_fields import (
     join_step,
 )
 from workflows.joining import join_label
-from workflows.json_reader import UnreadableJson, parse_json
-from workflows.jsontext import MAX_DIGITS, MISSING, UNKEEPABLE
 from workflows.reasons import make_sentence, tell_reason
 from workflows.schemas.error_messages import REQUIRED
+from workflows.values.json_reader import UnreadableJson, parse_json
+from workflows.values.json_text import MAX_DIGITS, MISSING, UNKEEPABLE
 
 #: Rows that are read; a browser sends no more than it was shown.
 MOST_ROWS_READ = 1000

@@ -27,7 +27,7 @@ from workflows.forms.form_fields import (
     join_name,
 )
 from workflows.forms.form_reader import read_json
-from workflows.jsontext import MISSING
+from workflows.values.json_text import MISSING
 
 #: Beyond it a float does not hold every whole number.
 _WHOLE = 2.0**53

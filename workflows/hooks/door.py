@@ -27,7 +27,6 @@ from workflows.exceptions import UnknownWorkspace, to_one_line
 from workflows.hooks.definition import Hook, find_hook
 from workflows.hooks.message import HookMessage
 from workflows.hooks.verifiers import NoSecret, NotVerified
-from workflows.jsontext import dump_value
 from workflows.models import HookReceipt
 from workflows.rest.base.json_body import read_bytes
 from workflows.rest.base.program_views import open_to_machines
@@ -45,6 +44,7 @@ from workflows.rest.protocol.problems import (
     answer_error,
     answer_problem,
 )
+from workflows.values.json_text import dump_value
 
 logger = logging.getLogger("workflows")
 

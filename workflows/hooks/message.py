@@ -49,8 +49,8 @@ class HookMessage:
     def id(self) -> str:
         """The provider's own id of what it tells: the same each time it sends this; 400 where it names none."""
         from workflows.exceptions import InvalidCall
-        from workflows.jsontext import check_text
         from workflows.rest.protocol.problems import INVALID_REQUEST, RequestRefused
+        from workflows.values.json_text import check_text
 
         found = self.hook.find_id(self)
         if isinstance(found, int) and not isinstance(found, bool):

@@ -12,9 +12,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.definitions.workspace import current_workspace
 from workflows.exceptions import InvalidCall
-from workflows.jsontext import check_text
 from workflows.store.ledger import tombstones
 from workflows.store.sql import in_transaction
+from workflows.values.json_text import check_text
 
 
 def redact(

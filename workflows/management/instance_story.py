@@ -12,12 +12,12 @@ from datetime import datetime
 from typing import Any
 
 from workflows.definitions import registry
-from workflows.jsontext import RESERVED
 from workflows.management.belongings import list_parts, word_names
 from workflows.management.terminal import clip, lay_facts, lay_table, show_json, show_moment
 from workflows.models import Instance
 from workflows.operations import stuck
 from workflows.units.unit_counts import find_progress
+from workflows.values.json_text import RESERVED
 
 #: Characters of a value that are read; a line shows fewer.
 EXCERPT = 200

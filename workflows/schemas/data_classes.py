@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from workflows.exceptions import InvalidData, InvalidSchema, WorkflowError, show
-from workflows.jsontext import LIMIT_PAYLOAD, dump_value
 from workflows.schemas.error_messages import REQUIRED, TOO_LARGE, UNEXPECTED, Errors, bound_errors
 from workflows.schemas.patterns import SHORTEST, explain_pattern, find_longest
+from workflows.values.json_text import LIMIT_PAYLOAD, dump_value
 
 logger = logging.getLogger("workflows.schemas.schema")
 

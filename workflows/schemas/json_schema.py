@@ -15,7 +15,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from workflows.exceptions import InvalidCall, InvalidData, InvalidSchema, TooComplex, show
-from workflows.jsontext import dump_value
 from workflows.schemas.error_messages import (
     MAX_ERRORS,
     MORE,
@@ -26,6 +25,7 @@ from workflows.schemas.error_messages import (
     join_place,
 )
 from workflows.schemas.patterns import SHORTEST, explain_pattern, read_pattern
+from workflows.values.json_text import dump_value
 
 if TYPE_CHECKING:
     from workflows.schemas.bounded_check import Tree

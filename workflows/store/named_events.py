@@ -29,7 +29,6 @@ from workflows.definitions.awaited_event import (
     EVENT as PREFIX,  # before a wait's id: a name; before an event's id: a dedup key
 )
 from workflows.exceptions import InvalidData, StrictIsolation
-from workflows.jsontext import dump_value
 from workflows.lifecycle import Event
 from workflows.store.sql import (
     AWAITING,
@@ -47,6 +46,7 @@ from workflows.store.sql import (
 )
 from workflows.store.targets import address_kind
 from workflows.uuid7 import make_uuid7
+from workflows.values.json_text import dump_value
 
 if TYPE_CHECKING:
     from workflows.definitions.awaited_event import EventSpec

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from workflows.exceptions import CallRaised, InvalidCall, describe_error
-from workflows.jsontext import dump_value
+from workflows.values.json_text import dump_value
 
 
 def is_authors(error: BaseException) -> bool:

@@ -23,7 +23,6 @@ from workflows.definitions import registry
 from workflows.definitions.fingerprint import fingerprint_steps
 from workflows.definitions.outcomes import Await, Next, Outcome, Spawn, Stop
 from workflows.definitions.registry import CLOSE, DEFAULT_MAX_ATTEMPTS, RERUN, Definition, StepOptions
-from workflows.durations import parse_timeout
 from workflows.engine.context import Context, StepContext
 from workflows.exceptions import (
     InvalidDefinition,
@@ -34,8 +33,9 @@ from workflows.exceptions import (
     describe_error,
     show,
 )
-from workflows.jsontext import check_signal_name, check_text
-from workflows.typed import Duration
+from workflows.values.durations import parse_timeout
+from workflows.values.json_text import check_signal_name, check_text
+from workflows.values.types_of_signatures import Duration
 
 Method = TypeVar("Method", bound=Callable[[Any, StepContext], Outcome])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from workflows.jsontext import read_back
+from workflows.values.json_text import read_back
 
 if TYPE_CHECKING:
     from workflows.lifecycle import InteractionStatus

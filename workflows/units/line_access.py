@@ -13,10 +13,10 @@ from uuid import UUID
 from workflows import store
 from workflows.definitions.question import UNIT
 from workflows.exceptions import SignalTimeoutError, UnitFailed
-from workflows.jsontext import read_back
 from workflows.lifecycle import InteractionStatus, Status
 from workflows.store import Claim, FoundItem, FoundUnit, LineItem, LineResult
 from workflows.units.item_results import ItemResult, ItemStatus
+from workflows.values.json_text import read_back
 
 if TYPE_CHECKING:
     from workflows.definitions.item_streams import Asking, ItemStream

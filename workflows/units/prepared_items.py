@@ -10,12 +10,12 @@ from uuid import UUID
 from workflows.definitions.channel import Channel
 from workflows.definitions.item_streams import LINE, ItemStream
 from workflows.definitions.question import Question
-from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import Call, InteractionStatus
 from workflows.outbound.traceparent import find_traceparent
 from workflows.schemas.field_order import keep_order
 from workflows.store import Claim, NewItem, NewUnit
 from workflows.uuid7 import make_uuid7, make_uuid7s
+from workflows.values.json_text import dump_value, read_back
 
 
 def prepare_items(

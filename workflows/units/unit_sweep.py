@@ -15,10 +15,11 @@ from uuid import UUID
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows import back_off, store
+from workflows import store
 from workflows.exceptions.trouble import is_dead, is_passing
 from workflows.models import Instance
 from workflows.units.item_outcomes import follow_up, release
+from workflows.values import back_off
 
 logger = logging.getLogger("workflows")
 

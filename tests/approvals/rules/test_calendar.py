@@ -21,8 +21,8 @@ from approvals.calendars import (
     register_calendar,
 )
 from approvals.exceptions import InvalidApproval, InvalidCalendar, UnknownCalendar
-from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidDuration
+from workflows.values.durations import parse_timeout
 
 MINUTE = timedelta(minutes=1)
 OFFICE = Calendar("Europe/Berlin")

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from approvals.changes import MAX_RELATED, apply_change, read_change
 from approvals.plain_values import REDACTED
 from approvals.subjects import InvalidChange, snapshot
-from workflows.jsontext import MAX_DEPTH
+from workflows.values.json_text import MAX_DEPTH
 
 
 @pytest.fixture(autouse=True)

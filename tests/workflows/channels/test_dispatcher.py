@@ -11,13 +11,14 @@ from django.test.utils import CaptureQueriesContext
 import workflows
 from tests.support.statements import statements
 from tests.support.webhook.letters import Bulk, Letter
-from workflows import DispatchFailed, back_off, store
-from workflows.back_off import BackOff
+from workflows import DispatchFailed, store
 from workflows.channels import dispatcher
 from workflows.channels.dispatcher import find_wait
 from workflows.definitions.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.models import Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, drain
+from workflows.values import back_off
+from workflows.values.back_off import BackOff
 
 pytestmark = pytest.mark.django_db
 

@@ -26,9 +26,9 @@ from workflows import (
     step,
 )
 from workflows.api.completion import complete_at
-from workflows.jsontext import MISSING
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, drain
+from workflows.values.json_text import MISSING
 
 pytestmark = pytest.mark.django_db
 

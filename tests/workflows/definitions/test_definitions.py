@@ -21,11 +21,11 @@ from workflows import (
     step,
     store,
 )
-from workflows.back_off import PUT_BACK
 from workflows.definitions import registry
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
+from workflows.values.back_off import PUT_BACK
 
 pytestmark = pytest.mark.django_db
 

@@ -23,12 +23,13 @@ from tests.support.races import (  # noqa: F401  (fixtures)
     run_threads,
     take_one,
 )
-from workflows import Await, Child, Done, Next, Retry, Spawn, Stop, Workflow, back_off, durable, event, step, store
-from workflows.back_off import BackOff
+from workflows import Await, Child, Done, Next, Retry, Spawn, Stop, Workflow, durable, event, step, store
 from workflows.engine import commits
 from workflows.exceptions.trouble import Trouble
 from workflows.models import Instance, LedgerEvent, Workspace
 from workflows.testing import assert_done, assert_failed
+from workflows.values import back_off
+from workflows.values.back_off import BackOff
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 

@@ -21,10 +21,10 @@ from workflows.forms.form import SchemaForm, ShownForm
 from workflows.forms.form_fields import Code, Field, FormGroup, join_name, make_id
 from workflows.forms.form_plan import MOST_FIELDS
 from workflows.forms.form_view import ShownOption
-from workflows.jsontext import MISSING
 from workflows.pages.value_view import MOST_VALUES, show_value
 from workflows.schemas.field_order import keep_order, sort_fields
 from workflows.schemas.schema import Schema, read_schema
+from workflows.values.json_text import MISSING
 
 # --- a browser ----------------------------------------------------------------------------------------
 

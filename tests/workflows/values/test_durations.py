@@ -8,9 +8,9 @@ import pytest
 
 import workflows
 from workflows import Await, Done, InvalidDuration, Next, Retry, Workflow, step
-from workflows.durations import FAR_AWAY, parse_delay, parse_timeout
 from workflows.lifecycle import Status
 from workflows.testing import advance, assert_awaiting, assert_done, drain
+from workflows.values.durations import FAR_AWAY, parse_delay, parse_timeout
 
 READABLE = [
     ("30m", 1_800),

@@ -8,9 +8,9 @@ from django.test import RequestFactory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.jsontext import MAX_DEPTH, MAX_DIGITS
 from workflows.rest.base.json_body import parse_body, parse_object, read_bytes
 from workflows.rest.protocol.problems import RequestRefused, answer_error
+from workflows.values.json_text import MAX_DEPTH, MAX_DIGITS
 
 PLACE = re.compile(r"at (line \d+ column \d+|byte \d+|\$)")
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import workflows
 from workflows import Await, Done, Next, Workflow, durable, step
-from workflows.jsontext import dump_value, read_back
 from workflows.models import Instance
 from workflows.testing import advance, assert_done, drain
+from workflows.values.json_text import dump_value, read_back
 
 pytestmark = pytest.mark.django_db
 

@@ -24,13 +24,14 @@ import workflows
 from tests.support.processes import Process, find_environment, running, wait_until
 from tests.support.pumps import pumping
 from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401
-from workflows import Await, Done, Workflow, back_off, step, store
-from workflows.back_off import BackOff
+from workflows import Await, Done, Workflow, step, store
 from workflows.definitions import sweeps
 from workflows.definitions.sweeps import LAST_WORK_SECONDS, Sweep, list_sweeps, register_sweep, unregister_sweep
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
+from workflows.values import back_off
+from workflows.values.back_off import BackOff
 
 TABLE = "armed (name text, due_at timestamptz, done_at timestamptz)"
 SECONDS = 60.0

@@ -19,9 +19,9 @@ from django.utils.translation import gettext_lazy as _
 
 from workflows.access.api_keys import SCOPES, check_expiry, check_rate
 from workflows.definitions import registry
-from workflows.durations import parse_delay
 from workflows.exceptions import InvalidCall
 from workflows.models import ApiKey
+from workflows.values.durations import parse_delay
 
 if TYPE_CHECKING:
     _ModelForm = forms.ModelForm[ApiKey]

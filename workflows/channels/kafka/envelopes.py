@@ -18,8 +18,8 @@ from uuid import UUID
 from workflows.channels.outgoing import Outgoing
 from workflows.conf import conf
 from workflows.exceptions import WorkflowError, show
-from workflows.json_reader import UnreadableJson, parse_json
-from workflows.jsontext import MISSING, dump_value
+from workflows.values.json_reader import UnreadableJson, parse_json
+from workflows.values.json_text import MISSING, dump_value
 
 REQUEST = "holdpoint.request"
 RESPONSE = "holdpoint.response"

@@ -18,11 +18,11 @@ from django.utils import timezone
 from workflows.access.api_keys import PREFIX, SCOPES, SHOWN, UNSAID, create_key, hash_key, revoke_key, rotate_key
 from workflows.definitions import registry
 from workflows.definitions.workspace import DEFAULT_WORKSPACE, workspace
-from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall
 from workflows.management.named_instance import check_workspace, find_actor
 from workflows.management.terminal import clean, find_width, lay_table, show_moment
 from workflows.models import ApiKey, Workspace
+from workflows.values.durations import parse_timeout
 
 #: Keys, or workflows, that an error lists.
 NAMED = 10

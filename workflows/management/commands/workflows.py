@@ -22,7 +22,6 @@ from workflows.api import instances
 from workflows.api.redrive import list_unsent, redrive
 from workflows.conf import conf
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
-from workflows.durations import parse_timeout
 from workflows.exceptions import NO_WORKER, InvalidDuration, WorkflowError
 from workflows.lifecycle import Status
 from workflows.management.instance_story import tell_instance, tell_record
@@ -32,6 +31,7 @@ from workflows.models import Instance
 from workflows.operations import stuck as deploys
 from workflows.store.ledger.retention import BATCH, Pruned, prune
 from workflows.store.outside.parked_records import prune_parked
+from workflows.values.durations import parse_timeout
 
 #: Plain texts: the parser's refusal shows them as they are written.
 STATUS_WORDS = [*(status.value for status in Status), "live", "ended"]

@@ -23,7 +23,6 @@ from django.utils.http import parse_header_parameters
 
 from workflows.api.refused import count_dropped
 from workflows.conf import conf
-from workflows.json_reader import TooManyValues, UnreadableJson, check_kept, decode_text, parse_json
 from workflows.rest.protocol.problems import (
     INVALID_BODY,
     INVALID_REQUEST,
@@ -32,6 +31,7 @@ from workflows.rest.protocol.problems import (
     UNSUPPORTED_MEDIA_TYPE,
     RequestRefused,
 )
+from workflows.values.json_reader import TooManyValues, UnreadableJson, check_kept, decode_text, parse_json
 
 MEDIA_TYPE = "application/json"
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")

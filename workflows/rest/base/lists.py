@@ -34,12 +34,12 @@ from django.utils.http import urlencode
 from django.utils.timezone import get_default_timezone, make_naive
 
 from workflows.exceptions import InvalidCall
-from workflows.jsontext import check_text
 from workflows.lifecycle import CODES, INTERACTION_CODES, UNIT_CODES, InteractionStatus, Status, UnitStatus
 from workflows.models.literals import LiteralNumber
 from workflows.rest.base.repeated_calls import answer_json
 from workflows.rest.protocol.problems import INVALID_REQUEST, RequestRefused
-from workflows.times import to_rfc3339
+from workflows.values.json_text import check_text
+from workflows.values.times import to_rfc3339
 
 DEFAULT_LIMIT = 50
 MOST = 500

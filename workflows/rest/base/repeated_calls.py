@@ -12,9 +12,9 @@ from django.http import HttpRequest, HttpResponse
 from workflows.api.completion_checks import Completion, write_completion
 from workflows.api.idempotency import LONGEST_KEY, make_once
 from workflows.exceptions import InvalidCall
-from workflows.jsontext import check_text
 from workflows.rest.protocol.problems import INVALID_REQUEST, RequestRefused
 from workflows.store import Once
+from workflows.values.json_text import check_text
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"

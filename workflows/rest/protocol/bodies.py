@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from workflows.api.idempotency import LONGEST_KEY
 from workflows.exceptions import InvalidCall
-from workflows.jsontext import RESERVED, check_signal_name, check_text
 from workflows.rest.protocol.problems import INVALID_DATA, INVALID_REQUEST, RequestRefused
+from workflows.values.json_text import RESERVED, check_signal_name, check_text
 
 B = TypeVar("B", bound="Body")
 

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent
-from workflows.times import to_rfc3339
 from workflows.units.unit_counts import count_items, find_progress
+from workflows.values.times import to_rfc3339
 
 
 def show_instance(instance: Instance, slug: str) -> dict[str, Any]:

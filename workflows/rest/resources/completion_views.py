@@ -24,7 +24,6 @@ from workflows.api.refused import count_dropped
 from workflows.conf import conf
 from workflows.definitions.question import check_signal_id
 from workflows.exceptions import InvalidData, InvalidSignalId, WorkflowError
-from workflows.jsontext import MISSING, dump_value
 from workflows.rest.base.authentication import COMPLETE
 from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.base.ids import read_id
@@ -45,6 +44,7 @@ from workflows.rest.resources.interaction_views import DOOR
 from workflows.rest.resources.signal_views import MOST_LINES, MOST_MISTAKES
 from workflows.rest.schema.openapi import document
 from workflows.store import MANY, Once, Told
+from workflows.values.json_text import MISSING, dump_value
 
 #: Stands for the address in what a line's own idempotency key is known by.
 PATH = "/v1/interactions/complete"

@@ -22,7 +22,7 @@ from workflows.rest.protocol.request_bodies import RetryBody
 from workflows.rest.protocol.response_bodies import InteractionOut, ListOut, ProblemOut
 from workflows.rest.resources.interaction_views import InteractionEndpoint
 from workflows.rest.schema.openapi import ID, document
-from workflows.times import to_rfc3339
+from workflows.values.times import to_rfc3339
 
 #: The first try first.
 BY_TRY = (Segment(("id",)),)

@@ -16,7 +16,6 @@ from workflows.api.refused import count_dropped
 from workflows.definitions.item_streams import LINE
 from workflows.definitions.question import check_signal_id
 from workflows.exceptions import InvalidData, InvalidSignalId
-from workflows.jsontext import MISSING
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction, LedgerEvent
 from workflows.rest.base.authentication import COMPLETE, READ_INTERACTIONS
@@ -45,6 +44,7 @@ from workflows.rest.protocol.response_bodies import (
     RowList,
 )
 from workflows.rest.schema.openapi import FILTER, ID, document
+from workflows.values.json_text import MISSING
 
 #: Any text but control characters, and the two that stand for a place in an address.
 SIGNAL_ID = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": r"^(?!\.{1,2}$)[^\x00-\x1f\x7f-\x9f]+$"}

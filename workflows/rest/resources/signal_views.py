@@ -22,7 +22,6 @@ from workflows.api.idempotency import check_told
 from workflows.api.signals import Delivery
 from workflows.conf import conf
 from workflows.exceptions import InvalidCall, NoTarget, TooLarge, WorkflowError
-from workflows.jsontext import check_text
 from workflows.rest.base.authentication import SIGNAL
 from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.base.ids import read_id
@@ -42,6 +41,7 @@ from workflows.rest.protocol.response_bodies import BulkResults, DeliveryOut, Em
 from workflows.rest.resources.interaction_views import DOOR
 from workflows.rest.schema.openapi import ID, document
 from workflows.store import MANY, Once, Told
+from workflows.values.json_text import check_text
 
 Target = UUID | str
 

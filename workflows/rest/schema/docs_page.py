@@ -19,7 +19,6 @@ from django.utils.translation import get_language, override
 
 from workflows.api.idempotency import LONGEST_KEY
 from workflows.conf import conf
-from workflows.jsontext import MAX_DEPTH
 from workflows.rest.base.extensions import list_parts
 from workflows.rest.base.lists import DEFAULT_LIMIT, MOST
 from workflows.rest.base.program_views import open_to_machines
@@ -30,6 +29,7 @@ from workflows.rest.schema.docs_outline import Outline
 from workflows.rest.schema.docs_text import read_text
 from workflows.rest.schema.openapi import describe_api
 from workflows.store.outside.stored_answers import KEEP_DAYS
+from workflows.values.json_text import MAX_DEPTH
 
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
 

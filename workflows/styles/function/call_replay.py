@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from workflows.definitions.outcomes import Done, Outcome
 from workflows.engine.context import Context
 from workflows.exceptions import DuplicateCheckpoint, InvalidCall, NonDeterministic, show
-from workflows.jsontext import check_text, read_back
 from workflows.lifecycle import Call
 from workflows.store import Saved
 from workflows.styles.caught_exceptions import describe_raised, is_authors, revive_error
+from workflows.values.json_text import check_text, read_back
 
 if TYPE_CHECKING:
     from workflows.engine.journal import Journal

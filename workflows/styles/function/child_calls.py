@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
 
 from workflows.definitions.outcomes import Invoke, Next
-from workflows.durations import parse_timeout
 from workflows.exceptions import ChildCancelled, ChildFailed, SignalTimeoutError
 from workflows.lifecycle import Call, Status
 from workflows.styles.function.call_replay import ReplayContext, read_saved
-from workflows.typed import Duration, WorkflowRef
+from workflows.values.durations import parse_timeout
+from workflows.values.types_of_signatures import Duration, WorkflowRef
 
 if TYPE_CHECKING:
     from workflows.styles.function.durable import Durable

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from workflows.definitions.outcomes import Suspend
-from workflows.durations import parse_delay
-from workflows.jsontext import dump_value
 from workflows.lifecycle import Call
 from workflows.styles.function.call_replay import read_saved, refuse_async
 from workflows.styles.function.child_calls import ChildCalls
 from workflows.styles.function.each_item import EachCalls
 from workflows.styles.function.event_calls import EventCalls
 from workflows.styles.function.question_calls import QuestionCalls
-from workflows.typed import Duration
+from workflows.values.durations import parse_delay
+from workflows.values.json_text import dump_value
+from workflows.values.types_of_signatures import Duration
 
 P = ParamSpec("P")
 R = TypeVar("R")

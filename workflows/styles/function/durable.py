@@ -27,18 +27,18 @@ from workflows.definitions import registry
 from workflows.definitions.fingerprint import fingerprint_function
 from workflows.definitions.outcomes import Outcome
 from workflows.definitions.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
-from workflows.durations import parse_timeout
 from workflows.engine.context import Context
 from workflows.exceptions import InvalidCall, InvalidDefinition, InvalidDuration, InvalidInput, WorkflowError, show
-from workflows.jsontext import check_signal_name, check_text
 from workflows.styles.function.call_replay import Suspended, refuse_async
 from workflows.styles.function.context_calls import FunctionContext
 from workflows.styles.function.function_lines import define_lines
 from workflows.styles.retryable_errors import settle_error
+from workflows.values.durations import parse_timeout
+from workflows.values.json_text import check_signal_name, check_text
 
 if TYPE_CHECKING:
     from workflows.models import Instance
-    from workflows.typed import Duration
+    from workflows.values.types_of_signatures import Duration
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)

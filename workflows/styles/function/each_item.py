@@ -22,15 +22,15 @@ from workflows.definitions.item_streams import (
 )
 from workflows.definitions.outcomes import Suspend
 from workflows.definitions.question import UNIT, name_projector
-from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed, show
-from workflows.jsontext import read_back
 from workflows.lifecycle import Call, InteractionStatus, ItemPolicy, UnitStatus
 from workflows.store import FoundItem, LineItem, Saved
 from workflows.styles.function.call_replay import ReplayContext, read_saved, refuse_async
-from workflows.typed import A, Duration, ItemChannel, SchemaArgument, T, Validating
 from workflows.units.item_results import ItemResult, cast_answer
 from workflows.units.line_access import make_error
+from workflows.values.durations import parse_timeout
+from workflows.values.json_text import read_back
+from workflows.values.types_of_signatures import A, Duration, ItemChannel, SchemaArgument, T, Validating
 
 if TYPE_CHECKING:
     from workflows.styles.function.context_calls import FunctionContext

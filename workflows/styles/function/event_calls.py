@@ -12,12 +12,12 @@ from typing import Any, overload
 from workflows.definitions.awaited_event import EVENT, EventSpec
 from workflows.definitions.awaited_event import event as make_event
 from workflows.definitions.outcomes import Suspend
-from workflows.durations import parse_timeout
-from workflows.jsontext import dump_value
 from workflows.lifecycle import Call
 from workflows.store import Saved
 from workflows.styles.function.call_replay import ReplayContext, read_saved
-from workflows.typed import Duration, SchemaArgument, SchemaValue, T, Validating
+from workflows.values.durations import parse_timeout
+from workflows.values.json_text import dump_value
+from workflows.values.types_of_signatures import Duration, SchemaArgument, SchemaValue, T, Validating
 
 
 class EventCalls(ReplayContext):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 from workflows.definitions.channel import Channel, read_label
 from workflows.definitions.outcomes import Suspend
 from workflows.definitions.question import UNIT, Asked, Question, ask_channel, name_projector
-from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed
 from workflows.lifecycle import Call, Cardinality, InteractionStatus
 from workflows.store import FAILURE, Saved
 from workflows.styles.function.call_replay import ReplayContext, read_saved
-from workflows.typed import (
+from workflows.values.durations import parse_timeout
+from workflows.values.types_of_signatures import (
     A,
     BodyKind,
     CardinalityName,

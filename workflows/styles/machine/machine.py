@@ -20,15 +20,15 @@ from workflows.definitions import registry
 from workflows.definitions.fingerprint import compute_fingerprint
 from workflows.definitions.outcomes import Outcome
 from workflows.definitions.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
-from workflows.durations import parse_timeout
 from workflows.engine.context import Context, StepContext
 from workflows.exceptions import InvalidDefinition, WorkflowError
-from workflows.jsontext import check_signal_name, check_text
 from workflows.schemas.schema import read_schema
 from workflows.styles.machine.stage_plan import Plan, plan_machine
 from workflows.styles.machine.stream_ends import run_line, run_machine
 from workflows.styles.retryable_errors import settle_error
-from workflows.typed import Duration
+from workflows.values.durations import parse_timeout
+from workflows.values.json_text import check_signal_name, check_text
+from workflows.values.types_of_signatures import Duration
 
 
 class Machine:

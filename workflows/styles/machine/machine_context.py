@@ -14,12 +14,12 @@ from uuid import UUID
 
 from workflows.definitions.question import Callback, Question, name_projector
 from workflows.exceptions import InvalidOutcome, show
-from workflows.jsontext import read_back
 from workflows.lifecycle import ItemPolicy
 from workflows.styles.machine.stage_results import Steps, find_stage_owner
 from workflows.styles.machine.stage_values import NotThere, make_plain, read_typed, wrap_value
 from workflows.styles.machine.stages import WaitFor, is_function
 from workflows.units.item_results import ItemResult, cast_answer, read_status
+from workflows.values.json_text import read_back
 
 if TYPE_CHECKING:
     from workflows.engine.context import StepContext

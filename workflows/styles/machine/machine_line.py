@@ -10,8 +10,8 @@ import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from workflows.jsontext import read_back
 from workflows.styles.machine.stages import WaitFor
+from workflows.values.json_text import read_back
 
 if TYPE_CHECKING:
     from workflows.engine.context import StepContext

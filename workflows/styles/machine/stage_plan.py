@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workflows.exceptions import InvalidDefinition, WorkflowError, show
-from workflows.jsontext import check_text
 from workflows.schemas.schema import Schema
 from workflows.styles.machine.stages import END, FAIL, ActionStage, Branch, Flow, Sleep, Stage, WaitFor
 from workflows.styles.machine.stream_plan import (
@@ -21,6 +20,7 @@ from workflows.styles.machine.stream_plan import (
     find_streams,
     refuse_in_flow,
 )
+from workflows.values.json_text import check_text
 
 #: What ctx and Machine call by these names, and what a reader would take for it.
 RESERVED = frozenset(

@@ -19,11 +19,11 @@ from workflows.definitions.awaited_event import EventSpec, event
 from workflows.definitions.outcomes import UNSET, Await, Done, Next, Outcome, Stop
 from workflows.definitions.question import UNIT, Question, ask_channel
 from workflows.exceptions import InvalidData, InvalidOutcome, show
-from workflows.jsontext import dump_value, read_back
 from workflows.styles.machine.machine_context import MachineContext, make_callback
 from workflows.styles.machine.stage_plan import Plan, PlanNode
 from workflows.styles.machine.stage_values import make_plain
 from workflows.styles.machine.stages import END, FAIL, ActionStage, Branch, Launch, Sleep, WaitFor, is_function
+from workflows.values.json_text import dump_value, read_back
 
 if TYPE_CHECKING:
     from workflows.engine.context import Signal, StepContext

@@ -17,11 +17,11 @@ from workflows.definitions.awaited_event import event
 from workflows.definitions.channel import Channel, read_label
 from workflows.definitions.question import ask_channel, check_body, name_projector
 from workflows.definitions.registry import Definition
-from workflows.durations import parse_delay, parse_timeout
 from workflows.exceptions import InvalidDefinition, show
-from workflows.jsontext import check_text, dump_value
 from workflows.lifecycle import Cardinality
 from workflows.schemas.schema import read_schema
+from workflows.values.durations import parse_delay, parse_timeout
+from workflows.values.json_text import check_text, dump_value
 
 #: Where a machine ends: `then=END`, or what a branch returns.
 END: Final = "END"

@@ -18,9 +18,7 @@ from workflows.definitions.item_streams import Asking, ItemLine, plan_lines
 from workflows.definitions.item_streams import ItemStream as Asked
 from workflows.definitions.outcomes import Next, Outcome, Stop, Suspend
 from workflows.definitions.question import UNIT
-from workflows.durations import parse_timeout
 from workflows.exceptions import InvalidOutcome, TooMany, describe_error, show
-from workflows.jsontext import dump_value, read_back
 from workflows.lifecycle import ItemPolicy, UnitStatus
 from workflows.styles.machine.machine_line import LineView
 from workflows.styles.machine.stage_plan import Plan, PlanNode
@@ -40,6 +38,8 @@ from workflows.styles.machine.stage_values import make_plain
 from workflows.styles.machine.stages import END, Collect, Expand, WaitFor, is_function, takes_items
 from workflows.styles.machine.stream_plan import PlanStream
 from workflows.units.line_access import make_error
+from workflows.values.durations import parse_timeout
+from workflows.values.json_text import dump_value, read_back
 
 if TYPE_CHECKING:
     from workflows.engine.context import StepContext

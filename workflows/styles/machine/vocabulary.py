@@ -15,7 +15,15 @@ from workflows.styles.machine.stages import FAIL, ActionStage, Branch, Collect, 
 if TYPE_CHECKING:
     from workflows.definitions.channel import Channel
     from workflows.styles.machine.machine_context import MachineContext
-    from workflows.typed import BodyKind, CardinalityName, Duration, OnItem, Projector, SchemaArgument, WorkflowRef
+    from workflows.values.types_of_signatures import (
+        BodyKind,
+        CardinalityName,
+        Duration,
+        OnItem,
+        Projector,
+        SchemaArgument,
+        WorkflowRef,
+    )
 
 
 def action(fn: Callable[[MachineContext], Any], *, then: str | None = None, atomic: bool = False) -> Any:

@@ -13,11 +13,11 @@ from django.test import Client
 import workflows
 from tests.support.api_calls import Api, make_key, problem
 from workflows import durable
-from workflows.json_reader import MOST_VALUES
 from workflows.models import Interaction
 from workflows.rest.base.json_body import parse_body
 from workflows.rest.protocol.problems import RequestRefused
 from workflows.testing import assert_awaiting, assert_done, drain
+from workflows.values.json_reader import MOST_VALUES
 
 LIMIT, BULK = 512 * 1024, 16 * 1024 * 1024
 handed: dict[str, str] = {}

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from workflows.exceptions import NotSerializable, WorkflowError
-from workflows.jsontext import MAX_DEPTH, MAX_DIGITS, dump_value
+from workflows.values.json_text import MAX_DEPTH, MAX_DIGITS, dump_value
 
 #: In one body: a hundred for each of as many signals as one call may carry.
 MOST_VALUES = 1_000_000
