@@ -27,8 +27,8 @@ from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 from workflows.exceptions import InvalidCall, PolicyRefused
 from workflows.lifecycle import Event
-from workflows.reasons import Reason, gettext_noop
 from workflows.values.json_text import check_text
+from workflows.wording.messages import Reason, gettext_noop
 
 
 @contextmanager

@@ -45,10 +45,10 @@ from approvals.viewers import Viewer, is_within_absence, list_absences, see_as
 from workflows.access.memberships import list_workspaces
 from workflows.api import owned_answers
 from workflows.clock import read_now
-from workflows.joining import join_or
 from workflows.lifecycle import Event
 from workflows.models import LedgerEvent
 from workflows.schemas.schema import Schema, load_schema
+from workflows.wording.punctuation import join_or
 
 #: Of those who may decide, so many are named; more are counted.
 MAX_NAMED = 5

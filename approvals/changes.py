@@ -40,8 +40,8 @@ from approvals.subjects import (
     write_keys,
 )
 from workflows.exceptions import InvalidCall
-from workflows.reasons import Reason, gettext_noop
 from workflows.values.json_text import dump_value
+from workflows.wording.messages import Reason, gettext_noop
 
 #: Rows that one relation to many may be set to.
 MAX_RELATED = 1_000

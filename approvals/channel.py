@@ -23,10 +23,10 @@ from workflows.definitions.channel import Channel
 from workflows.definitions.decision import Answer, Data, Decision
 from workflows.definitions.question import name_projector
 from workflows.exceptions import InvalidCall, show
-from workflows.reasons import gettext_noop
 from workflows.schemas.schema import Schema, read_schema
 from workflows.values.json_text import check_text
 from workflows.values.types_of_signatures import Duration, SchemaValue, T, Validating
+from workflows.wording.messages import gettext_noop
 
 if TYPE_CHECKING:
     from workflows.models import Instance, Interaction

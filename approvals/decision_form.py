@@ -28,10 +28,10 @@ from approvals.show_values import show_text
 from workflows.exceptions import InvalidData
 from workflows.forms.form import SchemaForm, ShownForm
 from workflows.forms.form_reader import FormReading
-from workflows.joining import join_list
 from workflows.pages.posted_form import read_number
 from workflows.schemas.schema import Schema, load_schema
 from workflows.values.json_text import MISSING
+from workflows.wording.punctuation import join_list
 
 #: Characters of what is read of a field that holds one of our own words.
 _MAX_WORD = 200

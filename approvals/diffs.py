@@ -38,7 +38,7 @@ from approvals.show_fields import (
 from approvals.show_money import show_money
 from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, ShownValue, show_text, show_texts
 from approvals.subjects import snapshot, snapshot_again, write_keys
-from workflows.joining import join_list
+from workflows.wording.punctuation import join_list
 
 #: The convention of two fields that are one amount: `price` and `price_currency`.
 CURRENCY = "_currency"

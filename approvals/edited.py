@@ -21,8 +21,8 @@ from approvals.models import Vote
 from approvals.person import Person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from workflows.forms.form import SchemaForm
-from workflows.joining import join_and
 from workflows.schemas.schema import Schema
+from workflows.wording.punctuation import join_and
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ ApprovalError
     ├── TooSoon                     somebody was nudged a moment ago; `.until`
     └── DecisionFailed              the project's own code failed while the decision was carried out
 
-A message is English and for who calls; `workflows.reasons` has the words for people, where there are any.
+A message is English and for who calls; `workflows.wording.messages` has the words for people, where there are any.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from django.utils.translation import gettext
 
 from workflows.exceptions import show
 from workflows.importing.foreign_packages import refuse_foreign
-from workflows.reasons import Reason, make_sentence
+from workflows.wording.messages import Reason, make_sentence
 
 if TYPE_CHECKING:
     from approvals.policies import Obstacle
@@ -186,7 +186,7 @@ class TooSoon(DecisionRefused):
 class DecisionFailed(DecisionRefused):
     """The project's own code failed while the decision was carried out; `__cause__` is its error.
 
-    A problem that is a reason (`workflows.reasons`) is told to people in their language.
+    A problem that is a reason (`workflows.wording.messages`) is told to people in their language.
 
     >>> print(DecisionFailed("ValueError: no such account"))
     the decision could not be carried out (ValueError: no such account). Nothing was changed.

@@ -21,7 +21,7 @@ from approvals.plain_values import is_secret_name
 from approvals.show_fields import count_more, label_field, show_loose
 from approvals.show_money import show_money
 from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, ShownValue, show_moment, show_text
-from workflows.joining import join_clauses, join_label, join_list
+from workflows.wording.punctuation import join_clauses, join_label, join_list
 
 #: Rows that are shown, items of a list in one row, and how deep one looks.
 MAX_FACTS = 60

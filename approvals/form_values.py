@@ -23,8 +23,8 @@ from approvals.show_money import show_money
 from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, ShownValue, show_moment, show_number, show_text
 from workflows.forms.form import SchemaForm
 from workflows.forms.form_fields import Checks, Field, FormChoice, FormGroup, FormNumber, FormOption, Text
-from workflows.joining import join_clauses, join_label, join_list
 from workflows.values.json_text import MISSING
+from workflows.wording.punctuation import join_clauses, join_label, join_list
 
 #: Fields of one form that are told apart, and how deep groups are looked into.
 MAX_FIELDS = 60

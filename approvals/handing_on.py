@@ -22,7 +22,7 @@ from approvals.people import find_group, find_user, refuse_user
 from approvals.person import Person
 from approvals.policies import Obstacle
 from approvals.principals import GROUP, load_user, name_person, name_user
-from workflows.reasons import Listed, Reason, gettext_noop
+from workflows.wording.messages import Listed, Reason, gettext_noop
 
 
 def delegate(review: Any, *, to: Any, actor: Person, reason: str = "", door: str = "python") -> Review:

@@ -40,7 +40,7 @@ from approvals.reach import find_gap, find_rung_gap
 from approvals.subjects import digest, load_subject, read_subject, snapshot
 from workflows.api.origin import trace_origin
 from workflows.models import Instance, Interaction
-from workflows.reasons import Reason, gettext_noop
+from workflows.wording.messages import Reason, gettext_noop
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet

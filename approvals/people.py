@@ -15,9 +15,9 @@ from django.db import router
 from approvals.exceptions import InvalidApproval
 from approvals.principals import has_groups
 from workflows.exceptions import InvalidCall
-from workflows.reasons import Reason
-from workflows.reasons import gettext_noop as _
 from workflows.values.json_text import check_text
+from workflows.wording.messages import Reason
+from workflows.wording.messages import gettext_noop as _
 
 
 def find_user(given: Any, option: str) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from approvals.policies import Quorum
 from approvals.principals import USER
-from workflows.reasons import Listed, Reason, gettext_noop
+from workflows.wording.messages import Listed, Reason, gettext_noop
 
 
 def find_gap(

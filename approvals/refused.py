@@ -32,8 +32,8 @@ from approvals.show_fields import label_field
 from approvals.show_values import show_text
 from approvals.subjects import find_field
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge
-from workflows.joining import join_list
-from workflows.reasons import make_sentence, tell_reason
+from workflows.wording.messages import make_sentence, tell_reason
+from workflows.wording.punctuation import join_list
 
 logger = logging.getLogger("approvals")
 

@@ -37,8 +37,8 @@ from workflows.definitions.decision import Answer
 from workflows.definitions.question import find_projector
 from workflows.exceptions import InteractionResolved
 from workflows.models import Instance
-from workflows.reasons import Reason, gettext_noop
 from workflows.values.json_text import MAX_DEPTH
+from workflows.wording.messages import Reason, gettext_noop
 
 logger = logging.getLogger("approvals")
 

@@ -32,7 +32,7 @@ from approvals.show_values import (
     show_texts,
     show_yes_no,
 )
-from workflows.joining import join_list
+from workflows.wording.punctuation import join_list
 
 #: Items of a list, and rows of a relation to many, that are named; more are counted.
 MAX_ITEMS = 20

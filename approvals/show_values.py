@@ -20,7 +20,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from workflows.unseen import UNSEEN, name_character, reveal
+from workflows.wording.hidden_characters import UNSEEN, name_character, reveal
 
 #: Characters of a value in one line, of a name, and of a text with lines.
 MAX_SHOWN = 300

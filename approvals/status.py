@@ -23,8 +23,8 @@ from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import PERMISSION, name_user
 from approvals.show_times import show_since, show_when
 from approvals.show_values import MAX_NAME, show_text
-from workflows.joining import join_clauses, join_list
 from workflows.lifecycle import InteractionStatus
+from workflows.wording.punctuation import join_clauses, join_list
 
 Status = Literal["open", "grace", "decided", "closed"]
 

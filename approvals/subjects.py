@@ -28,8 +28,8 @@ from django.utils.text import capfirst
 from approvals.exceptions import ApprovalError, InvalidApproval
 from approvals.plain_values import REDACTED, AnyField, is_secret, redact_json, to_plain, write_canonical
 from approvals.show_values import show_text
-from workflows.reasons import Placed, Reason
-from workflows.reasons import gettext_noop as _
+from workflows.wording.messages import Placed, Reason
+from workflows.wording.messages import gettext_noop as _
 
 #: Characters of a subject's name, and of a reason why a change is refused.
 MAX_LABEL = 200

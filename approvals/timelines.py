@@ -29,9 +29,9 @@ from approvals.settling import TIME
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.status import find_closed_at, find_known, find_status, quote_outcome
-from workflows.joining import join_list
 from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import LedgerEvent
+from workflows.wording.punctuation import join_list
 
 MAX_ENTRIES = MAX_ROWS
 _TOLD_ELSEWHERE = ("commented", "asked", "answered", "grace", "undo")

@@ -32,8 +32,8 @@ from approvals.refused import tell_refusal
 from approvals.sight import note_unseen
 from workflows.admin.base import ReadOnlyAdmin
 from workflows.exceptions import WorkflowError
-from workflows.joining import join_label, label_html
 from workflows.pages.posted_form import join_breaks
+from workflows.wording.punctuation import join_label, label_html
 
 #: Reviews of one request: each is a transaction of its own, and a browser waits for all of them.
 LIMIT = 200

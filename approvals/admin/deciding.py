@@ -32,8 +32,8 @@ from approvals.passwords import TooManyTries, check_password
 from approvals.person import Person
 from approvals.refused import tell_refusal
 from workflows.exceptions import InvalidData, WorkflowError
-from workflows.joining import join_label
 from workflows.pages.posted_form import join_breaks
+from workflows.wording.punctuation import join_label
 
 
 class DecidingAdmin(ReviewActions):

@@ -32,7 +32,7 @@ from approvals.show_values import show_text as reveal
 from workflows.admin.instances.instance_list import SAMPLE, chosen
 from workflows.admin.markup import NOTHING, dump_json, show_moment, show_relative, show_text
 from workflows.exceptions import WorkflowError
-from workflows.joining import label_html
+from workflows.wording.punctuation import label_html
 
 
 class DeliveryStatusFilter(RuledFilter):

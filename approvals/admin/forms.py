@@ -23,8 +23,8 @@ from approvals.models import Review
 from approvals.models.votes import MAX_TEXT
 from approvals.policies import load_outcomes
 from approvals.principals import has_groups, name_person
-from workflows.joining import join_list
 from workflows.models import Workspace
+from workflows.wording.punctuation import join_list
 
 #: A field that points to users: the admin's search asks a field whom it may look for.
 _USERS: Any = Workspace._meta.get_field("members")

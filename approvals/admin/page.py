@@ -22,7 +22,7 @@ from approvals.models import Comment, Delivery, Review, Vote
 from approvals.show_values import show_text as reveal
 from workflows.admin.instances.instance_history import read_page
 from workflows.admin.markup import NOTHING, show_badge, show_moment, show_text
-from workflows.joining import join_list
+from workflows.wording.punctuation import join_list
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from approvals.admin.stored import StoredAdmin
 from approvals.models import Review
 from workflows.admin.markup import NOTHING, show_text
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
-from workflows.joining import join_html
+from workflows.wording.punctuation import join_html
 
 
 @admin.register(Review)

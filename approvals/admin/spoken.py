@@ -20,7 +20,7 @@ from approvals.policies import load_outcomes
 from approvals.refused import label_outcome
 from approvals.show_values import show_text as reveal
 from workflows.admin.markup import NOTHING, VALUE, dump_json, show_badge, show_moment, show_text
-from workflows.joining import join_list
+from workflows.wording.punctuation import join_list
 
 #: How a vote came.
 DOORS = ("page", "api", "link", "admin", "mcp", "python", "time")

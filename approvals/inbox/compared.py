@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from approvals.show_values import HIDDEN, NOTHING
-from workflows.joining import join_list
+from workflows.wording.punctuation import join_list
 
 #: What differs between them has so many columns; more is named.
 MAX_COLUMNS = 6

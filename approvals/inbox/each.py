@@ -30,7 +30,7 @@ from approvals.person import Person
 from approvals.refused import tell_refusal
 from approvals.status import describe_status, tell_decision, tell_outcome
 from workflows.exceptions import WorkflowError
-from workflows.joining import end_sentence
+from workflows.wording.punctuation import end_sentence
 
 #: Seconds after which no further one is begun; the slowest one comes on top.
 SECONDS = 15.0

@@ -24,8 +24,8 @@ from approvals.policies import Outcome, load_outcomes
 from approvals.show_values import MAX_NAME, show_text
 from approvals.viewers import Viewer
 from workflows.exceptions import InvalidData
-from workflows.joining import join_list
 from workflows.schemas.schema import load_schema
+from workflows.wording.punctuation import join_list
 
 _WANTED = (
     *("pk", "interaction__request", "interaction__schema", "snapshot", "change", "subject_model", "subject_label"),

@@ -28,8 +28,8 @@ from approvals.show_times import show_at
 from approvals.show_values import MAX_NAME, name_kind, show_text
 from workflows.access.memberships import list_workspaces
 from workflows.clock import Now
-from workflows.joining import join_list
 from workflows.models import Workspace
+from workflows.wording.punctuation import join_list
 
 #: Of one person.
 MAX_ABSENCES = 50

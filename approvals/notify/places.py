@@ -25,8 +25,8 @@ from approvals.notify.records import read_data
 from approvals.show_times import name_zone, show_at
 from approvals.show_values import show_text
 from workflows.exceptions import InvalidCall
-from workflows.joining import end_sentence
 from workflows.outbound.webhook_signature import read_secret, sign
+from workflows.wording.punctuation import end_sentence
 
 #: What each notice is called in our events.
 TYPES = {

@@ -17,7 +17,7 @@ from django.utils.translation import gettext, ngettext
 
 from approvals.exceptions import InvalidApproval
 from approvals.policies.outcomes import Outcome
-from workflows.joining import join_and, join_or
+from workflows.wording.punctuation import join_and, join_or
 
 _HOW = 'write a number of equal votes such as 2, "50%", "all", {"finance": 1, "legal": "all"}, or Veto(2)'
 _PERCENT = re.compile(r"([1-9]\d?|100) ?%")

@@ -16,7 +16,7 @@ from django.utils.translation import gettext
 from approvals.exceptions import AlreadyDecided, NotAllowed, ReasonRequired, Stale, UnknownOutcome
 from approvals.policies.outcomes import Outcome, find_outcome
 from approvals.show_times import show_second, show_when
-from workflows.joining import end_sentence, join_list
+from workflows.wording.punctuation import end_sentence, join_list
 
 Risk = Literal["low", "medium", "high"]
 

@@ -19,8 +19,8 @@ from approvals.related import Related
 from approvals.show_fields import label_field, show_value
 from approvals.show_values import show_text
 from approvals.subjects import MAX_REASON, InvalidChange, find_field, write_keys
-from workflows.joining import join_list
-from workflows.reasons import Reason, gettext_noop
+from workflows.wording.messages import Reason, gettext_noop
+from workflows.wording.punctuation import join_list
 
 
 def read_addition(obj: models.Model, cleaned: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,8 +40,8 @@ from approvals.show_fields import label_field
 from approvals.show_values import show_text
 from approvals.subjects import InvalidChange, find_alias, find_field, name_object
 from workflows.exceptions import WorkflowError
-from workflows.joining import join_list
-from workflows.reasons import tell_reason
+from workflows.wording.messages import tell_reason
+from workflows.wording.punctuation import join_list
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]

@@ -21,8 +21,8 @@ from approvals.plain_values import AnyField, to_plain
 from approvals.required.additions import read_addition
 from approvals.required.stored import Stored, find_differences, is_key, keep_stored, read_stored
 from approvals.subjects import InvalidChange, find_alias, find_field, is_state
-from workflows.joining import join_label
-from workflows.reasons import make_sentence
+from workflows.wording.messages import make_sentence
+from workflows.wording.punctuation import join_label
 
 
 class ProposingForm:

@@ -26,9 +26,9 @@ from approvals.required.sealing import unseal
 from approvals.show_fields import label_field
 from approvals.subjects import InvalidChange, find_field, is_known, load_subject
 from workflows.definitions.decision import Answer
-from workflows.joining import join_list
 from workflows.models import Instance
-from workflows.reasons import Reason, gettext_noop
+from workflows.wording.messages import Reason, gettext_noop
+from workflows.wording.punctuation import join_list
 
 
 def apply_proposal(answer: Answer, instance: Instance) -> None:

@@ -25,7 +25,7 @@ from approvals.principals import USER, describe_principals, list_users
 from approvals.required.proposals import Proposal
 from approvals.show_fields import label_field
 from approvals.subjects import find_field
-from workflows.joining import join_list, join_or
+from workflows.wording.punctuation import join_list, join_or
 
 #: Proposals whose difference is shown; the others are named.
 SHOWN = 3

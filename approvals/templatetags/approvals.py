@@ -30,8 +30,8 @@ from approvals.models.votes import MAX_TEXT
 from approvals.newest import find_newest, find_visible
 from approvals.show_values import name_kind
 from approvals.status import Progress
-from workflows.joining import end_sentence, join_label, join_list
 from workflows.pages.relative_times import SOON, show_length
+from workflows.wording.punctuation import end_sentence, join_label, join_list
 
 register = template.Library()
 

@@ -28,8 +28,8 @@ from approvals.inbox.rail import Rail, read_rail, tell_count, title_list
 from approvals.inbox.rows import RequestRow, Section, complete, make_sections, read_rows
 from approvals.models import Preference, Review
 from approvals.views.reader import Opened, for_people, go_back, set_theme
-from workflows.joining import end_sentence, join_label
 from workflows.pages.posted_form import read_ids, read_posted
+from workflows.wording.punctuation import end_sentence, join_label
 
 #: What is younger may be new to a page that asks every few seconds.
 RECENT = timedelta(minutes=1)

@@ -21,9 +21,9 @@ from approvals.status import describe_status
 from approvals.views.reader import read_theme
 from approvals.views.visit import RequestVisit, TopMessage, Typed
 from workflows.api import owned_answers
-from workflows.joining import end_sentence
 from workflows.pages.posted_form import give_token, keep_cookie
 from workflows.pages.response import answer_page
+from workflows.wording.punctuation import end_sentence
 
 PAGE = "approvals/link.html"
 NOTICE = "workflows/notice.html"

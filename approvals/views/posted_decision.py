@@ -33,8 +33,8 @@ from approvals.show_values import MAX_BLOCK, show_text
 from approvals.status import find_status
 from approvals.views.visit import RequestVisit, TopMessage, Typed
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge, WorkflowError
-from workflows.joining import end_sentence
-from workflows.reasons import make_sentence
+from workflows.wording.messages import make_sentence
+from workflows.wording.punctuation import end_sentence
 
 
 @sensitive_variables("filled", "typed")

@@ -28,8 +28,8 @@ from approvals.notify.readers import ReaderPreferences
 from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.status import find_status
-from workflows.joining import end_sentence
 from workflows.values.json_text import MISSING
+from workflows.wording.punctuation import end_sentence
 
 #: Fields of the page beside those of the decision; the password is never shown again.
 SAID = ("text", "question", "answer", "withdrawal", "handing", "to", "whom")

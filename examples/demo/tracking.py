@@ -22,9 +22,9 @@ from approvals.principals import name_person
 from approvals.show_values import MAX_BLOCK, show_text
 from approvals.status import describe_status, find_status, measure_progress, tell_decision
 from examples.demo.offers import find_offer
-from workflows.joining import end_sentence, join_clauses
 from workflows.lifecycle import Status
 from workflows.models import Instance
+from workflows.wording.punctuation import end_sentence, join_clauses
 
 #: What the engine did, in words; what is not here concerns nobody who watches.
 _DEEDS = {

@@ -22,10 +22,10 @@ from django.utils.timesince import timesince, timeuntil
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext, pgettext_lazy
 
-from workflows.joining import join_html
 from workflows.lifecycle import Event, InteractionStatus, Status
 from workflows.models import Instance
-from workflows.unseen import reveal
+from workflows.wording.hidden_characters import reveal
+from workflows.wording.punctuation import join_html
 
 #: Characters of a value that a page holds; the rest is one link away.
 EXCERPT = 2_000

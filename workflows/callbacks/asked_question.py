@@ -29,7 +29,7 @@ from workflows.pages.relative_times import Moment, show_length, show_moment
 from workflows.pages.value_view import Value, dump_shown, show_value
 from workflows.schemas.schema import Schema, load_schema
 from workflows.store.sql import CLOCK
-from workflows.unseen import reveal
+from workflows.wording.hidden_characters import reveal
 
 DOOR = "resume"
 

@@ -30,8 +30,8 @@ from workflows.definitions.sweeps import may_go_on
 from workflows.engine.author_traceback import log_raised
 from workflows.exceptions import DispatchFailed, describe_error
 from workflows.models import Interaction
-from workflows.unseen import reveal
 from workflows.values import back_off
+from workflows.wording.hidden_characters import reveal
 
 logger = logging.getLogger("workflows")
 

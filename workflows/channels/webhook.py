@@ -21,9 +21,9 @@ from workflows.outbound.address_guard import Guard, Unreachable, find_addresses,
 from workflows.outbound.posting import PostLimits, PostReply, PostTarget, post, read_place
 from workflows.outbound.webhook_signature import sign
 from workflows.schemas.schema import read_schema
-from workflows.unseen import reveal
 from workflows.values.json_text import check_text
 from workflows.values.types_of_signatures import A
+from workflows.wording.hidden_characters import reveal
 
 #: Characters of an answer that the log keeps.
 MOST_RESPONSE = 1000

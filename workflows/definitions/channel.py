@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from workflows.definitions.sweeps import Sweep, register_sweep
 from workflows.exceptions import InvalidCall, show
-from workflows.reasons import gettext_noop
 from workflows.values.json_text import check_text
 from workflows.values.types_of_signatures import A
+from workflows.wording.messages import gettext_noop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -12,8 +12,8 @@ from typing import Any
 from django.utils.translation import gettext
 
 from workflows.exceptions.base import WorkflowError, show
-from workflows.reasons import Placed, Reason, make_sentence
-from workflows.reasons import gettext_noop as _
+from workflows.wording.messages import Placed, Reason, make_sentence
+from workflows.wording.messages import gettext_noop as _
 
 
 def _tell_places(errors: Mapping[str, Any]) -> str:

@@ -28,10 +28,10 @@ from workflows.forms.form_fields import (
     Text,
 )
 from workflows.forms.form_writer import write_number
-from workflows.joining import join_list
 from workflows.schemas.field_order import sort_fields
 from workflows.schemas.flatten import Flat, Json, flatten
 from workflows.values.json_text import MISSING
+from workflows.wording.punctuation import join_list
 
 MOST_FIELDS = 250
 DEEPEST = 6

@@ -35,11 +35,11 @@ from workflows.forms.form_fields import (
     join_name,
     join_step,
 )
-from workflows.joining import join_label
-from workflows.reasons import make_sentence, tell_reason
 from workflows.schemas.error_messages import REQUIRED
 from workflows.values.json_reader import UnreadableJson, parse_json
 from workflows.values.json_text import MAX_DIGITS, MISSING, UNKEEPABLE
+from workflows.wording.messages import make_sentence, tell_reason
+from workflows.wording.punctuation import join_label
 
 #: Rows that are read; a browser sends no more than it was shown.
 MOST_ROWS_READ = 1000

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from workflows.models.base import EngineModel
 from workflows.models.instance import Workspace
-from workflows.unseen import reveal
+from workflows.wording.hidden_characters import reveal
 
 
 class HookReceipt(EngineModel):

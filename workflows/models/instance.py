@@ -22,8 +22,8 @@ from workflows.fields import (
 )
 from workflows.lifecycle import FIRST_TERMINAL, TERMINAL, Status
 from workflows.models.base import EngineModel, InstanceQuerySet
-from workflows.unseen import reveal
 from workflows.uuid7 import make_uuid7
+from workflows.wording.hidden_characters import reveal
 
 
 class Workspace(models.Model):

@@ -22,8 +22,8 @@ from workflows.fields import (
 )
 from workflows.models.base import EngineModel
 from workflows.models.instance import Instance, Workspace
-from workflows.unseen import reveal
 from workflows.uuid7 import make_uuid7
+from workflows.wording.hidden_characters import reveal
 
 
 class AwaitUnit(EngineModel):

@@ -13,8 +13,8 @@ from django.utils.translation import gettext_lazy as _
 
 from workflows.models.base import EngineModel
 from workflows.models.instance import Workspace
-from workflows.unseen import reveal
 from workflows.uuid7 import make_uuid7
+from workflows.wording.hidden_characters import reveal
 
 
 class ParkedAnswer(EngineModel):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workflows.exceptions import InvalidCall, show
-from workflows.unseen import reveal
+from workflows.wording.hidden_characters import reveal
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext as _
 
-from workflows.unseen import reveal
+from workflows.wording.hidden_characters import reveal
 
 MOST_VALUES = 200
 DEEPEST = 5

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from workflows.reasons import Either, Reason, ngettext_lazy
-from workflows.reasons import gettext_noop as _
+from workflows.wording.messages import Either, Reason, ngettext_lazy
+from workflows.wording.messages import gettext_noop as _
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError

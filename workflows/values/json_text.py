@@ -18,8 +18,8 @@ from typing import Any, Final
 from django.core.serializers.json import DjangoJSONEncoder
 
 from workflows.exceptions import InvalidCall, NotSerializable, TooLarge, show
-from workflows.reasons import Reason, ngettext_lazy
-from workflows.reasons import gettext_noop as _
+from workflows.wording.messages import Reason, ngettext_lazy
+from workflows.wording.messages import gettext_noop as _
 
 
 class _Missing:

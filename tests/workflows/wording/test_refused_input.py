@@ -29,8 +29,8 @@ from tests.support.review_admin import page_of, read_messages
 from tests.support.review_calls import ask, make_person
 from workflows import Await, Done, Workflow, step
 from workflows.exceptions import InvalidCall
-from workflows.reasons import Placed, Reason, make_sentence, ngettext_lazy, tell_reason
 from workflows.values.json_text import check_text, dump_value
+from workflows.wording.messages import Placed, Reason, make_sentence, ngettext_lazy, tell_reason
 
 pytestmark = pytest.mark.django_db
 

@@ -42,10 +42,10 @@ from workflows.admin.markup import (
 )
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.fields import INHERITED
-from workflows.joining import join_list
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.units.unit_counts import find_progress
+from workflows.wording.punctuation import join_list
 
 WAITING = (Status.AWAITING, Status.AWAITING_CHILDREN)
 INTERNALS = (

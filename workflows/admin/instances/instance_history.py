@@ -38,7 +38,7 @@ from workflows.admin.questions.unit_admin import read_units
 from workflows.definitions.awaited_event import EVENT
 from workflows.lifecycle import Event
 from workflows.models import Instance
-from workflows.unseen import reveal
+from workflows.wording.hidden_characters import reveal
 
 #: Rows of one table on one page.
 ROWS = 200

@@ -23,9 +23,9 @@ from django.utils.translation import gettext as _
 from workflows.admin.markup import show_moment, show_names, show_text
 from workflows.definitions.awaited_event import EVENT
 from workflows.definitions.question import UNIT
-from workflows.joining import join_html
 from workflows.models import EventWait, Interaction
-from workflows.unseen import reveal
+from workflows.wording.hidden_characters import reveal
+from workflows.wording.punctuation import join_html
 
 #: Characters of a match, and of a schema's title, that are read.
 LENGTH = 300

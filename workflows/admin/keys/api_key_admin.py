@@ -27,8 +27,8 @@ from workflows.admin.markup import show_moment, show_text
 from workflows.admin.tenancy import ModelAdmin, keep_own, list_rights
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.exceptions import InvalidCall
-from workflows.joining import join_html, join_list
 from workflows.models import ApiKey, Workspace
+from workflows.wording.punctuation import join_html, join_list
 
 ASKED = ("name", "workspace", "scopes", "reach", "workflows", "expires_at", "rate")
 RIGHTS = ("shown_scopes", "shown_workflows", "shown_expiry", "shown_rate")

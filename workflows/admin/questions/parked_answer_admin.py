@@ -22,7 +22,7 @@ from workflows.admin.markup import NOTHING, VALUE, show_badge, show_moment, show
 from workflows.admin.tenancy import ModelAdmin, TenantAdmin
 from workflows.models import ParkedAnswer
 from workflows.store.ledger.event_sums import REASONS
-from workflows.unseen import reveal
+from workflows.wording.hidden_characters import reveal
 
 #: Records of one request: each is a transaction of its own, and a browser waits for all of them.
 LIMIT = 500

@@ -16,9 +16,9 @@ from workflows.conf import conf
 from workflows.conf.kafka_settings import check_topic
 from workflows.definitions.channel import Channel
 from workflows.exceptions import DispatchFailed, InvalidCall, show
-from workflows.reasons import gettext_noop
 from workflows.values.json_text import check_text
 from workflows.values.types_of_signatures import A
+from workflows.wording.messages import gettext_noop
 
 
 class Kafka(Channel[A]):

@@ -12,7 +12,7 @@ from typing import Any, Self
 from django.utils.text import capfirst
 from django.utils.translation import gettext, ngettext
 
-from workflows.joining import end_sentence, join_clauses, join_label, join_list, join_or
+from workflows.wording.punctuation import end_sentence, join_clauses, join_label, join_list, join_or
 
 #: What a sentence ends with, in our languages.
 _ENDS = (".", "!", "?", "…", "。", "！", "？")  # noqa: RUF001 - Japanese and Chinese have these
