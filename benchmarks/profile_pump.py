@@ -67,7 +67,8 @@ def main() -> None:
 
 def time_parts(kind: str, count: int) -> None:
     """Print milliseconds per batch, split in claim, author and commit."""
-    from workflows import engine, pump_connection, store
+    from workflows import engine, store
+    from workflows.worker import pump_connection
 
     watch = Stopwatch()
     kept = store.claim, engine.run, engine.settle, pump_connection.connect
@@ -134,7 +135,7 @@ def fill(kind: str, count: int) -> int:
 def drain() -> float:
     """Run the pump in this process until nothing is left; seconds."""
     from benchmarks.contenders.holdpoint import Holdpoint
-    from workflows.pump import Pump
+    from workflows.worker.pump import Pump
 
     observer = Holdpoint()
     left = 1

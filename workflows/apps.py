@@ -18,18 +18,18 @@ class WorkflowsConfig(AppConfig):
 
     def ready(self) -> None:
         """Find every app's workflows.py and hooks.py, check the settings, send what is asked, provide rows."""
-        from workflows import provision, watch
         from workflows.channels import dispatcher
         from workflows.definitions.sweeps import Sweep, register_sweep
         from workflows.operations import checks
         from workflows.units import unit_sweep
+        from workflows.worker.django_q import schedule, watch
 
         autodiscover_modules("workflows")
         autodiscover_modules("hooks")
         register_sweep(Sweep("units", unit_sweep.seconds_to_next, unit_sweep.work))
         checks.register_checks()
         register_sweep(Sweep("dispatch", dispatcher.seconds_to_next, dispatcher.work))
-        post_migrate.connect(provision.provide_defaults, sender=self, dispatch_uid="holdpoint.provision")
+        post_migrate.connect(schedule.provide_defaults, sender=self, dispatch_uid="holdpoint.provision")
         if apps.is_installed("django_q"):  # a check says so when it is not
             from django_q.signals import post_spawn
 

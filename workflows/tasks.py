@@ -15,11 +15,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_q.conf import Conf
 from django_q.tasks import async_task
 
-from workflows import store, watch
-from workflows.cluster import WaitingTasks
+from workflows import store
 from workflows.models import Instance
-from workflows.pump import Pump
-from workflows.tidying import tidy
+from workflows.worker.django_q import watch
+from workflows.worker.django_q.cluster import WaitingTasks
+from workflows.worker.housekeeping import tidy
+from workflows.worker.pump import Pump
 
 #: How long a pump task stays in its worker before it enqueues its successor and ends. Far below
 #: Q_CLUSTER's timeout, and short, because a cluster that stops waits for its running tasks.

@@ -19,8 +19,9 @@ import workflows
 from benchmarks import workload
 from benchmarks.site.routing import use
 from benchmarks.site.workflows import SIGNAL, Wait
-from workflows import engine, pump_connection, store
+from workflows import engine, store
 from workflows.engine.author_calls import Host
+from workflows.worker import pump_connection
 
 TABLES = tuple(
     f"holdpoint_{name}" for name in ("instance", "signal", "ledger", "unit", "interaction", "checkpoint", "event_wait")

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import connections
 
-from workflows.pump import Pump
+from workflows.worker.pump import Pump
 
 PATIENCE = 60.0
 

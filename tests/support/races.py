@@ -20,8 +20,8 @@ from django.db import connection, connections, transaction
 
 from workflows import engine, store
 from workflows.engine.author_calls import Host
-from workflows.provision import provide_defaults
 from workflows.store import Claim, Commit, RunResult
+from workflows.worker.django_q.schedule import provide_defaults
 
 PATIENCE = 60.0
 

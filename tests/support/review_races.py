@@ -17,7 +17,7 @@ from approvals.models import Review
 from tests.support.folds import check_all_folds
 from tests.support.races import work
 from tests.support.review_calls import ask, check_truth, make_person
-from workflows.provision import provide_defaults
+from workflows.worker.django_q.schedule import provide_defaults
 
 #: People are rows too, and a flush that leaves them out could not find them.
 COMMITTED_PEOPLE = [

@@ -42,8 +42,8 @@ from workflows.engine.context import ChildResult, Signal, StepContext
 from workflows.hooks import definition
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance
-from workflows.pump import Pump
 from workflows.values import json_text
+from workflows.worker.pump import Pump
 
 HOME = Path(__file__).resolve().parents[2]
 PAGES = (

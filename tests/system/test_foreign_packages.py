@@ -29,7 +29,7 @@ DOORS = (
     "workflows.exceptions",
     "workflows.models",
     "workflows.definitions.outcomes",
-    "workflows.pump",
+    "workflows.worker.pump",
     "workflows.testing",
     "workflows.urls",
 )

@@ -150,7 +150,7 @@ settings.DATABASES["default"]["ENGINE"] = sys.argv[1]
 django.setup()
 from django.core.checks import run_checks
 from django.db import connection
-from workflows.pump_connection import connect
+from workflows.worker.pump_connection import connect
 def show(db):
     with db.cursor() as cursor:
         return [cursor.execute(f"SHOW tcp_{name}").fetchone()[0] for name in

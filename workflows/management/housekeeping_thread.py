@@ -12,7 +12,7 @@ import threading
 from django.db import DatabaseError, InterfaceError, connections, router
 
 from workflows.models import Instance
-from workflows.tidying import tidy
+from workflows.worker.housekeeping import tidy
 
 logger = logging.getLogger("workflows")
 

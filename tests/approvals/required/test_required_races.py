@@ -18,7 +18,7 @@ from approvals.required.proposals import propose
 from tests.support.races import race, work
 from tests.support.review_races import provide_defaults_again  # noqa: F401 (a fixture)
 from workflows.models import Instance
-from workflows.provision import provide_defaults
+from workflows.worker.django_q.schedule import provide_defaults
 
 #: People are rows too, and a flush that leaves them out could not find them.
 pytestmark = [

@@ -30,8 +30,8 @@ from tests.support.races import (  # noqa: F401
 )
 from workflows import Done, Next, Retry, Stop, Workflow, step
 from workflows.models import Instance, Workspace
-from workflows.pump import Pump
 from workflows.testing import assert_done, assert_failed, drain
+from workflows.worker.pump import Pump
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 

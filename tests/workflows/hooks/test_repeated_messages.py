@@ -16,7 +16,7 @@ from workflows import Await, Done, Workflow, hook, step, store
 from workflows.hooks import HookMessage
 from workflows.models import HookReceipt, Instance
 from workflows.testing import advance
-from workflows.tidying import tidy
+from workflows.worker.housekeeping import tidy
 
 pytestmark = pytest.mark.django_db
 

@@ -44,7 +44,7 @@ from workflows.store import probe
 from workflows.store.ledger.event_sums import REASONS
 from workflows.store.ledger.tallies import read_tallies
 from workflows.testing import _skew, drain
-from workflows.tidying import tidy
+from workflows.worker.housekeeping import tidy
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -23,7 +23,7 @@ from tests.support.races import COMMITTED, _provided_again, committed, play, set
 from workflows import Done, Workflow, step, store
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent
-from workflows.pump_connection import connect
+from workflows.worker.pump_connection import connect
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 

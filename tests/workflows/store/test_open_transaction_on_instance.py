@@ -13,7 +13,7 @@ from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F
 from workflows import Done, Workflow, engine, step, store
 from workflows.engine.author_calls import Host
 from workflows.models import Instance
-from workflows.pump_connection import connect
+from workflows.worker.pump_connection import connect
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 

@@ -19,14 +19,15 @@ import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
 from tests.support.races import COMMITTED, _provided_again, committed, forget  # noqa: F401 (fixtures)
-from workflows import Await, Done, Workflow, durable, engine, event, pump_connection, step, store
+from workflows import Await, Done, Workflow, durable, engine, event, step, store
 from workflows.conf import conf
 from workflows.engine import store_access
 from workflows.engine.author_calls import Host
 from workflows.models import AwaitUnit, Checkpoint, EventWait, Instance, Interaction, LedgerEvent
-from workflows.pump_connection import connect
 from workflows.values import back_off
 from workflows.values.back_off import BackOff
+from workflows.worker import pump_connection
+from workflows.worker.pump_connection import connect
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed", "hasty")]
 

@@ -18,11 +18,12 @@ from django_q.signing import SignedPackage
 import workflows
 from tests.support.kept_answers import answer, list_answers
 from tests.support.races import race
-from workflows import Done, Workflow, cluster, step, store, tasks
+from workflows import Done, Workflow, step, store, tasks
 from workflows.lifecycle import Status
 from workflows.models import Worker, Workspace
-from workflows.provision import SCHEDULE, provide_defaults
-from workflows.pump import Pump
+from workflows.worker.django_q import cluster
+from workflows.worker.django_q.schedule import SCHEDULE, provide_defaults
+from workflows.worker.pump import Pump
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -20,13 +20,14 @@ from tests.support.races import (
     _provided_again,  # noqa: F401 (a fixture)
     committed,  # noqa: F401 (a fixture)
 )
-from workflows import store, tidying
+from workflows import store
 from workflows.management import housekeeping_thread as thread
 from workflows.management.commands import workflow_worker
 from workflows.management.housekeeping_thread import EVERY_SECONDS, Tidier
 from workflows.models import LedgerEvent, LedgerSeal, NamedEvent, StoredAnswer
 from workflows.store.ledger.seals import LOCK
-from workflows.tidying import tidy
+from workflows.worker import housekeeping
+from workflows.worker.housekeeping import tidy
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
@@ -87,7 +88,7 @@ def test_workers_of_one_minute_and_a_sweep_make_one_seal_and_lose_nothing(monkey
     assert tidy(connections["default"]) == 1  # another: there is one a minute, which seals whatever it finds
     live(1)
     wait_for_foreigners()
-    monkeypatch.setattr(tidying, "FRESH", timedelta(0))  # the minute is over
+    monkeypatch.setattr(housekeeping, "FRESH", timedelta(0))  # the minute is over
     assert [tidy_here(), tidy_here()] == [1, 0]
     assert sum(LedgerSeal.objects.values_list("rows", flat=True)) == LedgerEvent.objects.count()
     call_command("ledger", "verify")
@@ -131,7 +132,7 @@ def test_what_fails_fails_alone_and_is_told(
         raise error
 
     if part == "ledger":
-        monkeypatch.setattr(tidying, "seal_ledger", refuse)
+        monkeypatch.setattr(housekeeping, "seal_ledger", refuse)
     else:
         monkeypatch.setattr(store, f"prune_{part}", refuse)
     live(1)

@@ -13,10 +13,11 @@ import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
 from tests.support.races import COMMITTED, Other, _provided_again, committed, forget, take_one  # noqa: F401
-from workflows import Done, Workflow, pump, step, store
-from workflows.keeper import RENEW_EVERY
+from workflows import Done, Workflow, step, store
 from workflows.lifecycle import Status
 from workflows.models import Instance, Renewal
+from workflows.worker import pump
+from workflows.worker.lease_keeper import RENEW_EVERY
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 

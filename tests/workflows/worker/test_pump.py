@@ -22,12 +22,12 @@ from tests.support.processes import wait_until
 from tests.support.pumps import pumping
 from tests.support.races import COMMITTED, _provided_again, committed, take  # noqa: F401
 from workflows import Await, Child, Done, Spawn, Workflow, step, store
-from workflows.batch import Batch
 from workflows.engine.planning import plan_instance
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance, LedgerEvent
-from workflows.pump_connection import LOCK_TIMEOUT_MS, connect
 from workflows.testing import assert_done
+from workflows.worker.batch import Batch
+from workflows.worker.pump_connection import LOCK_TIMEOUT_MS, connect
 
 pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 

@@ -12,8 +12,8 @@ from tests.support.processes import Process, running, wait_for_status
 from tests.support.silent_network import Proxy, proxied
 from workflows import store
 from workflows.lifecycle import Status
-from workflows.pump_connection import connect
-from workflows.silence import Lookout
+from workflows.worker.pump_connection import connect
+from workflows.worker.silent_connections import Lookout
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

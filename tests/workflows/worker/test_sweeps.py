@@ -653,7 +653,7 @@ import threading, time, django
 django.setup()
 from pathlib import Path
 from django.core.management import call_command
-from workflows.pump import Pump
+from workflows.worker.pump import Pump
 from workflows.definitions.sweeps import Sweep, list_sweeps, register_sweep, unregister_sweep
 
 begun = threading.Event()

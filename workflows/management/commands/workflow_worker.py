@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from workflows.management.housekeeping_thread import Tidier
 from workflows.management.terminal import show_count
-from workflows.pump import Pump
+from workflows.worker.pump import Pump
 
 #: EX_SOFTWARE: a supervisor sees a failure and starts a fresh process.
 STUCK = 70

@@ -23,18 +23,19 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import errors
 from psycopg.pq import TransactionStatus
 
-from workflows import engine, pump_connection, store
-from workflows.batch import Batch
-from workflows.claim_schedule import ClaimSchedule
+from workflows import engine, store
 from workflows.conf import conf
-from workflows.deadlines import Deadlines
 from workflows.definitions.sweeps import Sweeper
 from workflows.engine.author_calls import Host
 from workflows.exceptions import StepTimedOut
-from workflows.keeper import LONG_STEP, Keeper
 from workflows.models import Instance
-from workflows.owed_outcomes import OwedOutcomes
-from workflows.silence import LAST_PATIENCE, PATIENCE, Lookout
+from workflows.worker import pump_connection
+from workflows.worker.batch import Batch
+from workflows.worker.claim_schedule import ClaimSchedule
+from workflows.worker.deadlines import Deadlines
+from workflows.worker.lease_keeper import LONG_STEP, Keeper
+from workflows.worker.owed_outcomes import OwedOutcomes
+from workflows.worker.silent_connections import LAST_PATIENCE, PATIENCE, Lookout
 
 logger = logging.getLogger("workflows")
 

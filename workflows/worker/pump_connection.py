@@ -11,7 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.backend.vanished import limit_silence
-from workflows.silence import Lookout
+from workflows.worker.silent_connections import Lookout
 
 #: libpq waits without end for a server that accepts and says nothing.
 CONNECT_SECONDS = 10

@@ -15,7 +15,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.definitions import registry
-from workflows.keeper import LONG_STEP
+from workflows.worker.lease_keeper import LONG_STEP
 
 BATCH = 500
 #: The first claim is small: how long the steps take is not known yet, and others may be idle.

@@ -20,9 +20,9 @@ from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import engine, store
-from workflows.batch import Batch
 from workflows.exceptions import StepTimedOut
 from workflows.store import Claim
+from workflows.worker.batch import Batch
 
 logger = logging.getLogger("workflows")
 

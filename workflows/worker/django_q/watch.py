@@ -21,10 +21,10 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, connections
 
 from workflows import store
-from workflows.cluster import DeadReader, find_queues
 from workflows.exceptions import StepTimedOut
-from workflows.pump import Pump
-from workflows.silence import Lookout
+from workflows.worker.django_q.cluster import DeadReader, find_queues
+from workflows.worker.pump import Pump
+from workflows.worker.silent_connections import Lookout
 
 logger = logging.getLogger("workflows")
 
