@@ -19,7 +19,7 @@ from django.http import HttpRequest
 from django.views.decorators.debug import sensitive_variables
 
 from approvals import records
-from approvals.passwords import TooManyTries, make_key
+from approvals.access.password_check import TooManyTries, make_key
 
 if TYPE_CHECKING:
     _Backend = ModelBackend

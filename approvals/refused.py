@@ -12,6 +12,7 @@ from typing import Any
 from django.apps import apps
 from django.utils.translation import gettext
 
+from approvals.access.password_check import TooManyTries
 from approvals.cases import Case
 from approvals.exceptions import (
     AlreadyDecided,
@@ -26,7 +27,6 @@ from approvals.exceptions import (
     UnknownReview,
 )
 from approvals.models import Review
-from approvals.passwords import TooManyTries
 from approvals.policies import Outcome, find_obstacle, load_outcomes
 from approvals.show_fields import label_field
 from approvals.show_values import show_text

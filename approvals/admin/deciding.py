@@ -18,6 +18,7 @@ from django.utils.decorators import method_decorator
 from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 
+from approvals.access.password_check import TooManyTries, check_password
 from approvals.admin.acting import ReviewActions
 from approvals.admin.deeds import DECIDE, DOOR, OVERRIDE, AdminAction, tell_recorded
 from approvals.cards import Card, build_card
@@ -28,7 +29,6 @@ from approvals.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import ApprovalError, NotAllowed, ReasonRequired, Stale
 from approvals.models import Review
-from approvals.passwords import TooManyTries, check_password
 from approvals.person import Person
 from approvals.refused import tell_refusal
 from workflows.exceptions import InvalidData, WorkflowError

@@ -16,9 +16,9 @@ from typing import Any
 from django.utils.text import capfirst
 from django.utils.translation import gettext, pgettext
 
+from approvals.access.personal_links import find_page
 from approvals.cards import Card
 from approvals.diffs import FieldDiff
-from approvals.links import find_page
 from approvals.models import Delivery
 from approvals.notify.failures import SendFailed, hide_secrets
 from approvals.notify.records import read_data

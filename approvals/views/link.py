@@ -16,8 +16,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 
+from approvals.access.personal_links import read_link
 from approvals.exceptions import UnknownReview
-from approvals.links import read_link
 from approvals.notify.failures import describe_error, describe_place
 from approvals.views.deeds import note_attempt, take_deed
 from approvals.views.link_page import (

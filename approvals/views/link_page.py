@@ -12,9 +12,9 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
+from approvals.access.personal_links import Visitor
 from approvals.cases import Case
 from approvals.exceptions import UnknownReview
-from approvals.links import Visitor
 from approvals.models import Review
 from approvals.notify.readers import read_readers
 from approvals.status import describe_status

@@ -16,6 +16,7 @@ from django.http import HttpResponse
 from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_variables
 
+from approvals.access.password_check import LATELY, TooManyTries, check_password, has_logged_in_lately
 from approvals.decision_form import Filled
 from approvals.decisions import decide
 from approvals.exceptions import (
@@ -27,7 +28,6 @@ from approvals.exceptions import (
     Stale,
     UnknownOutcome,
 )
-from approvals.passwords import LATELY, TooManyTries, check_password, has_logged_in_lately
 from approvals.refused import find_status_code
 from approvals.show_values import MAX_BLOCK, show_text
 from approvals.status import find_status

@@ -14,7 +14,7 @@ from django.test import Client
 
 import workflows
 from approvals import Approval, Outcome
-from approvals.links import make_link, make_link_token
+from approvals.access.personal_links import make_link, make_link_token
 from approvals.models import Candidate, Comment, Delivery, Notice, Review, Snooze, Vote
 from tests.support.html_pages import Page
 from workflows import Await, Done, Workflow, step

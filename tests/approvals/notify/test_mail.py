@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from approvals import Outcome, actions, decide, undo
-from approvals.links import make_link
+from approvals.access.personal_links import make_link
 from approvals.models import Delivery, Review
 from approvals.notify.mails import MAX_REQUESTS, Request, write_digest
 from approvals.notify.moments import MAX_ATTEMPTS, SPREAD_SECONDS, find_next_try, find_slot

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 import workflows
 from approvals import NotAllowed, UnknownReview, decide
-from approvals.links import make_link_token
+from approvals.access.personal_links import make_link_token
 from approvals.models import Delivery, Notice, Review
 from approvals.notify.failures import describe_error, hide_secrets
 from approvals.notify.moments import MAX_ATTEMPTS

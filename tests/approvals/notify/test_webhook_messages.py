@@ -13,7 +13,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 import workflows
 from approvals import actions, decide, delegate
-from approvals.links import make_link_token
+from approvals.access.personal_links import make_link_token
 from approvals.models import Delivery
 from approvals.notify import records
 from approvals.notify.expanding import expand_notices

@@ -13,7 +13,7 @@ from django.urls import include, path
 
 import workflows
 from approvals import actions, decide
-from approvals.links import make_link, make_link_token, read_link
+from approvals.access.personal_links import make_link, make_link_token, read_link
 from approvals.models import Review, Vote
 from tests.support.html_pages import Page
 from tests.support.link_pages import (  # noqa: F401

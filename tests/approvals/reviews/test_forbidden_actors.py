@@ -23,8 +23,8 @@ from django.utils import timezone
 import approvals
 import workflows
 from approvals import actions, decide, delegate
+from approvals.access.personal_links import make_link
 from approvals.exceptions import ApprovalError
-from approvals.links import make_link
 from approvals.mcp.desk import AgentDesk
 from approvals.models import Absence, Candidate, Comment, Review, Vote
 from approvals.rest.part import PART

@@ -12,8 +12,8 @@ from django.db import OperationalError
 
 import workflows
 from approvals import actions, decide
+from approvals.access.password_check import TRIES
 from approvals.models import Comment, Preference, Vote
-from approvals.passwords import TRIES
 from tests.support.html_pages import HOSTILE
 from tests.support.link_pages import (  # noqa: F401
     FORM,

@@ -12,7 +12,7 @@ from django.contrib.auth.views import LoginView
 from django.test import Client
 from django.urls import include, path
 
-from approvals.links import make_link
+from approvals.access.personal_links import make_link
 from approvals.models import Comment, Review, Vote
 from tests.support.review_calls import ask, make_person
 from workflows.conf import conf

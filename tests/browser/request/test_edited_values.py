@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from approvals import decide
-from approvals.links import make_link
+from approvals.access.personal_links import make_link
 from approvals.models import Review, Vote
 from tests.support.browser.judging import check_axe, check_page
 from tests.support.browser.picturing import shoot

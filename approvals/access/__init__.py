@@ -1,0 +1,1 @@
+"""Ways in for one person: personal links, and the password asked again."""
