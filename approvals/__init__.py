@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from approvals.action_rules import explain as explain
-    from approvals.actions import answer_info as answer_info
-    from approvals.actions import claim as claim
-    from approvals.actions import comment as comment
-    from approvals.actions import extend as extend
-    from approvals.actions import nudge as nudge
-    from approvals.actions import release as release
-    from approvals.actions import request_info as request_info
-    from approvals.actions import snooze as snooze
-    from approvals.actions import unsnooze as unsnooze
-    from approvals.actions import withdraw as withdraw
+    from approvals.actions.actions import answer_info as answer_info
+    from approvals.actions.actions import claim as claim
+    from approvals.actions.actions import comment as comment
+    from approvals.actions.actions import extend as extend
+    from approvals.actions.actions import nudge as nudge
+    from approvals.actions.actions import release as release
+    from approvals.actions.actions import request_info as request_info
+    from approvals.actions.actions import snooze as snooze
+    from approvals.actions.actions import unsnooze as unsnooze
+    from approvals.actions.actions import withdraw as withdraw
+    from approvals.actions.delegation import delegate as delegate
+    from approvals.actions.delegation import reassign as reassign
     from approvals.calendars import Calendar as Calendar
     from approvals.calendars import register_calendar as register_calendar
     from approvals.channel import Approval as Approval
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
     from approvals.exceptions import UnknownOutcome as UnknownOutcome
     from approvals.exceptions import UnknownReview as UnknownReview
     from approvals.grace import undo as undo
-    from approvals.handing_on import delegate as delegate
-    from approvals.handing_on import reassign as reassign
     from approvals.policies import Outcome as Outcome
     from approvals.policies import Veto as Veto
     from approvals.principals import candidates as candidates
@@ -62,7 +62,7 @@ except ImportError as error:
 
 _HOMES = {
     "approvals.action_rules": "explain",
-    "approvals.actions": "answer_info claim comment extend nudge release request_info snooze unsnooze withdraw",
+    "approvals.actions.actions": "answer_info claim comment extend nudge release request_info snooze unsnooze withdraw",
     "approvals.calendars": "Calendar register_calendar",
     "approvals.channel": "Approval",
     "approvals.decisions": "decide",
@@ -71,7 +71,7 @@ _HOMES = {
         "TooSoon UnknownOutcome UnknownReview"
     ),
     "approvals.grace": "undo",
-    "approvals.handing_on": "delegate reassign",
+    "approvals.actions.delegation": "delegate reassign",
     "approvals.policies": "Outcome Veto",
     "approvals.principals": "candidates",
     "approvals.requested": "apply_requested_change",

@@ -1,6 +1,6 @@
 """Doing something to one review or to many: the question, the answer, and what came of each.
 
-Lives here: pages and messages. Must not live here: what is done (`deeds`) and who may (`approvals.actions`). Invariants
+Lives here: pages and messages. Must not live here: what is done (`deeds`) and who may (`approvals.actions.actions`). Invariants
 owned: nothing is done by GET; every try goes to the call that everybody makes, so a request of somebody's own making is
 refused like a greyed-out button, and is in the ledger; a refusal of one leaves the others be.
 """
@@ -23,13 +23,13 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from approvals.action_rules import explain
+from approvals.actions.visibility import note_unseen
 from approvals.admin.deeds import DECIDE, DEEDS, DOOR, EXTEND, OVERRIDE, REASSIGN, RELEASE, WITHDRAW, AdminAction
 from approvals.admin.listing import give_names
 from approvals.admin.showing import link_review, show_risk, show_standing, show_title
 from approvals.exceptions import ApprovalError
 from approvals.models import Review
 from approvals.refused import tell_refusal
-from approvals.sight import note_unseen
 from workflows.admin.base import ReadOnlyAdmin
 from workflows.exceptions import WorkflowError
 from workflows.pages.posted_form import join_breaks

@@ -1,6 +1,6 @@
 """What may be done to a review from here, each as the call of `approvals` that everybody makes.
 
-Lives here: which call, with what, in which words. Must not live here: pages (`acting`) and rules (`approvals.actions`).
+Lives here: which call, with what, in which words. Must not live here: pages (`acting`) and rules (`approvals.actions.actions`).
 Invariant owned: every one of them says that it came through the admin.
 """
 
@@ -13,11 +13,11 @@ from typing import Any
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from approvals.actions import extend, release, withdraw
+from approvals.actions.actions import extend, release, withdraw
+from approvals.actions.delegation import reassign
 from approvals.admin.forms import DeedForm, ExtendForm, OutcomeForm, OverrideForm, ReassignForm
 from approvals.decisions import decide
 from approvals.doors import Door
-from approvals.handing_on import reassign
 from approvals.models import Review
 from approvals.person import Person
 from approvals.policies import load_outcomes

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 
+from approvals.actions.visibility import hiding
 from approvals.cards import build_card
 from approvals.decisions import decide
 from approvals.doors import Door
@@ -20,7 +21,6 @@ from approvals.held_case import read_id
 from approvals.loading import load_case
 from approvals.models import Review
 from approvals.rest.rows import name_people, read_rows, show_card, show_listed
-from approvals.sight import hiding
 from workflows.access.memberships import list_workspaces
 from workflows.exceptions import InvalidCall
 from workflows.values.json_text import check_text

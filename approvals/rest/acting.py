@@ -1,6 +1,6 @@
 """What people do with a review beside deciding it: /v1/approvals/{id}/claim, release, delegate, comment …
 
-Lives here: reading the call and writing the answer; what each does, and who may not, is `approvals.actions`.
+Lives here: reading the call and writing the answer; what each does, and who may not, is `approvals.actions.actions`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, ClassVar, TypeVar
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from approvals import actions
+from approvals.actions import actions
+from approvals.actions.delegation import delegate
 from approvals.doors import Door
 from approvals.grace import undo
-from approvals.handing_on import delegate
 from approvals.models import Review
 from approvals.rest.bodies import CommentOut, DelegateBody, NothingBody, SayBody
 from approvals.rest.endpoint import DOOR, REFUSED, ReviewEndpoint

@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 from django.http import HttpResponse
 from rest_framework.request import Request
 
+from approvals.actions.visibility import REFUSALS, hiding
 from approvals.exceptions import ApprovalError, NotAllowed
 from approvals.models import Review
 from approvals.policies import Obstacle
 from approvals.refused_attempt import note_refusal
 from approvals.rest.bodies import RefusalProblemOut
 from approvals.rest.refusals import answer_refusal
-from approvals.sight import REFUSALS, hiding
 from workflows.rest.base.authentication import Need
 from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.base.ids import read_id, refuse_unknown

@@ -15,6 +15,7 @@ from django.http import HttpResponse, HttpResponseNotAllowed
 from django.urls import reverse
 from django.utils.translation import gettext, ngettext, pgettext
 
+from approvals.actions.visibility import note_unseen
 from approvals.exceptions import UnknownReview
 from approvals.inbox.desk import read_query
 from approvals.inbox.each import DOOR, Came, decide_each, undo_each
@@ -24,7 +25,6 @@ from approvals.inbox.materials import Material, read_materials
 from approvals.inbox.rail import read_rail, tell_count
 from approvals.inbox.together import MOST, read_together
 from approvals.inbox.totals import sum_up
-from approvals.sight import note_unseen
 from approvals.viewers import Viewer
 from approvals.views.bulk_form import BulkPost, find_reason_error, read_sent
 from approvals.views.reader import Opened, for_people

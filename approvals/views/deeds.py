@@ -16,8 +16,10 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_variables
 
-from approvals import actions
 from approvals.action_rules import CHECKS
+from approvals.actions import actions
+from approvals.actions.delegation import delegate
+from approvals.actions.visibility import note_unseen
 from approvals.doors import Door
 from approvals.exceptions import (
     AlreadyDecided,
@@ -28,12 +30,10 @@ from approvals.exceptions import (
     UnknownReview,
 )
 from approvals.grace import undo
-from approvals.handing_on import delegate
 from approvals.inbox.snoozes import find_snooze
 from approvals.refused import find_status_code, tell_refusal
 from approvals.show_times import show_when
 from approvals.show_values import show_text
-from approvals.sight import note_unseen
 from approvals.views.posted_decision import decide_posted, show_late
 from approvals.views.visit import RequestVisit, TopMessage, Typed, has_typed, read_typed
 from workflows.exceptions import WorkflowError

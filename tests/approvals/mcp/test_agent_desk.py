@@ -16,7 +16,8 @@ from django.core.management.base import CommandError
 from mcp import Client, StdioServerParameters
 
 import workflows
-from approvals import actions, decide
+from approvals import decide
+from approvals.actions import actions
 from approvals.mcp.desk import AgentDesk, open_desk
 from approvals.mcp.server import INSTRUCTIONS, build_server
 from approvals.models import Vote

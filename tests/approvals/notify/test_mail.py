@@ -15,8 +15,9 @@ from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals import Outcome, actions, decide, undo
+from approvals import Outcome, decide, undo
 from approvals.access.personal_links import make_link
+from approvals.actions import actions
 from approvals.models import Delivery, Review
 from approvals.notify.mails import MAX_REQUESTS, Request, write_digest
 from approvals.notify.moments import MAX_ATTEMPTS, SPREAD_SECONDS, find_next_try, find_slot

@@ -12,7 +12,8 @@ from django.db import connection
 from django.utils import timezone
 
 import workflows
-from approvals import actions, decide, delegate, reassign, undo
+from approvals import decide, delegate, reassign, undo
+from approvals.actions import actions
 from approvals.models import Absence, Delivery, Notice, Review
 from approvals.records import insert_notice
 from tests.support.notices import ask_quietly, list_deliveries, list_told, make_reader, prefer, site, take_mail  # noqa: F401

@@ -12,8 +12,9 @@ from django.contrib.auth.models import User
 from standardwebhooks import Webhook, WebhookVerificationError
 
 import workflows
-from approvals import actions, decide, delegate
+from approvals import decide, delegate
 from approvals.access.personal_links import make_link_token
+from approvals.actions import actions
 from approvals.models import Delivery
 from approvals.notify import records
 from approvals.notify.expanding import expand_notices

@@ -12,8 +12,9 @@ from django.test import Client
 from django.urls import include, path
 
 import workflows
-from approvals import actions, decide
+from approvals import decide
 from approvals.access.personal_links import make_link, make_link_token, read_link
+from approvals.actions import actions
 from approvals.models import Review, Vote
 from tests.support.html_pages import Page
 from tests.support.link_pages import (  # noqa: F401

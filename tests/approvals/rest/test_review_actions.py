@@ -9,7 +9,8 @@ import pytest
 from django.contrib.auth.models import User
 
 import workflows
-from approvals import actions, decide
+from approvals import decide
+from approvals.actions import actions
 from approvals.doors import Door
 from approvals.models import Candidate, Comment, Review, Vote
 from tests.support.api_calls import problem

@@ -16,7 +16,8 @@ from django.core.cache import cache
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from approvals import actions, decide
+from approvals import decide
+from approvals.actions import actions
 from tests.support.api_calls import Api, make_key
 from tests.support.races import _provided_again, committed, work  # noqa: F401 (fixtures)
 from tests.support.rest_reviews import login

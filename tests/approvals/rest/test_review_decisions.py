@@ -12,7 +12,8 @@ from django.db import connection
 from django.utils import timezone
 
 import workflows
-from approvals import Outcome, actions, decide
+from approvals import Outcome, decide
+from approvals.actions import actions
 from approvals.models import Absence, Review, Vote
 from tests.support import review_calls
 from tests.support.api_calls import Api, make_key, problem

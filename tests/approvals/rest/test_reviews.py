@@ -11,7 +11,8 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 import workflows
-from approvals import actions, decide
+from approvals import decide
+from approvals.actions import actions
 from approvals.models import Review
 from tests.support.api_calls import Api, make_key, problem
 from tests.support.rest_reviews import login

@@ -22,8 +22,9 @@ from django.utils import timezone
 
 import approvals
 import workflows
-from approvals import actions, decide, delegate
+from approvals import decide, delegate
 from approvals.access.personal_links import make_link
+from approvals.actions import actions
 from approvals.exceptions import ApprovalError
 from approvals.mcp.desk import AgentDesk
 from approvals.models import Absence, Candidate, Comment, Review, Vote

@@ -16,7 +16,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from approvals import Outcome, actions, decide
+from approvals import Outcome, decide
+from approvals.actions import actions
 from approvals.inbox import each
 from approvals.models import Review, Vote
 from tests.support.bulk_page import AT, Browser, ask_many, read_words

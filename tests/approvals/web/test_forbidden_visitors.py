@@ -16,7 +16,8 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 import workflows
-from approvals import actions, decide
+from approvals import decide
+from approvals.actions import actions
 from approvals.models import Candidate, Comment, Review, Vote
 from tests.support.bulk_page import AT, Browser, ask_many, read_words
 from tests.support.review_calls import again, ask, find_review, grant, list_events, make_person, start, truth  # noqa: F401

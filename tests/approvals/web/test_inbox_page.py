@@ -13,7 +13,8 @@ from django.test import Client, RequestFactory, override_settings
 from django.test.utils import CaptureQueriesContext
 from django.views.debug import SafeExceptionReporterFilter
 
-from approvals import actions, decide
+from approvals import decide
+from approvals.actions import actions
 from approvals.models import Absence, Preference, Presence, Review, SavedView
 from approvals.viewers import find_viewer
 from approvals.views.inbox import inbox

@@ -11,8 +11,9 @@ from django.core.cache import cache
 from django.db import OperationalError
 
 import workflows
-from approvals import actions, decide
+from approvals import decide
 from approvals.access.password_check import TRIES
+from approvals.actions import actions
 from approvals.models import Comment, Preference, Vote
 from tests.support.html_pages import HOSTILE
 from tests.support.link_pages import (  # noqa: F401

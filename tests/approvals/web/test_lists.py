@@ -10,7 +10,8 @@ from django.contrib.auth.models import Group, User
 from django.http import QueryDict
 from django.test import Client
 
-from approvals import actions, decide
+from approvals import decide
+from approvals.actions import actions
 from approvals.inbox import lists as lists_module
 from approvals.inbox.desk import ask_desk, read_desk
 from approvals.inbox.filters import Filters, ListPlace, read_filters

@@ -14,7 +14,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from approvals import Outcome, actions, decide
+from approvals import Outcome, decide
+from approvals.actions import actions
 from approvals.inbox.presence import list_lookers, look
 from approvals.models import Comment, Preference, Presence, Review, Snooze, Vote
 from approvals.timers import work

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from approvals import Outcome, actions, decide
+from approvals import Outcome, decide
+from approvals.actions import actions
 from approvals.models import Review
 from examples.models import Invoice
 from tests.support.browser.judging import check_axe, check_fits, check_page

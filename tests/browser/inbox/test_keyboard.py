@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from approvals import actions
+from approvals.actions import actions
 from approvals.models import Comment, Preference, Snooze, Vote
 from tests.support.browser.served import Site
 from tests.support.browser.visiting import Visits

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from approvals import actions
+from approvals.actions import actions
 from approvals.models import Comment, Review, Vote
 from tests.support.browser.judging import check_axe
 from tests.support.browser.picturing import shoot

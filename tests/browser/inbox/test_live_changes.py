@@ -7,7 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from approvals import actions, decide
+from approvals import decide
+from approvals.actions import actions
 from approvals.models import Review, SavedView, Vote
 from tests.support.browser.judging import check_axe
 from tests.support.browser.news import open_inbox, wait_for_news

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from approvals import Outcome, actions, decide
+from approvals import Outcome, decide
+from approvals.actions import actions
 from approvals.models import Absence, Preference, Review
 from tests.support.browser.judging import check_axe, check_fits, check_page, weigh
 from tests.support.browser.picturing import shoot

@@ -9,8 +9,9 @@ import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import expect
 
-from approvals import actions, decide
+from approvals import decide
 from approvals.access.personal_links import make_link
+from approvals.actions import actions
 from approvals.models import Review, Vote
 from tests.support.browser.judging import check_axe, check_page
 from tests.support.browser.picturing import shoot

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from approvals.actions import comment
+from approvals.actions.actions import comment
 from approvals.models import Comment, Review, Vote
 from examples.models import Supplier
 from tests.support.browser.judging import check_axe, check_page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from approvals import actions
+from approvals.actions import actions
 from tests.support.browser.news import open_inbox, wait_for_news
 from tests.support.browser.picturing import shoot
 from tests.support.browser.served import Site

@@ -14,7 +14,8 @@ from django.contrib.auth.models import Group, User
 from playwright.sync_api import Locator, Page
 
 import workflows
-from approvals import Approval, Outcome, actions, decide
+from approvals import Approval, Outcome, decide
+from approvals.actions import actions
 from approvals.models import Review, SavedView
 from examples.models import Invoice, Supplier
 from tests.support.browser.served import Site

@@ -16,7 +16,7 @@ from django.urls import NoReverseMatch, reverse
 
 import workflows
 from approvals import Approval, decide
-from approvals.actions import comment
+from approvals.actions.actions import comment
 from approvals.models import Review
 from tests.support.admin_pages import login
 from workflows import Await, Done, Workflow, step

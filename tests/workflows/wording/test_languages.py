@@ -22,10 +22,10 @@ from django.utils.safestring import mark_safe
 
 import workflows
 from approvals import Outcome, decide
-from approvals.actions import withdraw
+from approvals.actions.actions import withdraw
+from approvals.actions.delegation import delegate
 from approvals.cases import Case
 from approvals.channel import Approval
-from approvals.handing_on import delegate
 from approvals.models import Review
 from approvals.policies import find_obstacle
 from approvals.templatetags.approvals import after_comma, after_name, label, sentence

@@ -12,8 +12,8 @@ from typing import Any
 from django.utils.translation import gettext
 
 from approvals import records
-from approvals.acting import act, read_later, read_words, record
 from approvals.action_rules import find_question
+from approvals.actions.action_transaction import act, read_later, read_words, record
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.held_case import read_id
 from approvals.models import Comment, Review

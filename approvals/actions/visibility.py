@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from approvals.acting import make_refusal
 from approvals.action_rules import Permissions
+from approvals.actions.action_transaction import make_refusal
 from approvals.cases import Case
 from approvals.exceptions import ApprovalError, UnknownReview
 from approvals.models import Review

@@ -12,7 +12,7 @@ from typing import Any
 from django.utils.translation import gettext
 
 from approvals import records
-from approvals.acting import act, read_words, record
+from approvals.actions.action_transaction import act, read_words, record
 from approvals.cases import Case
 from approvals.channel import list_given
 from approvals.electorate import find_case_gap
