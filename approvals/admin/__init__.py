@@ -5,9 +5,9 @@ GET; whoever acts here acts under their own rights, and is refused with the sent
 button; no page issues a statement per row; and whatever people wrote is shown as text.
 """
 
-from approvals.admin.deliveries import DeliveryAdmin
-from approvals.admin.people import AbsenceAdmin, PreferenceAdmin
-from approvals.admin.reviews import ReviewAdmin
-from approvals.admin.spoken import CommentAdmin, VoteAdmin
+from approvals.admin.absence_admin import AbsenceAdmin, PreferenceAdmin
+from approvals.admin.delivery_admin import DeliveryAdmin
+from approvals.admin.reviews.review_admin import ReviewAdmin
+from approvals.admin.vote_admin import CommentAdmin, VoteAdmin
 
 __all__ = ["AbsenceAdmin", "CommentAdmin", "DeliveryAdmin", "PreferenceAdmin", "ReviewAdmin", "VoteAdmin"]

@@ -14,8 +14,8 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from approvals.admin.listing import search_reviews
-from approvals.admin.showing import link_review
+from approvals.admin.badges import link_review
+from approvals.admin.reviews.review_filters import search_reviews
 from approvals.models import Review
 from approvals.principals import USER, describe_principals
 from approvals.show_values import show_text as reveal

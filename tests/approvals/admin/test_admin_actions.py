@@ -16,7 +16,7 @@ from django.utils import timezone
 
 import workflows
 from approvals import claim, comment, decide
-from approvals.admin import acting
+from approvals.admin import action_pages
 from approvals.models import Delivery, Review, Vote
 from approvals.records import insert
 from tests.support.review_admin import ask, ask_about, fill, login, page_of, read_messages, read_rows, read_words
@@ -560,7 +560,7 @@ def test_many_are_reassigned_extended_released_and_withdrawn(operator: Client, a
 
 
 def test_too_many_at_once_are_refused(operator: Client, ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acting, "LIMIT", 1)
+    monkeypatch.setattr(action_pages, "LIMIT", 1)
     response = operator.post(LIST, choose("withdraw", ask("one"), ask("two")), follow=True)
     assert read_messages(response) == ["Choose at most 1 reviews at a time."]
 

@@ -18,12 +18,12 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
-from approvals.admin.acting import LIMIT, check_ids
-from approvals.admin.deeds import DOOR
-from approvals.admin.listing import RuledFilter
-from approvals.admin.page import show_delivery_status
+from approvals.admin.action_pages import LIMIT, check_ids
 from approvals.admin.related_rows import OfReviewAdmin
-from approvals.admin.spoken import show_block_of
+from approvals.admin.review_actions import DOOR
+from approvals.admin.reviews.review_filters import RuledFilter
+from approvals.admin.reviews.review_page import show_delivery_status
+from approvals.admin.vote_admin import show_block_of
 from approvals.exceptions import ApprovalError
 from approvals.models import Delivery
 from approvals.notify.resending import PERMISSION, resend

@@ -24,9 +24,19 @@ from django.utils.translation import gettext_lazy as _
 
 from approvals.action_rules import explain
 from approvals.actions.visibility import note_unseen
-from approvals.admin.deeds import DECIDE, DEEDS, DOOR, EXTEND, OVERRIDE, REASSIGN, RELEASE, WITHDRAW, AdminAction
-from approvals.admin.listing import give_names
-from approvals.admin.showing import link_review, show_risk, show_standing, show_title
+from approvals.admin.badges import link_review, show_risk, show_standing, show_title
+from approvals.admin.review_actions import (
+    DECIDE,
+    DEEDS,
+    DOOR,
+    EXTEND,
+    OVERRIDE,
+    REASSIGN,
+    RELEASE,
+    WITHDRAW,
+    AdminAction,
+)
+from approvals.admin.reviews.review_filters import give_names
 from approvals.exceptions import ApprovalError
 from approvals.models import Review
 from approvals.refused import tell_refusal

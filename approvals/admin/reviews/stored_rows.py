@@ -13,8 +13,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
-from approvals.admin.deciding import DecidingAdmin
-from approvals.admin.showing import locate_page
+from approvals.admin.badges import locate_page
+from approvals.admin.decision_page import DecidingAdmin
 from approvals.models import Review
 from approvals.plain_values import redact_json
 from workflows.admin.base import JsonColumns

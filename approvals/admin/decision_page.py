@@ -19,8 +19,8 @@ from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 
 from approvals.access.password_check import TooManyTries, check_password
-from approvals.admin.acting import ReviewActions
-from approvals.admin.deeds import DECIDE, DOOR, OVERRIDE, AdminAction, tell_recorded
+from approvals.admin.action_pages import ReviewActions
+from approvals.admin.review_actions import DECIDE, DOOR, OVERRIDE, AdminAction, tell_recorded
 from approvals.cards import Card, build_card
 from approvals.cases import Case
 from approvals.conf import conf

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from approvals.actions.actions import extend, release, withdraw
 from approvals.actions.delegation import reassign
-from approvals.admin.forms import DeedForm, ExtendForm, OutcomeForm, OverrideForm, ReassignForm
+from approvals.admin.action_forms import DeedForm, ExtendForm, OutcomeForm, OverrideForm, ReassignForm
 from approvals.decisions import decide
 from approvals.doors import Door
 from approvals.models import Review

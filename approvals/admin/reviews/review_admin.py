@@ -13,7 +13,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
-from approvals.admin.listing import (
+from approvals.admin.badges import show_due, show_risk, show_standing, show_title
+from approvals.admin.reviews.review_filters import (
     NAMED,
     DeciderFilter,
     DueFilter,
@@ -24,9 +25,8 @@ from approvals.admin.listing import (
     RiskFilter,
     search_reviews,
 )
-from approvals.admin.page import read_page_of
-from approvals.admin.showing import show_due, show_risk, show_standing, show_title
-from approvals.admin.stored import StoredAdmin
+from approvals.admin.reviews.review_page import read_page_of
+from approvals.admin.reviews.stored_rows import StoredAdmin
 from approvals.models import Review
 from workflows.admin.markup import NOTHING, show_text
 from workflows.definitions.workspace import DEFAULT_WORKSPACE

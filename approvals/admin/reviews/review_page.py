@@ -13,8 +13,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from approvals.admin.deeds import DEEDS, RELEASE, AdminAction
-from approvals.admin.showing import locate_page
+from approvals.admin.badges import locate_page
+from approvals.admin.review_actions import DEEDS, RELEASE, AdminAction
 from approvals.cards import build_card
 from approvals.cases import Case
 from approvals.edited import list_changes, tell_change

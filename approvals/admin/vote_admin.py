@@ -11,8 +11,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from approvals.admin.listing import RuledFilter
 from approvals.admin.related_rows import OfReviewAdmin
+from approvals.admin.reviews.review_filters import RuledFilter
 from approvals.form_secrets import find_tree, hide_secrets
 from approvals.models import Comment, Vote
 from approvals.models.votes import COMMENTS

@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from approvals.admin.listing import RuledFilter
+from approvals.admin.reviews.review_filters import RuledFilter
 from approvals.models import Absence, Preference
 from approvals.people_forms import AbsenceForm, PreferenceForm
 from approvals.principals import name_person

@@ -1,0 +1,1 @@
+"""Reviews in the admin: the list, the page, and what is stored."""
