@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from approvals.actions.actions import withdraw as withdraw
     from approvals.actions.delegation import delegate as delegate
     from approvals.actions.delegation import reassign as reassign
+    from approvals.asking.approval import Approval as Approval
     from approvals.calendars import Calendar as Calendar
     from approvals.calendars import register_calendar as register_calendar
-    from approvals.channel import Approval as Approval
     from approvals.decisions import decide as decide
     from approvals.exceptions import AlreadyDecided as AlreadyDecided
     from approvals.exceptions import ApprovalError as ApprovalError
@@ -64,7 +64,7 @@ _HOMES = {
     "approvals.action_rules": "explain",
     "approvals.actions.actions": "answer_info claim comment extend nudge release request_info snooze unsnooze withdraw",
     "approvals.calendars": "Calendar register_calendar",
-    "approvals.channel": "Approval",
+    "approvals.asking.approval": "Approval",
     "approvals.decisions": "decide",
     "approvals.exceptions": (
         "AlreadyDecided ApprovalError DecisionFailed DecisionRefused InvalidApproval NotAllowed ReasonRequired Stale "

@@ -30,7 +30,6 @@ class ApprovalsConfig(AppConfig):
 
     def ready(self) -> None:
         """Make the channel known, let the engine's pump see what time does and what is to be told, extend the API."""
-        from approvals import channel as channel  # its answers are read by name
         from approvals import checks, stranding, timers
         from approvals.notify import sweep as notices
         from workflows.definitions.sweeps import Sweep, register_sweep

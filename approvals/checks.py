@@ -22,8 +22,8 @@ from django.template import TemplateDoesNotExist, TemplateSyntaxError
 from django.template.loader import get_template
 from django.urls import NoReverseMatch, Resolver404, resolve, reverse
 
+from approvals.asking.approval import Approval
 from approvals.calendars import find_calendar
-from approvals.channel import Approval
 from approvals.conf import DEFAULTS, conf, find_problems
 from approvals.exceptions import InvalidApproval, UnknownCalendar
 from approvals.ladder import list_concerns

@@ -17,7 +17,7 @@ from psycopg import errors
 
 from approvals import records
 from approvals.answered import find_agreeing
-from approvals.channel import Approval
+from approvals.asking.approval import Approval
 from approvals.diff_parts import same_json
 from approvals.edits import find_agreed
 from approvals.exceptions import (

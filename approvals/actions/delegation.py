@@ -13,8 +13,8 @@ from django.utils.translation import gettext
 
 from approvals import records
 from approvals.actions.action_transaction import act, read_words, record
+from approvals.asking.approval import list_given
 from approvals.cases import Case
-from approvals.channel import list_given
 from approvals.electorate import find_case_gap
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.models import Candidate, Review

@@ -26,7 +26,7 @@ from django.template.loader import select_template
 from django.urls import reverse
 from django.utils.translation import gettext
 
-from approvals.channel import Approval
+from approvals.asking.approval import Approval
 from approvals.exceptions import ApprovalError
 from approvals.refused import tell_unasked
 from approvals.required.additions import describe_addition

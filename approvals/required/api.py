@@ -19,10 +19,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from approvals.asking.approval import Approval
+from approvals.asking.opening import list_asked
 from approvals.changes import read_change
-from approvals.channel import Approval
 from approvals.exceptions import ApprovalError
-from approvals.opening import list_asked
 from approvals.person import Person
 from approvals.plain_values import is_secret, redact_json
 from approvals.required.frozen import dump_approval, name_key

@@ -13,10 +13,10 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db import models, router
 
-from approvals.channel import Approval
+from approvals.asking.approval import Approval
+from approvals.asking.opening import MAX_USERS
 from approvals.exceptions import InvalidApproval
 from approvals.ladder import Ladder, RungAction, Step
-from approvals.opening import MAX_USERS
 from approvals.people import find_users
 from approvals.person import Person
 from approvals.policies import dump_outcomes, load_outcomes, load_quorum

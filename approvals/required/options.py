@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from approvals.channel import Approval
+from approvals.asking.approval import Approval
 from workflows.access.memberships import list_workspaces
 
 

@@ -18,7 +18,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
-from approvals.channel import Approval
+from approvals.asking.approval import Approval
 from approvals.diffs import FieldDiff, compare
 from approvals.person import Person
 from approvals.principals import USER, describe_principals, list_users

@@ -17,10 +17,10 @@ from typing import Any
 from django.db import models, router
 from django.utils.translation import gettext
 
-from approvals.channel import Approval
+from approvals.asking.approval import Approval
+from approvals.asking.opening import list_asked
 from approvals.exceptions import ApprovalError
 from approvals.models import Review
-from approvals.opening import list_asked
 from approvals.plain_values import write_canonical
 from approvals.required.frozen import dump_approval, name_key
 from approvals.required.sealing import NotSealed, seal, unseal

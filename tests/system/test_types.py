@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from approvals import Approval
-from approvals.channel import ApprovalOptions
+from approvals.asking.approval import ApprovalOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 APP = ROOT / "tests" / "support" / "apps" / "typed"

@@ -29,9 +29,9 @@ from approvals import (
     principals,
     register_calendar,
 )
+from approvals.asking.opening import MAX_USERS
 from approvals.ladder import RungAction
 from approvals.models import Candidate, Notice, Review
-from approvals.opening import MAX_USERS
 from tests.support.review_calls import (
     answers,
     ask,

@@ -24,8 +24,8 @@ import workflows
 from approvals import Outcome, decide
 from approvals.actions.actions import withdraw
 from approvals.actions.delegation import delegate
+from approvals.asking.approval import Approval
 from approvals.cases import Case
-from approvals.channel import Approval
 from approvals.models import Review
 from approvals.policies import find_obstacle
 from approvals.templatetags.approvals import after_comma, after_name, label, sentence

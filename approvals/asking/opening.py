@@ -45,7 +45,7 @@ from workflows.wording.messages import Reason, gettext_noop
 if TYPE_CHECKING:
     from django.db.models import QuerySet
 
-    from approvals.channel import Approval
+    from approvals.asking.approval import Approval
 
 #: Users that one query may name; more belong in a group or a rule.
 MAX_USERS = 1_000

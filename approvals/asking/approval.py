@@ -148,7 +148,7 @@ class Approval(Channel[Answer[Data]], Generic[Data]):
 
     def open(self, interactions: Sequence[Interaction]) -> None:
         """Write the reviews, in the transaction that opens their interactions."""
-        from approvals.opening import open_review
+        from approvals.asking.opening import open_review
 
         for interaction in interactions:
             open_review(self, interaction)

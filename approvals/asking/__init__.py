@@ -1,0 +1,1 @@
+"""Asking people: the channel `Approval`, and opening a review."""
