@@ -37,9 +37,9 @@ from approvals.admin.review_actions import (
     AdminAction,
 )
 from approvals.admin.reviews.review_filters import give_names
+from approvals.cards.refusal_message import tell_refusal
 from approvals.exceptions import ApprovalError
 from approvals.models import Review
-from approvals.refused import tell_refusal
 from workflows.admin.base import ReadOnlyAdmin
 from workflows.exceptions import WorkflowError
 from workflows.pages.posted_form import join_breaks

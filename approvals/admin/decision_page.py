@@ -21,16 +21,16 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from approvals.access.password_check import TooManyTries, check_password
 from approvals.admin.action_pages import ReviewActions
 from approvals.admin.review_actions import DECIDE, DOOR, OVERRIDE, AdminAction, tell_recorded
-from approvals.cards import Card, build_card
+from approvals.cards.card import Card, build_card
+from approvals.cards.decision_form import DecisionForm, Filled
+from approvals.cards.refusal_message import tell_refusal
 from approvals.cases import Case
 from approvals.conf import conf
-from approvals.decision_form import DecisionForm, Filled
 from approvals.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import ApprovalError, NotAllowed, ReasonRequired, Stale
 from approvals.models import Review
 from approvals.person import Person
-from approvals.refused import tell_refusal
 from workflows.exceptions import InvalidData, WorkflowError
 from workflows.pages.posted_form import join_breaks
 from workflows.wording.punctuation import join_label

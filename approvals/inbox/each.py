@@ -19,6 +19,8 @@ from django.db.models import Count
 from django.utils.text import capfirst
 from django.utils.translation import gettext
 
+from approvals.cards.refusal_message import tell_refusal
+from approvals.cards.status import describe_status, tell_decision, tell_outcome
 from approvals.cases import Case
 from approvals.conf import conf
 from approvals.decisions import Recorded, decide
@@ -27,8 +29,6 @@ from approvals.exceptions import AlreadyDecided, ApprovalError, NotAllowed, Stal
 from approvals.grace import undo
 from approvals.models import Review, Vote
 from approvals.person import Person
-from approvals.refused import tell_refusal
-from approvals.status import describe_status, tell_decision, tell_outcome
 from workflows.exceptions import WorkflowError
 from workflows.wording.punctuation import end_sentence
 

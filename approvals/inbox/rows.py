@@ -21,11 +21,11 @@ from django.urls import reverse
 from django.utils.translation import gettext, ngettext
 
 from approvals.answered import find_answerer
-from approvals.cards import RISK_LABELS
+from approvals.cards.card import RISK_LABELS
+from approvals.cards.case_query import gather, make_rows
 from approvals.inbox.filters import Filters
 from approvals.inbox.lists import DECIDABLE, Lists
 from approvals.inbox.presence import looking_at
-from approvals.loading import gather, make_rows
 from approvals.models import Comment, Review, Vote
 from approvals.models.reviews import RISKS
 from approvals.policies import count_fixed, load_outcomes, load_quorum

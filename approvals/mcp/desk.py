@@ -13,12 +13,12 @@ from typing import Any
 from django.contrib.auth import get_user_model
 
 from approvals.actions.visibility import hiding
-from approvals.cards import build_card
+from approvals.cards.card import build_card
+from approvals.cards.case_query import load_case
 from approvals.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import UnknownReview
 from approvals.held_case import read_id
-from approvals.loading import load_case
 from approvals.models import Review
 from approvals.rest.rows import name_people, read_rows, show_card, show_listed
 from workflows.access.memberships import list_workspaces

@@ -18,7 +18,7 @@ from django.template.loader import render_to_string
 from django.utils.translation import get_language, get_language_bidi, gettext, pgettext
 
 from approvals.access.personal_links import find_inbox, make_link
-from approvals.cards import Card
+from approvals.cards.card import Card
 from approvals.conf import conf
 from approvals.models import Delivery, Review
 from approvals.notify.readers import ReaderPreferences

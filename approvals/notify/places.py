@@ -17,7 +17,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext, pgettext
 
 from approvals.access.personal_links import find_page
-from approvals.cards import Card
+from approvals.cards.card import Card
 from approvals.diffs import FieldDiff
 from approvals.models import Delivery
 from approvals.notify.failures import SendFailed, hide_secrets

@@ -20,10 +20,12 @@ from django.utils import timezone, translation
 from django.utils.text import capfirst
 from django.utils.translation import gettext
 
-from approvals.cards import build_card
+from approvals.cards.card import build_card
+from approvals.cards.edit_summary import list_changes, tell_change
+from approvals.cards.refusal_message import tell_problem
+from approvals.cards.status import tell_decision
 from approvals.cases import Case
 from approvals.conf import conf
-from approvals.edited import list_changes, tell_change
 from approvals.electorate import is_stranded
 from approvals.models import Comment, Delivery, Review, Snooze
 from approvals.notify import records
@@ -38,9 +40,7 @@ from approvals.notify.recipients import ASKS, read_key
 from approvals.notify.words import Occasion
 from approvals.policies import find_obstacle
 from approvals.principals import USER, list_users, load_user, name_person
-from approvals.refused import tell_problem
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.status import tell_decision
 from workflows.api import owned_answers
 from workflows.clock import Now, read_now
 

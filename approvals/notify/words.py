@@ -10,7 +10,7 @@ from datetime import datetime
 
 from django.utils.translation import gettext
 
-from approvals.cards import Card
+from approvals.cards.card import Card
 from approvals.show_times import name_zone, show_when
 from approvals.show_values import MAX_NAME, show_text
 

@@ -27,8 +27,8 @@ from django.urls import reverse
 from django.utils.translation import gettext
 
 from approvals.asking.approval import Approval
+from approvals.cards.refusal_message import tell_unasked
 from approvals.exceptions import ApprovalError
-from approvals.refused import tell_unasked
 from approvals.required.additions import describe_addition
 from approvals.required.admin_checks import find_problems
 from approvals.required.admin_forms import ProposingForm, make_proposing, read_difference

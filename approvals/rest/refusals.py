@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 
+from approvals.cards.refusal_message import PASSING
 from approvals.exceptions import (
     AlreadyDecided,
     ApprovalError,
@@ -20,7 +21,6 @@ from approvals.exceptions import (
     UnknownOutcome,
     UnknownReview,
 )
-from approvals.refused import PASSING
 from workflows.rest.protocol.problems import (
     NOT_FOUND,
     NOTHING_HERE,

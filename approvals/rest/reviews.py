@@ -10,11 +10,11 @@ from __future__ import annotations
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from approvals.cards import build_card
+from approvals.cards.card import build_card
+from approvals.cards.case_query import load_case, read_case
 from approvals.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import AlreadyDecided, Stale, UnknownOutcome
-from approvals.loading import load_case, read_case
 from approvals.models import Review
 from approvals.rest.bodies import DecideBody, DecisionOut
 from approvals.rest.endpoint import DOOR, PEOPLE_ONLY, REFUSED, ReviewEndpoint

@@ -24,12 +24,12 @@ from django.utils import timezone
 from django.utils.translation import gettext
 
 from approvals import show_times
-from approvals.cards import Card
+from approvals.cards.card import Card
+from approvals.cards.latest_review import find_newest, find_visible
+from approvals.cards.status import Progress
 from approvals.conf import conf
 from approvals.models.votes import MAX_TEXT
-from approvals.newest import find_newest, find_visible
 from approvals.show_values import name_kind
-from approvals.status import Progress
 from workflows.pages.relative_times import SOON, show_length
 from workflows.wording.punctuation import end_sentence, join_label, join_list
 

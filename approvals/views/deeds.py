@@ -20,6 +20,7 @@ from approvals.action_rules import CHECKS
 from approvals.actions import actions
 from approvals.actions.delegation import delegate
 from approvals.actions.visibility import note_unseen
+from approvals.cards.refusal_message import find_status_code, tell_refusal
 from approvals.doors import Door
 from approvals.exceptions import (
     AlreadyDecided,
@@ -31,7 +32,6 @@ from approvals.exceptions import (
 )
 from approvals.grace import undo
 from approvals.inbox.snoozes import find_snooze
-from approvals.refused import find_status_code, tell_refusal
 from approvals.show_times import show_when
 from approvals.show_values import show_text
 from approvals.views.posted_decision import decide_posted, show_late

@@ -16,6 +16,7 @@ from django.db.models import Q
 from django.http import HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import reverse
 
+from approvals.cards.case_query import load_again, load_case
 from approvals.cases import Case
 from approvals.doors import Door
 from approvals.electorate import keep_members
@@ -23,7 +24,6 @@ from approvals.exceptions import UnknownReview
 from approvals.inbox.filters import Filters, read_filters
 from approvals.inbox.presence import Around, list_lookers, look, write_said
 from approvals.inbox.snoozes import list_snoozes
-from approvals.loading import load_again, load_case
 from approvals.models import Vote
 from approvals.principals import forget_permissions, has_groups, list_active, list_users, name_person
 from approvals.show_times import show_when

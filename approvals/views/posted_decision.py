@@ -17,7 +17,9 @@ from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_variables
 
 from approvals.access.password_check import LATELY, TooManyTries, check_password, has_logged_in_lately
-from approvals.decision_form import Filled
+from approvals.cards.decision_form import Filled
+from approvals.cards.refusal_message import find_status_code
+from approvals.cards.status import find_status
 from approvals.decisions import decide
 from approvals.exceptions import (
     AlreadyDecided,
@@ -28,9 +30,7 @@ from approvals.exceptions import (
     Stale,
     UnknownOutcome,
 )
-from approvals.refused import find_status_code
 from approvals.show_values import MAX_BLOCK, show_text
-from approvals.status import find_status
 from approvals.views.visit import RequestVisit, TopMessage, Typed
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge, WorkflowError
 from workflows.wording.messages import make_sentence

@@ -15,9 +15,9 @@ from django.utils.translation import pgettext
 
 from approvals.admin.badges import locate_page
 from approvals.admin.review_actions import DEEDS, RELEASE, AdminAction
-from approvals.cards import build_card
+from approvals.cards.card import build_card
+from approvals.cards.edit_summary import list_changes, tell_change
 from approvals.cases import Case
-from approvals.edited import list_changes, tell_change
 from approvals.models import Comment, Delivery, Review, Vote
 from approvals.show_values import show_text as reveal
 from workflows.admin.instances.instance_history import read_page

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 
 import workflows
 from approvals import Approval, DecisionFailed, apply_requested_change, decide
-from approvals.cards import build_card
+from approvals.cards.card import build_card
 from approvals.models import Review
 from examples.models import Supplier
 from workflows import Await, Done, Workflow, step

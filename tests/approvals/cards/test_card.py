@@ -12,7 +12,7 @@ from django.db import connection
 
 from approvals import Outcome, Veto, claim, comment, decide, explain, nudge, withdraw
 from approvals.action_rules import CHECKS
-from approvals.cards import Card, build_card
+from approvals.cards.card import Card, build_card
 from approvals.exceptions import NotAllowed
 from approvals.models import Comment, Review, Vote
 from approvals.subjects import digest, snapshot_again

@@ -11,7 +11,7 @@ from django.http import QueryDict
 from django.utils import translation
 
 from approvals import Outcome, claim, comment, decide
-from approvals.decision_form import DecisionForm
+from approvals.cards.decision_form import DecisionForm
 from approvals.doors import Door
 from approvals.exceptions import ReasonRequired
 from approvals.models import Review, Vote

@@ -15,9 +15,9 @@ from approvals import (
     decide,
     withdraw,
 )
+from approvals.cards.status import describe_status, find_status
 from approvals.cases import Case
 from approvals.models import Review
-from approvals.status import describe_status, find_status
 from tests.support.worlds.cards import People, ask, make_people, read_again, tell
 from workflows.api.instances import cancel
 from workflows.testing import advance, drain

@@ -12,9 +12,9 @@ from django.template import Context, Template
 from django.test.utils import CaptureQueriesContext
 
 from approvals import Outcome, decide, withdraw
+from approvals.cards.latest_review import find_newest, find_visible
 from approvals.doors import Door
 from approvals.models import Review
-from approvals.newest import find_newest, find_visible
 from approvals.templatetags.approvals import gauge, initials
 from tests.support.worlds.cards import Page, People, ask, make_people
 from workflows.testing import advance
@@ -174,7 +174,7 @@ def test_faces_and_gauges(people: People) -> None:
         "Y",
         "李",
     ]
-    from approvals.status import Progress
+    from approvals.cards.status import Progress
 
     drawn = gauge(Progress("", 1, 2, "approve", ""))
     assert drawn is not None

@@ -25,11 +25,11 @@ from approvals import (
     undo,
     withdraw,
 )
+from approvals.cards.timeline import MAX_ENTRIES, Entry, list_entries
 from approvals.cases import Case
 from approvals.doors import Door
 from approvals.exceptions import DecisionRefused
 from approvals.show_times import show_when
-from approvals.timelines import MAX_ENTRIES, Entry, list_entries
 from tests.support.worlds.cards import People, ask, list_told, make_people, read_again
 from workflows.api.instances import cancel
 from workflows.testing import advance

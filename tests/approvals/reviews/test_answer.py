@@ -10,7 +10,7 @@ from django.core import mail
 from django.test import Client
 
 from approvals import decide
-from approvals.cards import build_card
+from approvals.cards.card import build_card
 from approvals.cases import Case
 from approvals.exceptions import AlreadyDecided
 from approvals.models import Review

@@ -11,9 +11,9 @@ from django.contrib.auth.models import AnonymousUser, User
 
 from approvals import answer_info, claim, comment, decide, delegate, request_info
 from approvals.action_rules import find_question
-from approvals.cards import Card, build_card
+from approvals.cards.card import Card, build_card
+from approvals.cards.case_query import load_case
 from approvals.cases import MAX_ROWS, Case
-from approvals.loading import load_case
 from approvals.models import Review
 from approvals.viewers import Viewer, find_viewer
 from tests.support.review_calls import count_statements

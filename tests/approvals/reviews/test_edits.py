@@ -17,7 +17,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from approvals import NotAllowed, Outcome, Stale, Veto, decide, undo
-from approvals.cards import build_card
+from approvals.cards.card import build_card
 from approvals.doors import Door
 from approvals.grace import carry_out
 from approvals.models import Review, Vote

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from approvals.cards.refusal_message import PASSING, find_status_code
 from approvals.exceptions import (
     AlreadyDecided,
     ApprovalError,
@@ -17,7 +18,6 @@ from approvals.exceptions import (
     UnknownReview,
 )
 from approvals.policies import Obstacle
-from approvals.refused import PASSING, find_status_code
 from approvals.rest.refusals import answer_refusal
 from workflows.clock import read_now
 

@@ -11,15 +11,15 @@ from django.db import connection
 from django.test import Client
 
 from approvals import decide, reassign, stranding
-from approvals.cards import build_card
+from approvals.cards.card import build_card
+from approvals.cards.status import describe_status
+from approvals.cards.timeline import list_entries
 from approvals.cases import Case
 from approvals.electorate import may_be_stranded
 from approvals.models import Candidate, Review
 from approvals.notify.expanding import expand_notices
 from approvals.notify.postman import Postman
 from approvals.notify.sending import send_messages
-from approvals.status import describe_status
-from approvals.timelines import list_entries
 from tests.support.notices import list_deliveries, make_reader, site  # noqa: F401 (a fixture)
 from tests.support.review_calls import (
     again,

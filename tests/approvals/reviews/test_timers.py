@@ -23,9 +23,9 @@ from approvals import (
     timers,
     withdraw,
 )
+from approvals.cards.timeline import list_entries
 from approvals.cases import Case
 from approvals.models import Candidate, Review
-from approvals.timelines import list_entries
 from tests.support import review_calls
 from tests.support.review_calls import (
     again,

@@ -24,8 +24,8 @@ from django.db.models import Count, Exists, F, Max, OuterRef, Q
 import workflows
 from approvals import ApprovalError, candidates, claim, decide, delegate, principals, reassign, release, snooze, undo
 from approvals.action_rules import Permissions, sees
+from approvals.cards.case_query import load_case
 from approvals.cases import Case
-from approvals.loading import load_case
 from approvals.models import Review
 from approvals.viewers import Viewer
 from tests.support.review_calls import (

@@ -17,11 +17,11 @@ from django.template.loader import render_to_string
 
 import workflows
 from approvals import Approval, Outcome
-from approvals.cards import Card, build_card
+from approvals.cards.card import Card, build_card
+from approvals.cards.status import describe_status
+from approvals.cards.timeline import list_entries
 from approvals.cases import Case
 from approvals.models import Review
-from approvals.status import describe_status
-from approvals.timelines import list_entries
 from workflows import Await, Done, Workflow, step
 from workflows.models import Instance
 from workflows.testing import drain

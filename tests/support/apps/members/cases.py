@@ -29,8 +29,8 @@ from approvals import (
     undo,
     withdraw,
 )
-from approvals.cards import build_card
-from approvals.loading import load_case
+from approvals.cards.card import build_card
+from approvals.cards.case_query import load_case
 from approvals.models import Absence, Review
 from approvals.people import find_group
 from workflows import Await, Done, Workflow, step

@@ -15,20 +15,20 @@ from typing import Any
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext, ngettext, pgettext
 
+from approvals.cards.case_query import fill
+from approvals.cards.edit_summary import list_changes
+from approvals.cards.refusal_history import tell_refusal
+from approvals.cards.status import find_closed_at, find_known, find_status, quote_outcome
 from approvals.cases import MAX_ROWS, Case
 from approvals.diffs import FieldDiff
-from approvals.edited import list_changes
 from approvals.ladder import RungAction, describe_action, name_target
-from approvals.loading import fill
 from approvals.models import Comment, Vote
 from approvals.person import Person
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import name_user
-from approvals.refusals import tell_refusal
 from approvals.settling import TIME
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.status import find_closed_at, find_known, find_status, quote_outcome
 from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import LedgerEvent
 from workflows.wording.punctuation import join_list

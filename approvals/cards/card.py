@@ -20,22 +20,11 @@ from django.utils.translation import gettext_lazy as _
 
 from approvals.action_rules import Permissions
 from approvals.answered import find_agreeing
-from approvals.cases import Case
-from approvals.diffs import FieldDiff, compare, find_drift
-from approvals.edited import Edit, find_edit, list_form
-from approvals.edits import find_agreed
-from approvals.endings import Ending, list_endings, tell_endings
-from approvals.facts import Fact, list_evidence, list_facts
-from approvals.form_secrets import find_tree, hide_secrets
-from approvals.models import Review, Vote
-from approvals.person import Person
-from approvals.plain_values import redact_json
-from approvals.policies import Outcome, describe_four_eyes, find_obstacle, says_no
-from approvals.related import find_link
-from approvals.rivals import Rival, list_rivals
-from approvals.show_values import MAX_BLOCK, MAX_NAME, ShownValue, show_text
-from approvals.similar import Similar, list_similar
-from approvals.status import (
+from approvals.cards.deadline_outlook import Ending, list_endings, tell_endings
+from approvals.cards.edit_summary import Edit, find_edit, list_form
+from approvals.cards.precedents import Similar, list_similar
+from approvals.cards.rival_changes import Rival, list_rivals
+from approvals.cards.status import (
     Progress,
     Status,
     describe_status,
@@ -45,8 +34,19 @@ from approvals.status import (
     measure_progress,
     name_voters,
 )
+from approvals.cards.timeline import Entry, list_entries, read_history
+from approvals.cases import Case
+from approvals.diffs import FieldDiff, compare, find_drift
+from approvals.edits import find_agreed
+from approvals.facts import Fact, list_evidence, list_facts
+from approvals.form_secrets import find_tree, hide_secrets
+from approvals.models import Review, Vote
+from approvals.person import Person
+from approvals.plain_values import redact_json
+from approvals.policies import Outcome, describe_four_eyes, find_obstacle, says_no
+from approvals.related import find_link
+from approvals.show_values import MAX_BLOCK, MAX_NAME, ShownValue, show_text
 from approvals.subjects import Subject, digest, load_subject, snapshot_again
-from approvals.timelines import Entry, list_entries, read_history
 from workflows.forms.form_fields import Field
 from workflows.values.json_text import MISSING
 

@@ -19,7 +19,7 @@ from typing import Any
 from django.http import QueryDict
 from django.utils.translation import gettext
 
-from approvals.cards import Card, OutcomeChoice, list_choices
+from approvals.cards.card import Card, OutcomeChoice, list_choices
 from approvals.diff_parts import ABSENT
 from approvals.form_secrets import keep_untouched, leave_out_secrets, open_secrets
 from approvals.models import Review

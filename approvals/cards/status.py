@@ -13,8 +13,8 @@ from typing import Any, Literal
 from django.utils.translation import gettext, ngettext
 
 from approvals.answered import find_answerer
+from approvals.cards.edit_summary import find_edit
 from approvals.cases import MAX_NAMED, Case
-from approvals.edited import find_edit
 from approvals.electorate import are_all_gone, count_votes, is_stranded, may_be_stranded
 from approvals.models import Review
 from approvals.person import Person

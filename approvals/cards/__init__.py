@@ -1,0 +1,1 @@
+"""A review as every door shows it: card, status, timeline, refusals, form of the decision."""
