@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from approvals.asking.approval import Approval as Approval
     from approvals.calendars import Calendar as Calendar
     from approvals.calendars import register_calendar as register_calendar
-    from approvals.decisions import decide as decide
+    from approvals.deciding.decisions import decide as decide
+    from approvals.deciding.undo_window import undo as undo
     from approvals.exceptions import AlreadyDecided as AlreadyDecided
     from approvals.exceptions import ApprovalError as ApprovalError
     from approvals.exceptions import DecisionFailed as DecisionFailed
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from approvals.exceptions import TooSoon as TooSoon
     from approvals.exceptions import UnknownOutcome as UnknownOutcome
     from approvals.exceptions import UnknownReview as UnknownReview
-    from approvals.grace import undo as undo
     from approvals.policies import Outcome as Outcome
     from approvals.policies import Veto as Veto
     from approvals.principals import candidates as candidates
@@ -65,12 +65,12 @@ _HOMES = {
     "approvals.actions.actions": "answer_info claim comment extend nudge release request_info snooze unsnooze withdraw",
     "approvals.calendars": "Calendar register_calendar",
     "approvals.asking.approval": "Approval",
-    "approvals.decisions": "decide",
+    "approvals.deciding.decisions": "decide",
     "approvals.exceptions": (
         "AlreadyDecided ApprovalError DecisionFailed DecisionRefused InvalidApproval NotAllowed ReasonRequired Stale "
         "TooSoon UnknownOutcome UnknownReview"
     ),
-    "approvals.grace": "undo",
+    "approvals.deciding.undo_window": "undo",
     "approvals.actions.delegation": "delegate reassign",
     "approvals.policies": "Outcome Veto",
     "approvals.principals": "candidates",

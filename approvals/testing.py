@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from approvals import decisions
 from approvals.action_rules import explain
-from approvals.decisions import Recorded
+from approvals.deciding import decisions
+from approvals.deciding.decisions import Recorded
 from approvals.doors import Door
 from approvals.models import Review
 from approvals.person import Person

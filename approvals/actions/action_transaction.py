@@ -17,12 +17,12 @@ from django.utils.translation import gettext
 
 from approvals.action_rules import Permissions, find_next_nudge
 from approvals.cases import Case
+from approvals.deciding.refused_attempt import note_refusal
 from approvals.exceptions import AlreadyDecided, DecisionRefused, InvalidApproval, NotAllowed, TooSoon
 from approvals.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.models.votes import MAX_TEXT
 from approvals.policies import Obstacle
 from approvals.principals import load_user
-from approvals.refused_attempt import note_refusal
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 from workflows.exceptions import InvalidCall, PolicyRefused

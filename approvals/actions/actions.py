@@ -14,13 +14,13 @@ from django.utils.translation import gettext
 from approvals import records
 from approvals.action_rules import find_question
 from approvals.actions.action_transaction import act, read_later, read_words, record
+from approvals.deciding.effects import close_withdrawn
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.held_case import read_id
 from approvals.models import Comment, Review
 from approvals.person import Person
 from approvals.policies import Obstacle
 from approvals.principals import USER
-from approvals.settling import close_withdrawn
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 

@@ -26,7 +26,7 @@ from approvals.cards.decision_form import DecisionForm, Filled
 from approvals.cards.refusal_message import tell_refusal
 from approvals.cases import Case
 from approvals.conf import conf
-from approvals.decisions import decide
+from approvals.deciding.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import ApprovalError, NotAllowed, ReasonRequired, Stale
 from approvals.models import Review

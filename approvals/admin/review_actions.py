@@ -17,7 +17,7 @@ from approvals.actions.actions import extend, release, withdraw
 from approvals.actions.delegation import reassign
 from approvals.admin.action_forms import DeedForm, ExtendForm, OutcomeForm, OverrideForm, ReassignForm
 from approvals.cards.refusal_message import label_outcome
-from approvals.decisions import decide
+from approvals.deciding.decisions import decide
 from approvals.doors import Door
 from approvals.models import Review
 from approvals.person import Person

@@ -20,13 +20,13 @@ from approvals.cards.edit_summary import list_changes
 from approvals.cards.refusal_history import tell_refusal
 from approvals.cards.status import find_closed_at, find_known, find_status, quote_outcome
 from approvals.cases import MAX_ROWS, Case
+from approvals.deciding.effects import TIME
 from approvals.diffs import FieldDiff
 from approvals.ladder import RungAction, describe_action, name_target
 from approvals.models import Comment, Vote
 from approvals.person import Person
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import name_user
-from approvals.settling import TIME
 from approvals.show_times import show_when
 from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from workflows.lifecycle import Event, InteractionStatus

@@ -23,10 +23,10 @@ from approvals.cards.refusal_message import tell_refusal
 from approvals.cards.status import describe_status, tell_decision, tell_outcome
 from approvals.cases import Case
 from approvals.conf import conf
-from approvals.decisions import Recorded, decide
+from approvals.deciding.decisions import Recorded, decide
+from approvals.deciding.undo_window import undo
 from approvals.doors import Door
 from approvals.exceptions import AlreadyDecided, ApprovalError, NotAllowed, Stale
-from approvals.grace import undo
 from approvals.models import Review, Vote
 from approvals.person import Person
 from workflows.exceptions import WorkflowError

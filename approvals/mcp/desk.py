@@ -15,7 +15,7 @@ from django.contrib.auth import get_user_model
 from approvals.actions.visibility import hiding
 from approvals.cards.card import build_card
 from approvals.cards.case_query import load_case
-from approvals.decisions import decide
+from approvals.deciding.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import UnknownReview
 from approvals.held_case import read_id

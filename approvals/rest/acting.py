@@ -13,8 +13,8 @@ from rest_framework.request import Request
 
 from approvals.actions import actions
 from approvals.actions.delegation import delegate
+from approvals.deciding.undo_window import undo
 from approvals.doors import Door
-from approvals.grace import undo
 from approvals.models import Review
 from approvals.rest.bodies import CommentOut, DelegateBody, NothingBody, SayBody
 from approvals.rest.endpoint import DOOR, REFUSED, ReviewEndpoint

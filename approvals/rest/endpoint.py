@@ -15,10 +15,10 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from approvals.actions.visibility import REFUSALS, hiding
+from approvals.deciding.refused_attempt import note_refusal
 from approvals.exceptions import ApprovalError, NotAllowed
 from approvals.models import Review
 from approvals.policies import Obstacle
-from approvals.refused_attempt import note_refusal
 from approvals.rest.bodies import RefusalProblemOut
 from approvals.rest.refusals import answer_refusal
 from workflows.rest.base.authentication import Need

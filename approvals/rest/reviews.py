@@ -12,7 +12,7 @@ from rest_framework.request import Request
 
 from approvals.cards.card import build_card
 from approvals.cards.case_query import load_case, read_case
-from approvals.decisions import decide
+from approvals.deciding.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import AlreadyDecided, Stale, UnknownOutcome
 from approvals.models import Review

@@ -21,6 +21,7 @@ from approvals.actions import actions
 from approvals.actions.delegation import delegate
 from approvals.actions.visibility import note_unseen
 from approvals.cards.refusal_message import find_status_code, tell_refusal
+from approvals.deciding.undo_window import undo
 from approvals.doors import Door
 from approvals.exceptions import (
     AlreadyDecided,
@@ -30,7 +31,6 @@ from approvals.exceptions import (
     TooSoon,
     UnknownReview,
 )
-from approvals.grace import undo
 from approvals.inbox.snoozes import find_snooze
 from approvals.show_times import show_when
 from approvals.show_values import show_text

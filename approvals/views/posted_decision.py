@@ -20,7 +20,7 @@ from approvals.access.password_check import LATELY, TooManyTries, check_password
 from approvals.cards.decision_form import Filled
 from approvals.cards.refusal_message import find_status_code
 from approvals.cards.status import find_status
-from approvals.decisions import decide
+from approvals.deciding.decisions import decide
 from approvals.exceptions import (
     AlreadyDecided,
     ApprovalError,

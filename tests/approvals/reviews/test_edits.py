@@ -18,8 +18,8 @@ from django.contrib.auth.models import User
 
 from approvals import NotAllowed, Outcome, Stale, Veto, decide, undo
 from approvals.cards.card import build_card
+from approvals.deciding.undo_window import carry_out
 from approvals.doors import Door
-from approvals.grace import carry_out
 from approvals.models import Review, Vote
 from tests.support import review_calls
 from tests.support.edited_values import ASKED, EDITED, FORM

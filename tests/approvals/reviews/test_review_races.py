@@ -14,20 +14,9 @@ from django.contrib.auth.models import Group, User
 from django.db import connection, connections, transaction
 
 import workflows
-from approvals import (
-    AlreadyDecided,
-    NotAllowed,
-    Stale,
-    claim,
-    decide,
-    reassign,
-    records,
-    stranding,
-    timers,
-    undo,
-    withdraw,
-)
-from approvals.grace import carry_out
+from approvals import AlreadyDecided, NotAllowed, Stale, claim, decide, reassign, records, undo, withdraw
+from approvals.deciding import stranding, timers
+from approvals.deciding.undo_window import carry_out
 from approvals.models import Notice, Review, Vote
 from tests.support import review_calls
 from tests.support.deadlines import make_overdue

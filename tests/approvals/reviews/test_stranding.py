@@ -10,11 +10,12 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
-from approvals import decide, reassign, stranding
+from approvals import decide, reassign
 from approvals.cards.card import build_card
 from approvals.cards.status import describe_status
 from approvals.cards.timeline import list_entries
 from approvals.cases import Case
+from approvals.deciding import stranding
 from approvals.electorate import may_be_stranded
 from approvals.models import Candidate, Review
 from approvals.notify.expanding import expand_notices

@@ -20,11 +20,11 @@ from approvals import (
     delegate,
     records,
     register_calendar,
-    timers,
     withdraw,
 )
 from approvals.cards.timeline import list_entries
 from approvals.cases import Case
+from approvals.deciding import timers
 from approvals.models import Candidate, Review
 from tests.support import review_calls
 from tests.support.review_calls import (

@@ -15,9 +15,10 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from approvals import AlreadyDecided, NotAllowed, claim, decide, explain, records, timers, undo, withdraw
+from approvals import AlreadyDecided, NotAllowed, claim, decide, explain, records, undo, withdraw
+from approvals.deciding import timers
+from approvals.deciding.undo_window import carry_out
 from approvals.doors import Door
-from approvals.grace import carry_out
 from approvals.models import Review, Vote
 from tests.support import review_calls
 from tests.support.races import play, settle, take_one

@@ -93,7 +93,7 @@ def test_a_decision_after_the_items_deadline_is_refused_and_fires_it(ann: Any) -
 
 
 def test_a_decision_about_an_item_can_be_taken_back_within_its_grace(ann: Any, settings: Any) -> None:
-    from approvals.grace import undo
+    from approvals.deciding.undo_window import undo
 
     settings.APPROVALS = {**getattr(settings, "APPROVALS", {}), "UNDO_SECONDS": 10}
     instance = begin([5], timeout="1h")

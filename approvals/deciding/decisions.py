@@ -22,15 +22,17 @@ from django.utils.translation import gettext
 
 from approvals import records
 from approvals.action_rules import Permissions, never_own, stand_above
+from approvals.deciding.effects import find_next_moment, finish
+from approvals.deciding.fallen_votes import ask_again, overturn, reverse, show_anew
+from approvals.deciding.refused_attempt import note_refusal
+from approvals.deciding.undo_window import begin_grace, find_end
 from approvals.doors import PYTHON, Door
 from approvals.drifts import SubjectState
 from approvals.edits import is_same
 from approvals.electorate import count_votes
 from approvals.exceptions import AlreadyDecided, DecisionRefused, NotAllowed, ReasonRequired
-from approvals.fallen_votes import ask_again, overturn, reverse, show_anew
 from approvals.form_secrets import find_tree, hide_secrets, keep_untouched
 from approvals.form_values import compare_data
-from approvals.grace import begin_grace, find_end
 from approvals.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.models import Review, Vote
 from approvals.models.votes import MAX_TEXT
@@ -44,8 +46,6 @@ from approvals.policies import (
     says_no,
 )
 from approvals.principals import load_user
-from approvals.refused_attempt import note_refusal
-from approvals.settling import find_next_moment, finish
 from workflows import store
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from approvals.deciding.fallen_votes import show_anew
 from approvals.exceptions import NotAllowed, Stale
-from approvals.fallen_votes import show_anew
 from approvals.held_case import open_case
 from approvals.models import Review
 from workflows import store

@@ -19,13 +19,13 @@ from django.contrib.auth import get_user_model
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from approvals import records
+from approvals.deciding.effects import TIME
+from approvals.deciding.timers import climb
 from approvals.electorate import is_stranded
 from approvals.exceptions import UnknownReview
 from approvals.held_case import HeldCase, open_case
 from approvals.ladder import Rung, load_rungs
 from approvals.principals import USER, is_key, list_active
-from approvals.settling import TIME
-from approvals.timers import climb
 from workflows import store
 from workflows.api import owned_answers
 from workflows.lifecycle import Event

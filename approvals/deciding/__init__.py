@@ -1,0 +1,1 @@
+"""Deciding: `decide()`, its effects, the time to undo, and what time does to reviews."""
