@@ -17,13 +17,13 @@ from django.utils.translation import gettext
 
 from approvals.cases import MAX_ROWS, Case
 from approvals.conf import conf
+from approvals.display.times import show_when
 from approvals.exceptions import AlreadyDecided, NotAllowed, UnknownReview
 from approvals.held_case import read_id
 from approvals.models import Comment, Review, Vote
 from approvals.person import Person
 from approvals.policies import Facts, Obstacle, Rules, find_obstacle
 from approvals.principals import name_user
-from approvals.show_times import show_when
 from workflows.api import owned_answers
 
 

@@ -25,8 +25,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
 from approvals.diff_parts import same_json
+from approvals.display.values import show_text
 from approvals.plain_values import MISREAD, REDACTED, AnyField, is_secret, to_plain
-from approvals.show_values import show_text
 from approvals.subjects import (
     MAX_REASON,
     InvalidChange,

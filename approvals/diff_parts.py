@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from django.utils.translation import ngettext
 
+from approvals.display.values import ShownValue, count_shared, show_text, show_texts
 from approvals.person import Person
 from approvals.plain_values import write_canonical
-from approvals.show_values import ShownValue, count_shared, show_text, show_texts
 
 #: Lines that are matched one by one, after those that the texts share at both ends; more are told as all replaced.
 MAX_COMPARED = 300

@@ -16,11 +16,20 @@ from django.utils.translation import gettext
 
 from approvals.diff_parts import ABSENT, same_json
 from approvals.diffs import FieldDiff, tell_text
+from approvals.display.money import show_money
+from approvals.display.values import (
+    EMPTY,
+    HIDDEN,
+    MAX_BLOCK,
+    MAX_NAME,
+    ShownValue,
+    show_moment,
+    show_number,
+    show_text,
+)
 from approvals.facts import find_units, list_facts
 from approvals.form_secrets import is_hidden
 from approvals.show_fields import MAX_ITEMS, count_more, keep_apart, show_loose
-from approvals.show_money import show_money
-from approvals.show_values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, ShownValue, show_moment, show_number, show_text
 from workflows.forms.form import SchemaForm
 from workflows.forms.form_fields import Checks, Field, FormChoice, FormGroup, FormNumber, FormOption, Text
 from workflows.values.json_text import MISSING

@@ -18,8 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from approvals.diff_parts import ABSENT
-from approvals.plain_values import MISREAD, AnyField, from_plain, redact_json
-from approvals.show_values import (
+from approvals.display.values import (
     EMPTY,
     MAX_BLOCK,
     MAX_NAME,
@@ -32,6 +31,7 @@ from approvals.show_values import (
     show_texts,
     show_yes_no,
 )
+from approvals.plain_values import MISREAD, AnyField, from_plain, redact_json
 from workflows.wording.punctuation import join_list
 
 #: Items of a list, and rows of a relation to many, that are named; more are counted.

@@ -25,10 +25,10 @@ from approvals.admin.reviews.review_filters import RuledFilter
 from approvals.admin.reviews.review_page import show_delivery_status
 from approvals.admin.vote_admin import show_block_of
 from approvals.cards.refusal_message import tell_refusal
+from approvals.display.values import show_text as reveal
 from approvals.exceptions import ApprovalError
 from approvals.models import Delivery
 from approvals.notify.resending import PERMISSION, resend
-from approvals.show_values import show_text as reveal
 from workflows.admin.instances.instance_list import SAMPLE, chosen
 from workflows.admin.markup import NOTHING, dump_json, show_moment, show_relative, show_text
 from workflows.exceptions import WorkflowError

@@ -14,11 +14,11 @@ from django.utils.translation import gettext_lazy
 from approvals.admin.related_rows import OfReviewAdmin
 from approvals.admin.reviews.review_filters import RuledFilter
 from approvals.cards.refusal_message import label_outcome
+from approvals.display.values import show_text as reveal
 from approvals.form_secrets import find_tree, hide_secrets
 from approvals.models import Comment, Vote
 from approvals.models.votes import COMMENTS
 from approvals.policies import load_outcomes
-from approvals.show_values import show_text as reveal
 from workflows.admin.markup import NOTHING, VALUE, dump_json, show_badge, show_moment, show_text
 from workflows.wording.punctuation import join_list
 

@@ -37,6 +37,7 @@ from approvals.cards.status import (
 from approvals.cards.timeline import Entry, list_entries, read_history
 from approvals.cases import Case
 from approvals.diffs import FieldDiff, compare, find_drift
+from approvals.display.values import MAX_BLOCK, MAX_NAME, ShownValue, show_text
 from approvals.edits import find_agreed
 from approvals.facts import Fact, list_evidence, list_facts
 from approvals.form_secrets import find_tree, hide_secrets
@@ -45,7 +46,6 @@ from approvals.person import Person
 from approvals.plain_values import redact_json
 from approvals.policies import Outcome, describe_four_eyes, find_obstacle, says_no
 from approvals.related import find_link
-from approvals.show_values import MAX_BLOCK, MAX_NAME, ShownValue, show_text
 from approvals.subjects import Subject, digest, load_subject, snapshot_again
 from workflows.forms.form_fields import Field
 from workflows.values.json_text import MISSING

@@ -15,11 +15,11 @@ from django.utils.translation import gettext
 from approvals.cases import Case
 from approvals.diff_parts import ABSENT
 from approvals.diffs import FieldDiff
+from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.edits import carries, is_same, load_before
 from approvals.form_values import add_defaults, compare_data, list_settings
 from approvals.models import Vote
 from approvals.person import Person
-from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from workflows.forms.form import SchemaForm
 from workflows.schemas.schema import Schema
 from workflows.wording.punctuation import join_and

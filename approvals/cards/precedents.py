@@ -13,10 +13,10 @@ from uuid import UUID
 from django.db.models import OuterRef, Subquery
 
 from approvals.cases import Case
+from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.models import Review, Vote
 from approvals.person import Person
 from approvals.policies import load_outcomes
-from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 
 #: How many are shown.
 MOST = 3

@@ -14,6 +14,7 @@ from django.utils.translation import gettext
 
 from approvals.access.password_check import TooManyTries
 from approvals.cases import Case
+from approvals.display.values import show_text
 from approvals.exceptions import (
     AlreadyDecided,
     ApprovalError,
@@ -29,7 +30,6 @@ from approvals.exceptions import (
 from approvals.models import Review
 from approvals.policies import Outcome, find_obstacle, load_outcomes
 from approvals.show_fields import label_field
-from approvals.show_values import show_text
 from approvals.subjects import find_field
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge
 from workflows.wording.messages import make_sentence, tell_reason

@@ -11,9 +11,9 @@ from uuid import UUID
 from django.db.models import Q
 
 from approvals.cases import Case
+from approvals.display.values import MAX_BLOCK, show_text
 from approvals.models import Review
 from approvals.person import Person
-from approvals.show_values import MAX_BLOCK, show_text
 
 #: How many are shown.
 MOST = 3

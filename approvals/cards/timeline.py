@@ -22,13 +22,13 @@ from approvals.cards.status import find_closed_at, find_known, find_status, quot
 from approvals.cases import MAX_ROWS, Case
 from approvals.deciding.effects import TIME
 from approvals.diffs import FieldDiff
+from approvals.display.times import show_when
+from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.ladder import RungAction, describe_action, name_target
 from approvals.models import Comment, Vote
 from approvals.person import Person
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import name_user
-from approvals.show_times import show_when
-from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import LedgerEvent
 from workflows.wording.punctuation import join_list

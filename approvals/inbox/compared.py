@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from approvals.show_values import HIDDEN, NOTHING
+from approvals.display.values import HIDDEN, NOTHING
 from workflows.wording.punctuation import join_list
 
 #: What differs between them has so many columns; more is named.

@@ -17,11 +17,11 @@ from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext
 
 from approvals.diffs import compare_each
+from approvals.display.values import MAX_NAME, show_text
 from approvals.facts import list_facts
 from approvals.inbox.totals import list_amounts
 from approvals.models import Review, Vote
 from approvals.policies import Outcome, load_outcomes
-from approvals.show_values import MAX_NAME, show_text
 from approvals.viewers import Viewer
 from workflows.exceptions import InvalidData
 from workflows.schemas.schema import load_schema

@@ -13,11 +13,11 @@ from django.apps import apps
 from django.urls import reverse
 from django.utils.translation import gettext, pgettext
 
+from approvals.display.values import MAX_NAME, name_kind, show_text
 from approvals.inbox.filters import Filters
 from approvals.inbox.rail import RailLink
 from approvals.inbox.rows import RequestRow
 from approvals.models.reviews import RISKS
-from approvals.show_values import MAX_NAME, name_kind, show_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from django.utils.text import capfirst
 from django.utils.translation import get_language_info, gettext, to_locale
 from django.utils.translation import gettext_lazy as _
 
+from approvals.display.times import show_at
+from approvals.display.values import MAX_NAME, name_kind, show_text
 from approvals.models import Absence, Preference
 from approvals.people_forms import AbsenceForm, PreferenceForm
 from approvals.person import Person
 from approvals.principals import list_active, name_person
-from approvals.show_times import show_at
-from approvals.show_values import MAX_NAME, name_kind, show_text
 from workflows.access.memberships import list_workspaces
 from workflows.clock import Now
 from workflows.models import Workspace

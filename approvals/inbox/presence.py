@@ -16,10 +16,10 @@ from django.db.models import QuerySet
 
 from approvals import records
 from approvals.cases import MAX_ROWS
+from approvals.display.values import MAX_NAME, show_text
 from approvals.models import Presence
 from approvals.person import Person
 from approvals.principals import name_person
-from approvals.show_values import MAX_NAME, show_text
 from workflows.clock import Now
 
 #: A page renews it every few seconds; a browser's tab in the background is slower.

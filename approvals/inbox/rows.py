@@ -23,6 +23,8 @@ from django.utils.translation import gettext, ngettext
 from approvals.answered import find_answerer
 from approvals.cards.card import RISK_LABELS
 from approvals.cards.case_query import gather, make_rows
+from approvals.display.times import show_at, show_soon
+from approvals.display.values import MAX_BLOCK, MAX_NAME, name_kind, show_text
 from approvals.inbox.filters import Filters
 from approvals.inbox.lists import DECIDABLE, Lists
 from approvals.inbox.presence import looking_at
@@ -31,8 +33,6 @@ from approvals.models.reviews import RISKS
 from approvals.policies import count_fixed, load_outcomes, load_quorum
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import name_person
-from approvals.show_times import show_at, show_soon
-from approvals.show_values import MAX_BLOCK, MAX_NAME, name_kind, show_text
 from workflows.pages.relative_times import SOON
 
 #: So many are shown as one.

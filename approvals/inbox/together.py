@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.utils.translation import gettext, ngettext
 
+from approvals.display.values import MAX_BLOCK, MAX_NAME, name_kind, show_text
 from approvals.inbox.compared import Cell, Column, compare_facts
 from approvals.inbox.each import Came, count_undone
 from approvals.inbox.filters import Filters
@@ -22,7 +23,6 @@ from approvals.inbox.rows import RequestRow, read_rows
 from approvals.models import Review
 from approvals.models.reviews import RISKS
 from approvals.policies import Outcome
-from approvals.show_values import MAX_BLOCK, MAX_NAME, name_kind, show_text
 
 #: Requests of one page, and of one decision.
 MOST = 200

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from approvals.display.money import show_money
 from approvals.facts import find_units
 from approvals.show_fields import label_field
-from approvals.show_money import show_money
 
 Amounts = Mapping[str, tuple[Decimal, str]]
 

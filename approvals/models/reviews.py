@@ -13,9 +13,9 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
+from approvals.display.values import show_text
 from approvals.models.base import point_to_user
 from approvals.querysets import ReviewQuerySet
-from approvals.show_values import show_text
 from workflows.models import EngineModel, Instance, Interaction, ReadQuerySet, Workspace
 
 RISKS = {"low": _("low"), "medium": _("medium"), "high": _("high")}

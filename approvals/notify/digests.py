@@ -12,6 +12,7 @@ from django.contrib.auth import get_user_model
 from django.core.mail import EmailMessage
 from django.utils.translation import gettext
 
+from approvals.display.values import MAX_NAME, show_text
 from approvals.models import Delivery, Review
 from approvals.notify import records
 from approvals.notify.mails import Request, write_digest
@@ -20,7 +21,6 @@ from approvals.notify.readers import ReaderPreferences, speaking_to
 from approvals.notify.sending import AFTER_GRACE, find_reader, settle
 from approvals.notify.words import tell_due
 from approvals.principals import name_person
-from approvals.show_values import MAX_NAME, show_text
 from workflows.api import owned_answers
 from workflows.clock import read_now
 

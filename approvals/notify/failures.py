@@ -11,8 +11,8 @@ import smtplib
 import traceback
 from datetime import datetime
 
+from approvals.display.values import show_text
 from approvals.exceptions import ApprovalError
-from approvals.show_values import show_text
 
 MAX_ERROR = 300
 

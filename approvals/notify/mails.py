@@ -20,13 +20,13 @@ from django.utils.translation import get_language, get_language_bidi, gettext, p
 from approvals.access.personal_links import find_inbox, make_link
 from approvals.cards.card import Card
 from approvals.conf import conf
+from approvals.display.times import name_zone
+from approvals.display.values import show_text
 from approvals.models import Delivery, Review
 from approvals.notify.readers import ReaderPreferences
 from approvals.notify.recipients import ASKS
 from approvals.notify.records import read_data
 from approvals.notify.words import Occasion, choose_subject, choose_words, tell_due
-from approvals.show_times import name_zone
-from approvals.show_values import show_text
 from workflows.conf import conf as engine_conf
 from workflows.definitions.callback_tokens import write_url
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from approvals.display.values import show_text
 from approvals.notify.failures import SendFailed
-from approvals.show_values import show_text
 from workflows.outbound.address_guard import Guard, Unreachable, find_addresses
 from workflows.outbound.posting import PostReply, read_place
 from workflows.outbound.posting import post as send

@@ -15,9 +15,9 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone, translation
 
+from approvals.display.values import MAX_NAME, show_text
 from approvals.models import Preference
 from approvals.person import Person
-from approvals.show_values import MAX_NAME, show_text
 
 
 @dataclass(frozen=True, slots=True)

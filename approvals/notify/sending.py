@@ -26,6 +26,7 @@ from approvals.cards.refusal_message import tell_problem
 from approvals.cards.status import tell_decision
 from approvals.cases import Case
 from approvals.conf import conf
+from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.electorate import is_stranded
 from approvals.models import Comment, Delivery, Review, Snooze
 from approvals.notify import records
@@ -40,7 +41,6 @@ from approvals.notify.recipients import ASKS, read_key
 from approvals.notify.words import Occasion
 from approvals.policies import find_obstacle
 from approvals.principals import USER, list_users, load_user, name_person
-from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from workflows.api import owned_answers
 from workflows.clock import Now, read_now
 

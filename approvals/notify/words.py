@@ -11,8 +11,8 @@ from datetime import datetime
 from django.utils.translation import gettext
 
 from approvals.cards.card import Card
-from approvals.show_times import name_zone, show_when
-from approvals.show_values import MAX_NAME, show_text
+from approvals.display.times import name_zone, show_when
+from approvals.display.values import MAX_NAME, show_text
 
 #: Characters of a subject; programs show fewer.
 MAX_SUBJECT = 140

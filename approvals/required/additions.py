@@ -14,10 +14,10 @@ from django.db import DataError, IntegrityError, models, router, transaction
 from django.utils.translation import gettext
 
 from approvals.changes import REFUSED_THERE
+from approvals.display.values import show_text
 from approvals.plain_values import MISREAD, from_plain, is_secret, to_plain
 from approvals.related import Related
 from approvals.show_fields import label_field, show_value
-from approvals.show_values import show_text
 from approvals.subjects import MAX_REASON, InvalidChange, find_field, write_keys
 from workflows.wording.messages import Reason, gettext_noop
 from workflows.wording.punctuation import join_list

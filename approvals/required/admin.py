@@ -28,6 +28,7 @@ from django.utils.translation import gettext
 
 from approvals.asking.approval import Approval
 from approvals.cards.refusal_message import tell_unasked
+from approvals.display.values import show_text
 from approvals.exceptions import ApprovalError
 from approvals.required.additions import describe_addition
 from approvals.required.admin_checks import find_problems
@@ -37,7 +38,6 @@ from approvals.required.panel import make_panel, tell_conflicts, tell_nobody, te
 from approvals.required.proposals import AlreadyProposed, TooManyProposals, list_pending, propose
 from approvals.required.stored import Stored, find_changes, is_gone, read_stored
 from approvals.show_fields import label_field
-from approvals.show_values import show_text
 from approvals.subjects import InvalidChange, find_alias, find_field, name_object
 from workflows.exceptions import WorkflowError
 from workflows.wording.messages import tell_reason

@@ -22,6 +22,7 @@ from rest_framework.views import APIView
 from approvals.asking.approval import Approval
 from approvals.asking.opening import list_asked
 from approvals.changes import read_change
+from approvals.display.values import show_text
 from approvals.exceptions import ApprovalError
 from approvals.person import Person
 from approvals.plain_values import is_secret, redact_json
@@ -29,7 +30,6 @@ from approvals.required.frozen import dump_approval, name_key
 from approvals.required.options import GateOptions
 from approvals.required.replay import keep_call
 from approvals.required.sealing import seal
-from approvals.show_values import show_text
 from approvals.subjects import InvalidChange, find_field, name_object, read_subject
 from workflows.api.instances import start_as
 from workflows.exceptions import WorkflowError

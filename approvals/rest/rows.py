@@ -17,11 +17,11 @@ from approvals.cards.card import Card
 from approvals.cards.edit_summary import Edit
 from approvals.cards.status import find_status
 from approvals.cases import Case
+from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.form_secrets import find_tree, hide_secrets
 from approvals.models import Comment, Review
 from approvals.policies import load_outcomes
 from approvals.principals import name_person
-from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from workflows.clock import Now
 from workflows.values.json_text import MISSING
 from workflows.values.times import to_rfc3339

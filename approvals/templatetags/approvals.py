@@ -23,13 +23,13 @@ from django.http import QueryDict
 from django.utils import timezone
 from django.utils.translation import gettext
 
-from approvals import show_times
 from approvals.cards.card import Card
 from approvals.cards.latest_review import find_newest, find_visible
 from approvals.cards.status import Progress
 from approvals.conf import conf
+from approvals.display import times
+from approvals.display.values import name_kind
 from approvals.models.votes import MAX_TEXT
-from approvals.show_values import name_kind
 from workflows.pages.relative_times import SOON, show_length
 from workflows.wording.punctuation import end_sentence, join_label, join_list
 
@@ -77,13 +77,13 @@ def approval_status(context: Any, obj: Any) -> dict[str, Any]:
 @register.filter
 def at(value: datetime | None, now: datetime) -> str:
     """A moment: "Today, 16:00"."""
-    return "" if value is None else show_times.show_at(value, now)
+    return "" if value is None else times.show_at(value, now)
 
 
 @register.filter
 def due(value: datetime | None, now: datetime) -> str:
     """How far away: "in 2 days", "overdue by 3 hours"."""
-    return "" if value is None else show_times.show_due(value, now)
+    return "" if value is None else times.show_due(value, now)
 
 
 @register.filter
@@ -109,7 +109,7 @@ def iso(value: datetime | None) -> str:
 @register.filter
 def zone(value: datetime | None) -> str:
     """The zone that a moment is told in."""
-    return "" if value is None else show_times.name_zone(value)
+    return "" if value is None else times.name_zone(value)
 
 
 @register.filter

@@ -22,6 +22,8 @@ from approvals.actions.delegation import delegate
 from approvals.actions.visibility import note_unseen
 from approvals.cards.refusal_message import find_status_code, tell_refusal
 from approvals.deciding.undo_window import undo
+from approvals.display.times import show_when
+from approvals.display.values import show_text
 from approvals.doors import Door
 from approvals.exceptions import (
     AlreadyDecided,
@@ -32,8 +34,6 @@ from approvals.exceptions import (
     UnknownReview,
 )
 from approvals.inbox.snoozes import find_snooze
-from approvals.show_times import show_when
-from approvals.show_values import show_text
 from approvals.views.posted_decision import decide_posted, show_late
 from approvals.views.visit import RequestVisit, TopMessage, Typed, has_typed, read_typed
 from workflows.exceptions import WorkflowError

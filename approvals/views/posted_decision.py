@@ -21,6 +21,7 @@ from approvals.cards.decision_form import Filled
 from approvals.cards.refusal_message import find_status_code
 from approvals.cards.status import find_status
 from approvals.deciding.decisions import decide
+from approvals.display.values import MAX_BLOCK, show_text
 from approvals.exceptions import (
     AlreadyDecided,
     ApprovalError,
@@ -30,7 +31,6 @@ from approvals.exceptions import (
     Stale,
     UnknownOutcome,
 )
-from approvals.show_values import MAX_BLOCK, show_text
 from approvals.views.visit import RequestVisit, TopMessage, Typed
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge, WorkflowError
 from workflows.wording.messages import make_sentence

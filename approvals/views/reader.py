@@ -25,11 +25,11 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.gzip import gzip_page
 
 from approvals.conf import DEFAULTS, conf
+from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.exceptions import UnknownReview
 from approvals.inbox.desk import InboxDesk, ask_desk, read_desk
 from approvals.notify.readers import ReaderPreferences, make_reader
 from approvals.principals import name_person
-from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.viewers import Viewer, find_viewer
 from workflows.pages.posted_form import FormRefused, check_charset, give_token, keep_cookie, read_posted
 from workflows.pages.response import answer_page, write_policy

@@ -14,12 +14,12 @@ from django.http import HttpResponse, HttpResponseNotAllowed, HttpResponseRedire
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from approvals.display.values import show_text
 from approvals.exceptions import UnknownReview
 from approvals.inbox.desk import read_query
 from approvals.inbox.filters import Filters
 from approvals.inbox.kept import MAX_NAME, NameForm, ViewForm, keep_view, remove_view, rename_view
 from approvals.models import SavedView
-from approvals.show_values import show_text
 from approvals.views.reader import Opened, find_back, for_people
 from approvals.views.visit import TopMessage
 from workflows.pages.posted_form import MAX_DIGITS, read_number, read_posted

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from approvals.display.times import name_zone
 from approvals.exceptions import UnknownReview
 from approvals.inbox.own import (
     OwnAbsenceForm,
@@ -21,7 +22,6 @@ from approvals.inbox.own import (
     remove_absence,
 )
 from approvals.models import Preference
-from approvals.show_times import name_zone
 from approvals.views.reader import Opened, for_people, set_theme
 from approvals.views.visit import TopMessage
 from workflows.pages.posted_form import MAX_DIGITS, read_number, read_posted

@@ -23,11 +23,11 @@ from approvals.cards.decision_form import DecisionForm, Filled, FrozenForm, Show
 from approvals.cards.status import find_status
 from approvals.cases import Case
 from approvals.conf import conf
+from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.doors import Door
 from approvals.models import Review
 from approvals.notify.readers import ReaderPreferences
 from approvals.principals import name_person
-from approvals.show_values import MAX_BLOCK, MAX_NAME, show_text
 from workflows.values.json_text import MISSING
 from workflows.wording.punctuation import end_sentence
 

@@ -12,7 +12,7 @@ import pytest
 from django.utils import timezone, translation
 
 from approvals import decide
-from approvals.show_times import name_zone, show_at, show_due, show_since, show_when
+from approvals.display.times import name_zone, show_at, show_due, show_since, show_when
 from tests.support.worlds.cards import People, ask, make_people, tell
 from workflows.pages.relative_times import show_length
 from workflows.testing import advance

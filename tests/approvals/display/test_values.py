@@ -16,8 +16,8 @@ from django.utils.translation import gettext_lazy
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from approvals.show_money import _SYMBOLS, show_money
-from approvals.show_values import (
+from approvals.display.money import _SYMBOLS, show_money
+from approvals.display.values import (
     CONTEXT,
     MAX_SHOWN,
     count_shared,

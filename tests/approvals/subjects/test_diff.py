@@ -29,9 +29,9 @@ from hypothesis import strategies as st
 from approvals.changes import apply_change, read_change
 from approvals.diff_parts import ABSENT, MAX_LINES, MAX_PLACES, diff_json, diff_lines, mark_change, same_json
 from approvals.diffs import FieldDiff, compare, find_drift
+from approvals.display.values import HIDDEN, MAX_BLOCK, NOTHING, ShownValue
 from approvals.plain_values import REDACTED
 from approvals.show_fields import MAX_ITEMS
-from approvals.show_values import HIDDEN, MAX_BLOCK, NOTHING, ShownValue
 from approvals.subjects import load_subject, read_subject, snapshot
 
 

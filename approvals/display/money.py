@@ -12,7 +12,7 @@ from decimal import Decimal
 from django.utils.formats import number_format
 from django.utils.translation import get_language
 
-from approvals.show_values import show_number, show_text
+from approvals.display.values import show_number, show_text
 
 _LANGUAGES_WITH_SYMBOL_FIRST = {"en", "ja", "ko", "zh"}
 #: No two currencies share a symbol; whatever is missing is told by its code.

@@ -1,0 +1,1 @@
+"""Values, money and moments as a reviewer reads them."""
