@@ -21,7 +21,7 @@ from approvals.answered import find_answerer, is_divided
 from approvals.conf import conf
 from approvals.diff_parts import ABSENT
 from approvals.drifts import SubjectState, read_subject_now
-from approvals.edits import Table, find_shown, find_table, read_asked
+from approvals.forms.edits import Table, find_shown, find_table, read_asked
 from approvals.models import Candidate, Comment, Review, Vote
 from approvals.policies import (
     Decided,

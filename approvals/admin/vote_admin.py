@@ -15,7 +15,7 @@ from approvals.admin.related_rows import OfReviewAdmin
 from approvals.admin.reviews.review_filters import RuledFilter
 from approvals.cards.refusal_message import label_outcome
 from approvals.display.values import show_text as reveal
-from approvals.form_secrets import find_tree, hide_secrets
+from approvals.forms.secret_fields import find_tree, hide_secrets
 from approvals.models import Comment, Vote
 from approvals.models.votes import COMMENTS
 from approvals.policies import load_outcomes

@@ -38,9 +38,9 @@ from approvals.cards.timeline import Entry, list_entries, read_history
 from approvals.cases import Case
 from approvals.diffs import FieldDiff, compare, find_drift
 from approvals.display.values import MAX_BLOCK, MAX_NAME, ShownValue, show_text
-from approvals.edits import find_agreed
-from approvals.facts import Fact, list_evidence, list_facts
-from approvals.form_secrets import find_tree, hide_secrets
+from approvals.forms.edits import find_agreed
+from approvals.forms.request_facts import Fact, list_evidence, list_facts
+from approvals.forms.secret_fields import find_tree, hide_secrets
 from approvals.models import Review, Vote
 from approvals.person import Person
 from approvals.plain_values import redact_json

@@ -22,7 +22,7 @@ from django.utils.translation import gettext
 from approvals.cards.card import Card, OutcomeChoice, list_choices
 from approvals.diff_parts import ABSENT
 from approvals.display.values import show_text
-from approvals.form_secrets import keep_untouched, leave_out_secrets, open_secrets
+from approvals.forms.secret_fields import keep_untouched, leave_out_secrets, open_secrets
 from approvals.models import Review
 from approvals.policies import load_outcomes
 from workflows.exceptions import InvalidData

@@ -16,8 +16,8 @@ from approvals.cases import Case
 from approvals.diff_parts import ABSENT
 from approvals.diffs import FieldDiff
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.edits import carries, is_same, load_before
-from approvals.form_values import add_defaults, compare_data, list_settings
+from approvals.forms.edits import carries, is_same, load_before
+from approvals.forms.form_values import add_defaults, compare_data, list_settings
 from approvals.models import Vote
 from approvals.person import Person
 from workflows.forms.form import SchemaForm

@@ -28,11 +28,11 @@ from approvals.deciding.refused_attempt import note_refusal
 from approvals.deciding.undo_window import begin_grace, find_end
 from approvals.doors import PYTHON, Door
 from approvals.drifts import SubjectState
-from approvals.edits import is_same
 from approvals.electorate import count_votes
 from approvals.exceptions import AlreadyDecided, DecisionRefused, NotAllowed, ReasonRequired
-from approvals.form_secrets import find_tree, hide_secrets, keep_untouched
-from approvals.form_values import compare_data
+from approvals.forms.edits import is_same
+from approvals.forms.form_values import compare_data
+from approvals.forms.secret_fields import find_tree, hide_secrets, keep_untouched
 from approvals.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.models import Review, Vote
 from approvals.models.votes import MAX_TEXT

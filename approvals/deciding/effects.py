@@ -19,13 +19,13 @@ from approvals import records
 from approvals.answered import find_agreeing
 from approvals.asking.approval import Approval
 from approvals.diff_parts import same_json
-from approvals.edits import find_agreed
 from approvals.exceptions import (
     AlreadyDecided,
     ApprovalError,
     DecisionFailed,
     Stale,
 )
+from approvals.forms.edits import find_agreed
 from approvals.held_case import HeldCase
 from approvals.ladder import load_rungs, next_moment
 from approvals.models import Vote

@@ -14,8 +14,8 @@ from approvals import records
 from approvals.diff_parts import ABSENT
 from approvals.diffs import FieldDiff
 from approvals.drifts import SubjectState
-from approvals.edits import carries, dump_before, is_same
 from approvals.exceptions import DecisionFailed, NotAllowed, Stale
+from approvals.forms.edits import carries, dump_before, is_same
 from approvals.held_case import HeldCase
 from approvals.models import Vote
 from workflows.api import owned_answers

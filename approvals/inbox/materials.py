@@ -18,7 +18,7 @@ from django.utils.translation import gettext
 
 from approvals.diffs import compare_each
 from approvals.display.values import MAX_NAME, show_text
-from approvals.facts import list_facts
+from approvals.forms.request_facts import list_facts
 from approvals.inbox.totals import list_amounts
 from approvals.models import Review, Vote
 from approvals.policies import Outcome, load_outcomes

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from approvals.display.money import show_money
-from approvals.facts import find_units
+from approvals.forms.request_facts import find_units
 from approvals.show_fields import label_field
 
 Amounts = Mapping[str, tuple[Decimal, str]]

@@ -18,7 +18,7 @@ from approvals.cards.edit_summary import Edit
 from approvals.cards.status import find_status
 from approvals.cases import Case
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.form_secrets import find_tree, hide_secrets
+from approvals.forms.secret_fields import find_tree, hide_secrets
 from approvals.models import Comment, Review
 from approvals.policies import load_outcomes
 from approvals.principals import name_person

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.utils import timezone
 
-from approvals.facts import MAX_FACTS, list_facts, read_link
+from approvals.forms.request_facts import MAX_FACTS, list_facts, read_link
 
 
 @pytest.fixture(autouse=True)

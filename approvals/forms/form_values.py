@@ -27,8 +27,8 @@ from approvals.display.values import (
     show_number,
     show_text,
 )
-from approvals.facts import find_units, list_facts
-from approvals.form_secrets import is_hidden
+from approvals.forms.request_facts import find_units, list_facts
+from approvals.forms.secret_fields import is_hidden
 from approvals.show_fields import MAX_ITEMS, count_more, keep_apart, show_loose
 from workflows.forms.form import SchemaForm
 from workflows.forms.form_fields import Checks, Field, FormChoice, FormGroup, FormNumber, FormOption, Text

@@ -1,0 +1,1 @@
+"""What a request carries and approvers fill in: facts, form values, secrets, edits."""
