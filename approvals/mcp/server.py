@@ -18,7 +18,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from approvals.exceptions import ApprovalError
-from approvals.mcp.desk import MOST, AgentDesk
+from approvals.mcp.agent_desk import MOST, AgentDesk
 from approvals.models.votes import MAX_TEXT
 from workflows.exceptions import InvalidCall, InvalidData, PolicyRefused
 

@@ -33,7 +33,7 @@ class Command(BaseCommand):
             raise CommandError(
                 'The MCP SDK is not installed, or is older than its version 2: pip install "django-holdpoint[mcp]"'
             ) from error
-        from approvals.mcp.desk import open_desk
+        from approvals.mcp.agent_desk import open_desk
 
         try:
             desk = open_desk(options["user"], options["workspace"])

@@ -18,7 +18,7 @@ from mcp import Client, StdioServerParameters
 import workflows
 from approvals import decide
 from approvals.actions import actions
-from approvals.mcp.desk import AgentDesk, open_desk
+from approvals.mcp.agent_desk import AgentDesk, open_desk
 from approvals.mcp.server import INSTRUCTIONS, build_server
 from approvals.models import Vote
 from tests.support.processes import ROOT, find_environment

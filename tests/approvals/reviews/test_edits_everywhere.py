@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from approvals import decide
 from approvals.doors import Door
-from approvals.mcp.desk import open_desk
+from approvals.mcp.agent_desk import open_desk
 from approvals.models import Review, Vote
 from approvals.notify.expanding import expand_notices
 from approvals.notify.postman import Postman

@@ -26,7 +26,7 @@ from approvals import decide, delegate
 from approvals.access.personal_links import make_link
 from approvals.actions import actions
 from approvals.exceptions import ApprovalError
-from approvals.mcp.desk import AgentDesk
+from approvals.mcp.agent_desk import AgentDesk
 from approvals.models import Absence, Candidate, Comment, Review, Vote
 from approvals.rest.part import PART
 from approvals.urls import urlpatterns
