@@ -12,10 +12,9 @@ from uuid import UUID
 
 from django.contrib.auth import get_user_model
 
-from approvals import records
 from approvals.cases import Case
 from approvals.exceptions import UnknownReview
-from approvals.models import Review
+from approvals.models import Review, writer
 from approvals.principals import load_user
 from workflows.api import owned_answers
 from workflows.exceptions import InvalidCall, UnknownInteraction, show
@@ -54,7 +53,7 @@ def open_case(id: UUID) -> HeldCase:
         held = owned_answers.hold(id)
     except UnknownInteraction as error:
         raise UnknownReview(id) from error
-    review = records.lock_review(id)
+    review = writer.lock_review(id)
     if review is None:
         raise UnknownReview(id)
     return HeldCase(review, held)

@@ -18,8 +18,8 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest
 from django.views.decorators.debug import sensitive_variables
 
-from approvals import records
 from approvals.access.password_check import TooManyTries, make_key
+from approvals.models import writer
 
 if TYPE_CHECKING:
     _Backend = ModelBackend
@@ -55,8 +55,8 @@ class CountedLogins(_Backend):
             raise PermissionDenied(str(TooManyTries()))
         user = super().authenticate(request, username, password, **credentials)
         if user is not None:
-            records.forget_tries(here)
-            records.take_back_try(everywhere)
+            writer.forget_tries(here)
+            writer.take_back_try(everywhere)
         return user
 
     async def aauthenticate(
@@ -67,7 +67,7 @@ class CountedLogins(_Backend):
 
 
 def _count(key: str) -> int:
-    return records.count_tries([key], LASTS)[key]
+    return writer.count_tries([key], LASTS)[key]
 
 
 class CountedModelBackend(CountedLogins, ModelBackend):

@@ -13,8 +13,8 @@ from typing import Any
 from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_variables
 
-from approvals import records
 from approvals.exceptions import ApprovalError
+from approvals.models import writer
 
 TRIES = 5
 LASTS = timedelta(minutes=15)
@@ -52,11 +52,11 @@ def check_password(user: Any, password: str) -> bool:
     False
     """
     key = make_key("password", user.pk)
-    if records.count_tries([key], LASTS)[key] > TRIES:
+    if writer.count_tries([key], LASTS)[key] > TRIES:
         raise TooManyTries
     if not user.check_password(password):
         return False
-    records.forget_tries(key)
+    writer.forget_tries(key)
     return True
 
 

@@ -20,7 +20,7 @@ from approvals.cases import Case
 from approvals.deciding.refused_attempt import note_refusal
 from approvals.exceptions import AlreadyDecided, DecisionRefused, InvalidApproval, NotAllowed, TooSoon
 from approvals.held_case import HeldCase, check_actor, open_case, read_id
-from approvals.models.votes import MAX_TEXT
+from approvals.models.vote import MAX_TEXT
 from approvals.policies import Obstacle
 from approvals.principals import load_user
 from workflows.api import owned_answers

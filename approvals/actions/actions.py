@@ -11,13 +11,12 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from approvals import records
 from approvals.action_rules import find_question
 from approvals.actions.action_transaction import act, read_later, read_words, record
 from approvals.deciding.effects import close_withdrawn
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.held_case import read_id
-from approvals.models import Comment, Review
+from approvals.models import Comment, Review, writer
 from approvals.person import Person
 from approvals.policies import Obstacle
 from approvals.principals import USER
@@ -33,7 +32,7 @@ def claim(review: Any, *, actor: Person, door: str = "python") -> Review:
     """
     with act("claim", review, actor, door) as case:
         if case.review.claimed_by_id != actor.pk:
-            records.update_review(case.review, claimed_by_id=actor.pk, claimed_at=case.now)
+            writer.update_review(case.review, claimed_by_id=actor.pk, claimed_at=case.now)
             record(case, "claimed", actor, door)
         return case.review
 
@@ -47,7 +46,7 @@ def release(review: Any, *, actor: Person, door: str = "python") -> Review:
     with act("release", review, actor, door) as case:
         if case.review.claimed_by_id is not None:
             whose = case.review.claimed_by_id
-            records.update_review(case.review, claimed_by_id=None, claimed_at=None)
+            writer.update_review(case.review, claimed_by_id=None, claimed_at=None)
             record(case, "released", actor, door, {"of": f"user:{whose}" if whose != actor.pk else None})
         return case.review
 
@@ -75,7 +74,7 @@ def extend(
                 read_later(moment, option, case.now)
         told = {"what": "extended", "door": door, "reason": reason or None, "due": due.isoformat() if due else None}
         if due is not None:
-            records.move_due(case.review, due)
+            writer.move_due(case.review, due)
         if deadline is None:
             record(case, "extended", actor, door, {"due": told["due"], "reason": reason})
         elif not owned_answers.move_deadline(case.held, deadline, told, actor=read_actor(actor)):
@@ -93,7 +92,7 @@ def comment(review: Any, text: str, *, actor: Person, door: str = "python") -> C
     """
     text = read_words(text, "text", "a comment")
     with act("comment", review, actor, door) as case:
-        made = records.insert_comment(case.review, "comment", text, user=actor, at=case.now)
+        made = writer.insert_comment(case.review, "comment", text, user=actor, at=case.now)
         record(case, "commented", actor, door, {"comment": str(made.pk)})
         return made
 
@@ -106,10 +105,10 @@ def request_info(review: Any, text: str, *, actor: Person, door: str = "python")
     """
     text = read_words(text, "text", "a question")
     with act("request_info", review, actor, door) as case:
-        made = records.insert_comment(case.review, "question", text, user=actor, at=case.now)
+        made = writer.insert_comment(case.review, "question", text, user=actor, at=case.now)
         record(case, "asked", actor, door, {"comment": str(made.pk)})
         to = [f"{USER}:{case.review.requester_id}"]
-        records.insert_notice(case.review, "question", at=case.now, to=to, data={"comment": str(made.pk)})
+        writer.insert_notice(case.review, "question", at=case.now, to=to, data={"comment": str(made.pk)})
         return made
 
 
@@ -122,11 +121,11 @@ def answer_info(review: Any, text: str, *, actor: Person, door: str = "python") 
     text = read_words(text, "text", "an answer")
     with act("answer_info", review, actor, door) as case:
         question = find_question(case)
-        made = records.insert_comment(case.review, "answer", text, user=actor, at=case.now, answers=question)
-        records.update_review(case.review, is_changed=True)
+        made = writer.insert_comment(case.review, "answer", text, user=actor, at=case.now, answers=question)
+        writer.update_review(case.review, is_changed=True)
         record(case, "answered", actor, door, {"comment": str(made.pk), "version": case.review.version})
         to = None if question is None or question.user_id is None else [f"{USER}:{question.user_id}"]
-        records.insert_notice(case.review, "answer", at=case.now, to=to, data={"comment": str(made.pk)})
+        writer.insert_notice(case.review, "answer", at=case.now, to=to, data={"comment": str(made.pk)})
         return made
 
 
@@ -137,7 +136,7 @@ def snooze(review: Any, *, until: datetime, actor: Person, door: str = "python")
     True
     """
     with act("snooze", review, actor, door) as case:
-        records.set_snooze(case.review, actor, read_later(until, "until", case.now))
+        writer.set_snooze(case.review, actor, read_later(until, "until", case.now))
         return case.review
 
 
@@ -148,7 +147,7 @@ def unsnooze(review: Any, *, actor: Person) -> None:
     """
     found = Review.objects.using(owned_answers.reach().alias).filter(pk=read_id(review)).first()
     if found is not None:
-        records.clear_snooze(found, actor)
+        writer.clear_snooze(found, actor)
 
 
 def nudge(review: Any, *, actor: Person, door: str = "python") -> Review:
@@ -158,9 +157,9 @@ def nudge(review: Any, *, actor: Person, door: str = "python") -> Review:
     False
     """
     with act("nudge", review, actor, door) as case:
-        records.update_review(case.review, nudged_at=case.now)
+        writer.update_review(case.review, nudged_at=case.now)
         record(case, "nudged", actor, door)
-        records.insert_notice(case.review, "nudge", at=case.now)
+        writer.insert_notice(case.review, "nudge", at=case.now)
         return case.review
 
 

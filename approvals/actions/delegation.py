@@ -11,13 +11,12 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from approvals import records
 from approvals.actions.action_transaction import act, read_words, record
 from approvals.asking.approval import list_given
 from approvals.cases import Case
 from approvals.electorate import find_case_gap
 from approvals.exceptions import InvalidApproval, NotAllowed
-from approvals.models import Candidate, Review
+from approvals.models import Candidate, Review, writer
 from approvals.people import find_group, find_user, refuse_user
 from approvals.person import Person
 from approvals.policies import Obstacle
@@ -42,7 +41,7 @@ def delegate(review: Any, *, to: Any, actor: Person, reason: str = "", door: str
         _let_go(case)
         told = {"to": name_user(other), "reason": reason, "of": name_user(giver) if giver.pk != actor.pk else ""}
         record(case, "delegated", actor, door, told)
-        records.insert_notice(case.review, "new", at=case.now, to=[name_user(other)], data={"by": name_user(actor)})
+        writer.insert_notice(case.review, "new", at=case.now, to=[name_user(other)], data={"by": name_user(actor)})
         return case.review
 
 
@@ -75,13 +74,13 @@ def reassign(
         asked = [name_user(one) for one in people] + [f"{GROUP}:{find_group(one, 'groups').pk}" for one in called]
         _check_counted(case, asked, keep=keep)
         if not keep:
-            records.remove_candidates(case.review)
-        records.insert_candidates(case.review, asked, added_by=name_user(actor))
+            writer.remove_candidates(case.review)
+        writer.insert_candidates(case.review, asked, added_by=name_user(actor))
         _let_go(case)
         if case.review.stranded_at is not None:
-            records.update_review(case.review, stranded_at=None)
+            writer.update_review(case.review, stranded_at=None)
         record(case, "reassigned", actor, door, {"to": asked, "kept": keep, "reason": reason})
-        records.insert_notice(case.review, "new", at=case.now, to=asked, data={"by": name_user(actor)})
+        writer.insert_notice(case.review, "new", at=case.now, to=asked, data={"by": name_user(actor)})
         return case.review
 
 
@@ -121,13 +120,13 @@ def _move_share(case: Case, giver: Person, other: Person) -> None:
         told = gettext("%(name)s has been asked already, and everybody counts once.") % {"name": name_person(other)}
         raise NotAllowed(Obstacle("asked", told))
     if own is not None:
-        records.remove_candidates(case.review, [own.principal])
+        writer.remove_candidates(case.review, [own.principal])
     if not is_asked:
         share, owner = _find_share(mine[0] if own is None else own, name_user(giver))
         if owner != name:
-            records.insert_candidates(case.review, [name], added_by=owner, instead_of=share)
+            writer.insert_candidates(case.review, [name], added_by=owner, instead_of=share)
         elif share == name:  # handed back to who was asked by name; a group's share comes back by itself
-            records.insert_candidates(case.review, [name])
+            writer.insert_candidates(case.review, [name])
 
 
 def _find_share(asked: Candidate, name: str) -> tuple[str, str]:
@@ -151,4 +150,4 @@ def _check_counted(case: Case, asked: list[str], *, keep: bool) -> None:
 def _let_go(case: Case) -> None:
     """Whoever had claimed it has not any more."""
     if case.review.claimed_by_id is not None:
-        records.update_review(case.review, claimed_by_id=None, claimed_at=None)
+        writer.update_review(case.review, claimed_by_id=None, claimed_at=None)

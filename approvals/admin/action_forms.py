@@ -20,7 +20,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from approvals.models import Review
-from approvals.models.votes import MAX_TEXT
+from approvals.models.vote import MAX_TEXT
 from approvals.policies import load_outcomes
 from approvals.principals import has_groups, name_person
 from workflows.models import Workspace

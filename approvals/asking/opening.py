@@ -14,13 +14,12 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import router
 
-from approvals import records
 from approvals.cases import Case
 from approvals.changes import read_change
 from approvals.electorate import has_some_decider
 from approvals.exceptions import InvalidApproval
 from approvals.ladder import RungAction, dump_rungs, next_moment, place_due, place_rungs
-from approvals.models import Review
+from approvals.models import Review, writer
 from approvals.people import find_groups, find_user, find_users
 from approvals.policies import dump_outcomes
 from approvals.principals import (
@@ -93,9 +92,9 @@ def open_review(approval: Approval, interaction: Interaction) -> Review:
         **_freeze_subject(approval),
     )
     _check_deciders(approval, review, principals)
-    records.insert(review)
-    records.insert_candidates(review, principals)
-    records.insert_notice(review, "new", at=interaction.created_at)
+    writer.insert(review)
+    writer.insert_candidates(review, principals)
+    writer.insert_notice(review, "new", at=interaction.created_at)
     return review
 
 

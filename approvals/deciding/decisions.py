@@ -20,7 +20,6 @@ from uuid import UUID
 
 from django.utils.translation import gettext
 
-from approvals import records
 from approvals.action_rules import Permissions, never_own, stand_above
 from approvals.deciding.effects import find_next_moment, finish
 from approvals.deciding.fallen_votes import ask_again, overturn, reverse, show_anew
@@ -34,8 +33,8 @@ from approvals.forms.edits import is_same
 from approvals.forms.form_values import compare_data
 from approvals.forms.secret_fields import find_tree, hide_secrets, keep_untouched
 from approvals.held_case import HeldCase, check_actor, open_case, read_id
-from approvals.models import Review, Vote
-from approvals.models.votes import MAX_TEXT
+from approvals.models import Review, Vote, writer
+from approvals.models.vote import MAX_TEXT
 from approvals.policies import (
     Attempt,
     Facts,
@@ -149,14 +148,14 @@ def _settle(case: HeldCase, call: _DecideCall, vote: Vote) -> Recorded:
     is_changed = answer is None and vote.changed_from is not None
     vote.verdict = dump_verdict(verdict)
     vote.version = review.version + is_changed
-    records.insert(vote)
+    writer.insert(vote)
     case.votes.append(vote)
     case.all_votes.append(vote)
     owned_answers.record(case.held, Event.VOTED, _tell_vote(vote, until, fallen), actor=vote.actor)
     if answer is None:
         # Done: let others go on.
         values = {"claimed_by_id": None, "claimed_at": None, "next_at": find_next_moment(case)}
-        records.update_review(review, is_changed=is_changed, **values)
+        writer.update_review(review, is_changed=is_changed, **values)
         ask_again(case, vote, fallen)
         return Recorded(review, vote, "open", verdict=verdict)
     if until is not None:

@@ -15,7 +15,6 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import InterfaceError, OperationalError, transaction
 from psycopg import errors
 
-from approvals import records
 from approvals.answered import find_agreeing
 from approvals.asking.approval import Approval
 from approvals.diff_parts import same_json
@@ -28,7 +27,7 @@ from approvals.exceptions import (
 from approvals.forms.edits import find_agreed
 from approvals.held_case import HeldCase
 from approvals.ladder import load_rungs, next_moment
-from approvals.models import Vote
+from approvals.models import Vote, writer
 from approvals.plain_values import write_canonical
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
@@ -81,7 +80,7 @@ def finish(
         "actor": actor,
         "decisions": _write_decisions(case.votes, data),
     }
-    records.update_review(
+    writer.update_review(
         review,
         outcome=outcome,
         decided_at=review.decided_at if is_carried_out else case.now,
@@ -97,7 +96,7 @@ def finish(
     except InteractionResolved as error:
         raise AlreadyDecided from error
     review.open = False
-    records.insert_notice(review, "decided", at=case.now)
+    writer.insert_notice(review, "decided", at=case.now)
 
 
 def _change_business(case: HeldCase, answer: Answer) -> None:
@@ -187,7 +186,7 @@ def close_withdrawn(case: HeldCase, actor: Any, reason: str, door: str) -> None:
         owned_answers.ask_site(held, read_actor(actor))
         finish(case, name, actor=read_actor(actor), user=actor.pk, door=door, reason=reason)
         return
-    records.update_review(
+    writer.update_review(
         review,
         outcome="withdrawn",
         decided_at=case.now,
@@ -198,7 +197,7 @@ def close_withdrawn(case: HeldCase, actor: Any, reason: str, door: str) -> None:
     )
     cancel(Instance(pk=review.instance_id, workspace_id=review.workspace_id), reason or "withdrawn", actor=actor)
     review.open = False
-    records.insert_notice(review, "decided", at=case.now)
+    writer.insert_notice(review, "decided", at=case.now)
 
 
 def answer_by_time(case: HeldCase, outcome: str) -> None:

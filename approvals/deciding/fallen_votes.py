@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from approvals import records
 from approvals.diff_parts import ABSENT
 from approvals.diffs import FieldDiff
 from approvals.drifts import SubjectState
 from approvals.exceptions import DecisionFailed, NotAllowed, Stale
 from approvals.forms.edits import carries, dump_before, is_same
 from approvals.held_case import HeldCase
-from approvals.models import Vote
+from approvals.models import Vote, writer
 from workflows.api import owned_answers
 from workflows.exceptions import PolicyRefused
 from workflows.lifecycle import Event
@@ -34,7 +33,7 @@ def overturn(case: HeldCase, vote: Vote) -> list[Vote]:
     agreed = [one for one in case.votes if carries(one, case.outcomes)]
     if not (fallen := [one for one in agreed if not is_same(one.data, vote.data, schema)]):
         return []
-    records.let_fall(fallen, superseded_by=vote)
+    writer.let_fall(fallen, superseded_by=vote)
     case.votes = [one for one in case.votes if one not in fallen]
     return fallen
 
@@ -44,7 +43,7 @@ def ask_again(case: HeldCase, vote: Vote, fallen: Sequence[Vote]) -> None:
     if fallen:
         to = list(dict.fromkeys(one.actor for one in fallen))
         told = {"vote": str(vote.pk), "by": vote.actor}
-        records.insert_notice(case.review, "edited", at=case.now, to=to, data=told)
+        writer.insert_notice(case.review, "edited", at=case.now, to=to, data=told)
 
 
 def reverse(
@@ -57,15 +56,15 @@ def reverse(
     """
     before = case.table.data
     case.votes.remove(vote)
-    records.let_fall([vote])
+    writer.let_fall([vote])
     back = _list_put_back(case, vote)
-    records.put_back(back)
+    writer.put_back(back)
     case.votes = sorted([*case.votes, *back], key=lambda one: (one.at, one.pk))
     after = case.table.data
     is_changed = case.schema is not None and not is_same(before, after, case.schema)
     if is_changed and raises_version:
-        records.update_review(case.review, is_changed=True)
-    records.insert(
+        writer.update_review(case.review, is_changed=True)
+    writer.insert(
         Vote(
             review=case.review,
             instance_id=case.review.instance_id,
@@ -108,16 +107,16 @@ def show_anew(case: HeldCase, now: SubjectState) -> None:
     """From now on the subject is shown as it is now; what was said about how it was does not count, and whoever said
     it is told."""
     review, fallen = case.review, list(case.votes)
-    records.update_review(review, is_changed=True, snapshot=now.shown, digest=now.digest)
+    writer.update_review(review, is_changed=True, snapshot=now.shown, digest=now.digest)
     told = {"what": "shown anew", "version": review.version, "fallen": len(fallen) or None}
     owned_answers.record(case.held, Event.HANDLED, told, actor="")
     if not fallen:
         return
-    records.let_fall(fallen)
+    writer.let_fall(fallen)
     case.votes.clear()
     to = [vote.actor for vote in fallen]
     told_why = dump_problem(Stale(now.difference), now.drift)
-    records.insert_notice(review, "reopened", at=case.now, to=to, data=told_why)
+    writer.insert_notice(review, "reopened", at=case.now, to=to, data=told_why)
 
 
 def dump_problem(problem: Exception, drift: Sequence[FieldDiff] = ()) -> dict[str, Any]:

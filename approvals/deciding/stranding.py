@@ -18,13 +18,13 @@ from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from approvals import records
 from approvals.deciding.effects import TIME
 from approvals.deciding.timers import climb
 from approvals.electorate import is_stranded
 from approvals.exceptions import UnknownReview
 from approvals.held_case import HeldCase, open_case
 from approvals.ladder import Rung, load_rungs
+from approvals.models import writer
 from approvals.principals import USER, is_key, list_active
 from workflows import store
 from workflows.api import owned_answers
@@ -107,7 +107,7 @@ def look(id: UUID) -> bool:
     if is_lost:
         _tell(case)
     else:
-        records.update_review(review, stranded_at=None)
+        writer.update_review(review, stranded_at=None)
     return True
 
 
@@ -118,8 +118,8 @@ def _note_who_left(case: HeldCase) -> bool:
     active = set(list_active().filter(pk__in=keys.values()).values_list("pk", flat=True))
     left = [name for name, one in asked.items() if one.gone_at is None and keys.get(name) not in active]
     back = [name for name, one in asked.items() if one.gone_at is not None and keys.get(name) in active]
-    records.mark_gone(case.review, left, at=case.now)
-    records.mark_gone(case.review, back, at=None)
+    writer.mark_gone(case.review, left, at=case.now)
+    writer.mark_gone(case.review, back, at=None)
     return bool(left or back)
 
 
@@ -130,10 +130,10 @@ def _find_asking(case: HeldCase) -> Rung | None:
 
 def _tell(case: HeldCase) -> None:
     review = case.review
-    records.update_review(review, stranded_at=case.now)
+    writer.update_review(review, stranded_at=case.now)
     owned_answers.record(case.held, Event.HANDLED, {"what": "stranded"}, actor=TIME)
     to = [] if review.requester_id is None else [f"{USER}:{review.requester_id}"]
-    records.insert_notice(review, "stranded", at=case.now, to=to)
+    writer.insert_notice(review, "stranded", at=case.now, to=to)
     logger.warning(
         "review %s: nobody can decide it any more, because those asked have left or may not: reassign it, or withdraw "
         "it",

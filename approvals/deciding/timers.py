@@ -15,7 +15,6 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from approvals import records
 from approvals.deciding.effects import TIME, answer_by_time, find_next_moment
 from approvals.deciding.fallen_votes import dump_problem
 from approvals.deciding.undo_window import carry_out
@@ -23,7 +22,7 @@ from approvals.electorate import count_votes, find_case_gap, may_any_decide
 from approvals.exceptions import DecisionRefused, UnknownReview
 from approvals.held_case import HeldCase, open_case
 from approvals.ladder import Rung, load_rungs, next_rung
-from approvals.models import Review, Vote
+from approvals.models import Review, Vote, writer
 from approvals.policies import dump_verdict
 from approvals.principals import USER
 from workflows import store
@@ -107,11 +106,11 @@ def _give_up(case: HeldCase, problem: Exception) -> bool:
     if not case.is_open or review.rung >= len(rungs) or case.now < rungs[-1].at + TRY_FOR:
         return False
     review.rung = len(rungs)
-    records.update_review(review, rung=review.rung, next_at=find_next_moment(case))
+    writer.update_review(review, rung=review.rung, next_at=find_next_moment(case))
     owned_answers.record(case.held, Event.HANDLED, {"what": "escalation failed", "reason": str(problem)}, actor="time")
     to = [one.principal for one in case.candidates]
     to += [] if review.requester_id is None else [f"{USER}:{review.requester_id}"]
-    records.insert_notice(review, "reopened", at=case.now, to=to, data=dump_problem(problem))
+    writer.insert_notice(review, "reopened", at=case.now, to=to, data=dump_problem(problem))
     return True
 
 
@@ -144,7 +143,7 @@ def _take_rung(case: HeldCase) -> bool:
     rungs = load_rungs(review.rungs or [])
     rung = next_rung(rungs, review.rung, case.now)
     if rung is None:
-        records.update_review(review, next_at=find_next_moment(case))
+        writer.update_review(review, next_at=find_next_moment(case))
         return False
     climb(case, rung)
     return True
@@ -154,7 +153,7 @@ def climb(case: HeldCase, rung: Rung) -> None:
     """Take a rung, under the locks of an open case."""
     review, action = case.review, rung.action
     review.rung = rung.index + 1
-    records.update_review(review, rung=review.rung, next_at=find_next_moment(case))
+    writer.update_review(review, rung=review.rung, next_at=find_next_moment(case))
     principal = (review.rungs or [])[rung.index].get("principal")
     told: dict[str, Any] = {"what": "escalated", "rung": rung.index, "do": action.do, "to": principal}
     if principal is not None:
@@ -166,17 +165,17 @@ def climb(case: HeldCase, rung: Rung) -> None:
         answer_by_time(case, action.outcome)
         return
     if told["do"] == "remind" or principal is None:
-        records.insert_notice(review, "reminder", at=case.now)
+        writer.insert_notice(review, "reminder", at=case.now)
         return
     if told["do"] == "reassign":
-        records.remove_candidates(review)
+        writer.remove_candidates(review)
     if review.claimed_by_id is not None:
         # Whoever is at it has not decided in time: those who are asked now must be able to.
-        records.update_review(review, claimed_by_id=None, claimed_at=None)
-    records.insert_candidates(review, [principal], added_by="time")
+        writer.update_review(review, claimed_by_id=None, claimed_at=None)
+    writer.insert_candidates(review, [principal], added_by="time")
     if review.stranded_at is not None and not told.get("problem"):
-        records.update_review(review, stranded_at=None)
-    records.insert_notice(review, "escalation", at=case.now, to=[principal])
+        writer.update_review(review, stranded_at=None)
+    writer.insert_notice(review, "escalation", at=case.now, to=[principal])
 
 
 def _check_handing_on(case: HeldCase, do: str, principal: str) -> dict[str, Any]:

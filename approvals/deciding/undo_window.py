@@ -14,7 +14,6 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError
 from django.utils.translation import gettext
 
-from approvals import records
 from approvals.action_rules import find_undoable
 from approvals.conf import conf
 from approvals.deciding.effects import TIME, finish
@@ -23,7 +22,7 @@ from approvals.deciding.refused_attempt import note_refusal
 from approvals.doors import PYTHON, Door
 from approvals.exceptions import DecisionFailed, DecisionRefused, NotAllowed, Stale
 from approvals.held_case import HeldCase, check_actor, open_case, read_id
-from approvals.models import Review, Vote
+from approvals.models import Review, Vote, writer
 from approvals.policies import Obstacle, says_no
 from approvals.principals import load_user
 from workflows import store
@@ -62,7 +61,7 @@ def undo(review: Review | UUID | str, *, actor: Any, door: Door = PYTHON) -> Rev
 def begin_grace(case: HeldCase, outcome: str, vote: Vote, until: datetime) -> None:
     """Nothing else decides it meanwhile: no deadline, no rung of the ladder."""
     held = case.held
-    records.update_review(
+    writer.update_review(
         case.review,
         outcome=outcome,
         decided_at=case.now,
@@ -123,15 +122,13 @@ def _reopen(
     review, held = case.review, case.held
     if review.held_deadline is not None:
         owned_answers.move_deadline(held, review.held_deadline, {"what": "undo"}, actor=actor)
-    records.update_review(
-        review, outcome="", decided_at=None, decided_by_id=None, effective_at=None, held_deadline=None
-    )
+    writer.update_review(review, outcome="", decided_at=None, decided_by_id=None, effective_at=None, held_deadline=None)
     reverse(case, vote, actor=actor, user=user, door=door, reason=reason)
     if user is None:
         # Read again only for what tells of it: what failed may be the reading itself.
         drift = case.read_subject().drift if isinstance(problem, Stale) else ()
         told = {"reason": reason} if problem is None else dump_problem(problem, drift)
-        records.insert_notice(review, "reopened", at=case.now, to=[vote.actor], data=told)
+        writer.insert_notice(review, "reopened", at=case.now, to=[vote.actor], data=told)
 
 
 def _find_change(case: HeldCase, vote: Vote) -> DecisionRefused | None:

@@ -17,7 +17,7 @@ from approvals.display.values import MAX_NAME, name_kind, show_text
 from approvals.inbox.filters import Filters
 from approvals.inbox.rail import RailLink
 from approvals.inbox.rows import RequestRow
-from approvals.models.reviews import RISKS
+from approvals.models.review import RISKS
 
 
 @dataclass(frozen=True, slots=True)

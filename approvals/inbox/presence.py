@@ -14,10 +14,9 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 
-from approvals import records
 from approvals.cases import MAX_ROWS
 from approvals.display.values import MAX_NAME, show_text
-from approvals.models import Presence
+from approvals.models import Presence, writer
 from approvals.person import Person
 from approvals.principals import name_person
 from workflows.clock import Now
@@ -55,7 +54,7 @@ def look(review: UUID, user: Person) -> Around:
     >>> look(review.pk, ann).others
     ('Ben Okafor',)
     """
-    keys, until = records.set_presence(review, user, LASTS)
+    keys, until = writer.set_presence(review, user, LASTS)
     names = list_names(keys)
     return Around(tuple(names[key] for key in keys if key in names), until)
 

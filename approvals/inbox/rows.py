@@ -29,7 +29,7 @@ from approvals.inbox.filters import Filters
 from approvals.inbox.lists import DECIDABLE, Lists
 from approvals.inbox.presence import looking_at
 from approvals.models import Comment, Review, Vote
-from approvals.models.reviews import RISKS
+from approvals.models.review import RISKS
 from approvals.policies import count_fixed, load_outcomes, load_quorum
 from approvals.policies.outcomes import WITHDRAWN
 from approvals.principals import name_person

@@ -21,7 +21,7 @@ from approvals.inbox.lists import Lists
 from approvals.inbox.materials import Material
 from approvals.inbox.rows import RequestRow, read_rows
 from approvals.models import Review
-from approvals.models.reviews import RISKS
+from approvals.models.review import RISKS
 from approvals.policies import Outcome
 
 #: Requests of one page, and of one decision.

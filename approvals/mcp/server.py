@@ -19,7 +19,7 @@ from pydantic import Field
 
 from approvals.exceptions import ApprovalError
 from approvals.mcp.agent_desk import MOST, AgentDesk
-from approvals.models.votes import MAX_TEXT
+from approvals.models.vote import MAX_TEXT
 from workflows.exceptions import InvalidCall, InvalidData, PolicyRefused
 
 P = ParamSpec("P")

@@ -5,16 +5,16 @@ the inbox's indexes carry; the database closes them in the statement that closes
 first migration), and a test compares them with the truth.
 """
 
-from approvals.models.notices import Delivery as Delivery
-from approvals.models.notices import Notice as Notice
-from approvals.models.people import Absence as Absence
-from approvals.models.people import Guess as Guess
-from approvals.models.people import Preference as Preference
-from approvals.models.people import Presence as Presence
-from approvals.models.people import SavedView as SavedView
-from approvals.models.people import Snooze as Snooze
-from approvals.models.reviews import RISKS as RISKS
-from approvals.models.reviews import Candidate as Candidate
-from approvals.models.reviews import Review as Review
-from approvals.models.votes import Comment as Comment
-from approvals.models.votes import Vote as Vote
+from approvals.models.absence import Absence as Absence
+from approvals.models.absence import Guess as Guess
+from approvals.models.absence import Preference as Preference
+from approvals.models.absence import Presence as Presence
+from approvals.models.absence import SavedView as SavedView
+from approvals.models.absence import Snooze as Snooze
+from approvals.models.notice import Delivery as Delivery
+from approvals.models.notice import Notice as Notice
+from approvals.models.review import RISKS as RISKS
+from approvals.models.review import Candidate as Candidate
+from approvals.models.review import Review as Review
+from approvals.models.vote import Comment as Comment
+from approvals.models.vote import Vote as Vote

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from approvals.models import Delivery, Notice, Review
-from approvals.records import rows
+from approvals.models.writer import rows
 from workflows import store
 from workflows.api import owned_answers
 from workflows.clock import Now, read_now

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from approvals.models.votes import MAX_TEXT
+from approvals.models.vote import MAX_TEXT
 from workflows.rest.protocol.bodies import SEEN, Body, Shape
 from workflows.rest.protocol.response_bodies import ProblemOut
 

@@ -16,7 +16,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
 from approvals.models import Candidate, Review
-from approvals.models.reviews import RISKS
+from approvals.models.review import RISKS
 from approvals.principals import GROUP, USER, has_groups
 from approvals.rest.endpoint import ReviewEndpoint
 from approvals.rest.rows import name_people, read_rows, show_listed

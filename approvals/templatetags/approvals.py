@@ -29,7 +29,7 @@ from approvals.cards.status import Progress
 from approvals.conf import conf
 from approvals.display import times
 from approvals.display.values import name_kind
-from approvals.models.votes import MAX_TEXT
+from approvals.models.vote import MAX_TEXT
 from workflows.pages.relative_times import SOON, show_length
 from workflows.wording.punctuation import end_sentence, join_label, join_list
 

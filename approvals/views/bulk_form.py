@@ -14,7 +14,7 @@ from django.utils.translation import gettext
 
 from approvals.inbox.each import Pick
 from approvals.inbox.together import MOST
-from approvals.models.votes import MAX_TEXT
+from approvals.models.vote import MAX_TEXT
 from workflows.exceptions import InvalidCall
 from workflows.pages.posted_form import read_ids, read_number
 from workflows.values.json_text import check_text

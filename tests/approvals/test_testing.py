@@ -11,8 +11,8 @@ import pytest
 from django.contrib.auth.models import User
 
 import workflows
-from approvals import AlreadyDecided, Approval, NotAllowed, ReasonRequired, records, testing
-from approvals.models import Review, Vote
+from approvals import AlreadyDecided, Approval, NotAllowed, ReasonRequired, testing
+from approvals.models import Review, Vote, writer
 from approvals.testing import assert_asked, decide, pending
 from workflows import Await, Done, InvalidCall, Workflow, durable, step
 from workflows.models import Instance, Interaction
@@ -145,7 +145,7 @@ def test_of_several_reviews_one_has_to_be_named(refund: Instance, ann: User) -> 
     other = workflows.start(Refund, {"assignees": ["ann"]})
     drain()
     # An instance waits for one thing at a time, so far: no wait for many items makes two reviews of one instance yet.
-    records.rows(Review).filter(instance=other).update(instance=refund)
+    writer.rows(Review).filter(instance=other).update(instance=refund)
     first, second = pending(refund)
     with pytest.raises(AssertionError, match=rf"has 2 open reviews, say which one: .*{first.pk}.*{second.pk}"):
         decide(refund, "approve", actor=ann)

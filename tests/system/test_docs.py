@@ -35,7 +35,7 @@ from approvals import Answer, Approval, calendars, principals
 from approvals import models as approval_models
 from approvals.conf import DEFAULTS as APPROVALS_DEFAULTS
 from approvals.models import Delivery, Review
-from approvals.querysets import ReviewQuerySet
+from approvals.models.querysets import ReviewQuerySet
 from workflows.conf.settings import DEFAULTS
 from workflows.definitions import registry
 from workflows.engine.context import ChildResult, Signal, StepContext

@@ -18,7 +18,7 @@ import workflows
 from approvals import claim, comment, decide
 from approvals.admin import action_pages
 from approvals.models import Delivery, Review, Vote
-from approvals.records import insert
+from approvals.models.writer import insert
 from tests.support.review_admin import ask, ask_about, fill, login, page_of, read_messages, read_rows, read_words
 from workflows.admin import base
 from workflows.lifecycle import Event, Status

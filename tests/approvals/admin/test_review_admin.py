@@ -18,7 +18,7 @@ from django.utils import timezone
 import workflows
 from approvals import claim, comment, decide, reassign, request_info, undo, withdraw
 from approvals.models import Absence, Comment, Delivery, Preference, Review, Vote
-from approvals.records import insert
+from approvals.models.writer import insert
 from tests.support.review_admin import LIST, ask, ask_about, login, page_of, read_rows, read_words
 from workflows.models import Instance
 from workflows.testing import advance, drain

@@ -15,7 +15,7 @@ import workflows
 from approvals import decide, delegate, reassign, undo
 from approvals.actions import actions
 from approvals.models import Absence, Delivery, Notice, Review
-from approvals.records import insert_notice
+from approvals.models.writer import insert_notice
 from tests.support.notices import ask_quietly, list_deliveries, list_told, make_reader, prefer, site, take_mail  # noqa: F401
 from tests.support.review_calls import ask, find_review, grant, start
 from workflows.testing import advance, drain

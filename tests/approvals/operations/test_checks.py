@@ -17,9 +17,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from approvals import Approval, Calendar, Outcome, Veto, calendars, candidates, principals, records, register_calendar
+from approvals import Approval, Calendar, Outcome, Veto, calendars, candidates, principals, register_calendar
 from approvals.conf import DEFAULTS, conf
-from approvals.models import Review
+from approvals.models import Review, writer
 from workflows import Await, Done, Machine, Workflow, action, step, wait_for
 from workflows.definitions import registry
 from workflows.testing import drain
@@ -453,7 +453,7 @@ def test_a_model_that_reviews_are_about_and_that_is_gone_is_named(ask: Any) -> N
     user = User.objects.create_user("ann")
     [review] = ask(subject=user)
     assert look(database=True) == {}
-    records.rows(Review).filter(pk=review.pk).update(subject_model="shop.parcel")
+    writer.rows(Review).filter(pk=review.pk).update(subject_model="shop.parcel")
     assert look(database=True)["E032"].msg.startswith("1 open review is about rows of the model 'shop.parcel'")
 
 

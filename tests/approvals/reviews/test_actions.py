@@ -43,7 +43,7 @@ from approvals import (
 from approvals.action_rules import CHECKS
 from approvals.cases import Case
 from approvals.models import Absence, Candidate, Comment, Review, Snooze
-from approvals.models.votes import MAX_TEXT
+from approvals.models.vote import MAX_TEXT
 from tests.support.review_calls import (
     again,
     ask,

@@ -14,10 +14,10 @@ from django.contrib.auth.models import Group, User
 from django.db import connection, connections, transaction
 
 import workflows
-from approvals import AlreadyDecided, NotAllowed, Stale, claim, decide, reassign, records, undo, withdraw
+from approvals import AlreadyDecided, NotAllowed, Stale, claim, decide, reassign, undo, withdraw
 from approvals.deciding import stranding, timers
 from approvals.deciding.undo_window import carry_out
-from approvals.models import Notice, Review, Vote
+from approvals.models import Notice, Review, Vote, writer
 from tests.support import review_calls
 from tests.support.deadlines import make_overdue
 from tests.support.processes import wait_until
@@ -69,7 +69,7 @@ def pass_time(seconds: float, review: Review) -> None:
     """As if the end of the grace and the rungs of the ladder had come so much nearer."""
     row, back = again(review), timedelta(seconds=seconds)
     rungs = [{**one, "at": (datetime.fromisoformat(one["at"]) - back).isoformat()} for one in row.rungs or ()]
-    records.update_review(
+    writer.update_review(
         row,
         effective_at=None if row.effective_at is None else row.effective_at - back,
         next_at=None if row.next_at is None else row.next_at - back,

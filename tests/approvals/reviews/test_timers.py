@@ -18,14 +18,13 @@ from approvals import (
     claim,
     decide,
     delegate,
-    records,
     register_calendar,
     withdraw,
 )
 from approvals.cards.timeline import list_entries
 from approvals.cases import Case
 from approvals.deciding import timers
-from approvals.models import Candidate, Review
+from approvals.models import Candidate, Review, writer
 from tests.support import review_calls
 from tests.support.review_calls import (
     again,
@@ -231,7 +230,7 @@ def test_time_hands_nothing_on_to_people_of_whom_nobody_can_decide(ann: User, bo
 def test_time_hands_nothing_on_to_people_who_are_too_few(ann: User) -> None:
     ben, cid = make_person("ben"), make_person("cid")
     review = ask(assignees=[ann, ben], quorum=2, escalate=[("1h", ("add", "user", "cid"))])
-    records.update_review(review, rungs=[{**rung, "do": "reassign"} for rung in again(review).rungs or []])
+    writer.update_review(review, rungs=[{**rung, "do": "reassign"} for rung in again(review).rungs or []])
     advance("2h")
     assert list_rungs(review) == [("add", f"user:{cid.pk}")]
     assert decide(review, "approve", actor=cid).state == "open"
@@ -244,7 +243,7 @@ def test_time_asks_nobody_whose_answer_would_count_in_no_group(ann: User, board:
     make_person("dot", "board")
     review = ask(quorum={"finance": 1}, escalate=[("1h", "remind")])
     rungs = [{**rung, "do": do, "group": "board", "principal": f"group:{board.pk}"} for rung in review.rungs or []]
-    records.update_review(review, rungs=rungs)
+    writer.update_review(review, rungs=rungs)
     advance("2h")
     assert list_rungs(review) == [("remind", None)]
     assert len(list_notices(review, "reminder")) == 1

@@ -15,11 +15,11 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from approvals import AlreadyDecided, NotAllowed, claim, decide, explain, records, undo, withdraw
+from approvals import AlreadyDecided, NotAllowed, claim, decide, explain, undo, withdraw
 from approvals.deciding import timers
 from approvals.deciding.undo_window import carry_out
 from approvals.doors import Door
-from approvals.models import Review, Vote
+from approvals.models import Review, Vote, writer
 from tests.support import review_calls
 from tests.support.races import play, settle, take_one
 from tests.support.review_calls import (
@@ -221,7 +221,7 @@ def test_no_rung_is_climbed_in_the_grace(ann: User) -> None:
 def test_a_rung_that_is_due_in_the_grace_does_not_keep_the_pump_busy(ann: User) -> None:
     review = ask(assignees=["ann"], remind=["1h"])
     begin(review, actor=ann)
-    records.update_review(again(review), next_at=review.created_at)
+    writer.update_review(again(review), next_at=review.created_at)
     seconds = timers.seconds_to_next(connection)
     assert seconds is not None
     assert seconds > 0

@@ -14,7 +14,7 @@ from django.utils import translation
 from approvals import decide
 from approvals.exceptions import DecisionFailed, InvalidApproval
 from approvals.models import Comment, Vote
-from approvals.models.votes import MAX_TEXT
+from approvals.models.vote import MAX_TEXT
 from approvals.subjects import InvalidChange
 from tests.support.answer_pages import Browser as Partner
 from tests.support.answer_pages import (

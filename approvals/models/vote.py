@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
 from approvals.models.base import point_to_user
-from approvals.models.reviews import Review
+from approvals.models.review import Review
 from workflows.fields import TextListField
 from workflows.models import EngineModel, Instance, ReadQuerySet
 from workflows.uuid7 import make_uuid7

@@ -14,7 +14,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from approvals.models.reviews import Review
+from approvals.models.review import Review
 from workflows.models import EngineModel, ReadQuerySet
 from workflows.uuid7 import make_uuid7
 

@@ -15,7 +15,7 @@ from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
-from approvals.models.reviews import Review
+from approvals.models.review import Review
 from workflows.fields import TextListField
 from workflows.models import EngineModel, ReadQuerySet, Workspace
 

@@ -15,7 +15,7 @@ from django.utils.translation import pgettext_lazy
 
 from approvals.display.values import show_text
 from approvals.models.base import point_to_user
-from approvals.querysets import ReviewQuerySet
+from approvals.models.querysets import ReviewQuerySet
 from workflows.models import EngineModel, Instance, Interaction, ReadQuerySet, Workspace
 
 RISKS = {"low": _("low"), "medium": _("medium"), "high": _("high")}
