@@ -28,7 +28,7 @@ from approvals.conf import DEFAULTS, conf, find_problems
 from approvals.exceptions import InvalidApproval, UnknownCalendar
 from approvals.ladder import list_concerns
 from approvals.notify.failures import hide_secrets
-from approvals.notify.postman import connect
+from approvals.notify.messages.smtp import connect
 from approvals.policies import find_last_concern
 from approvals.principals import find_rule
 from workflows.definitions import registry

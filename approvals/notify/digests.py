@@ -14,12 +14,12 @@ from django.utils.translation import gettext
 
 from approvals.display.values import MAX_NAME, show_text
 from approvals.models import Delivery, Review
-from approvals.notify import records
-from approvals.notify.mails import Request, write_digest
-from approvals.notify.postman import Postman
-from approvals.notify.readers import ReaderPreferences, speaking_to
+from approvals.notify import delivery_writer
+from approvals.notify.messages.mail import Request, write_digest
+from approvals.notify.messages.mail_subjects import tell_due
+from approvals.notify.messages.smtp import Postman
+from approvals.notify.preferences import ReaderPreferences, speaking_to
 from approvals.notify.sending import AFTER_GRACE, find_reader, settle
-from approvals.notify.words import tell_due
 from approvals.principals import name_person
 from workflows.api import owned_answers
 from workflows.clock import read_now
@@ -28,7 +28,7 @@ from workflows.clock import read_now
 def send_digests(most: int, postman: Postman) -> int:
     """Send the collected mails that are due; how many that were."""
     done = 0
-    while done < most and (deliveries := records.claim_digest()):
+    while done < most and (deliveries := delivery_writer.claim_digest()):
         settle(deliveries, partial(_send, deliveries, postman))
         done += 1
     return done
@@ -41,7 +41,7 @@ def _send(deliveries: list[Delivery], postman: Postman) -> None:
     told = [one for one in deliveries if one.review_id in reviews]
     if not told:
         return
-    data = records.read_data(told[0])
+    data = delivery_writer.read_data(told[0])
     with speaking_to(reader):
         requests = _list_requests(list(reviews.values()))
         mail = write_digest(str(data["batch"]), requests, reader, how=str(data["digest"]), now=read_now())
@@ -66,10 +66,12 @@ def _leave_out(deliveries: list[Delivery]) -> None:
     for one in deliveries:
         review = reviews.get(one.review_id)
         if review is not None and review.open and review.effective_at is not None:
-            alone = {name: value for name, value in records.read_data(one).items() if name not in ("digest", "batch")}
-            records.put_off(one, max(review.effective_at, read_now()) + AFTER_GRACE, data=alone)
+            alone = {
+                name: value for name, value in delivery_writer.read_data(one).items() if name not in ("digest", "batch")
+            }
+            delivery_writer.put_off(one, max(review.effective_at, read_now()) + AFTER_GRACE, data=alone)
         else:
-            records.record_dropped(one, gettext("By then it no longer waited for them."))
+            delivery_writer.record_dropped(one, gettext("By then it no longer waited for them."))
 
 
 def _list_requests(reviews: list[Review]) -> list[Request]:

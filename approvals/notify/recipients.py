@@ -29,7 +29,7 @@ from approvals.answered import find_answerer
 from approvals.cases import Case
 from approvals.electorate import keep_members
 from approvals.models import Absence, Comment, Notice
-from approvals.notify.records import read_data
+from approvals.notify.delivery_writer import read_data
 from approvals.person import Person
 from approvals.principals import USER, list_users
 from approvals.viewers import is_within_absence

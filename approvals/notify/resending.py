@@ -11,7 +11,7 @@ from django.utils.translation import gettext
 from approvals.exceptions import NotAllowed, UnknownReview
 from approvals.held_case import check_actor, open_case
 from approvals.models import Delivery
-from approvals.notify import records
+from approvals.notify import delivery_writer
 from approvals.person import Person
 from approvals.policies import Obstacle
 from workflows.api import owned_answers
@@ -36,10 +36,10 @@ def resend(delivery: Delivery, *, actor: Person, door: str = "python") -> Delive
         case = open_case(delivery.review_id)
         if not case.is_member(actor):
             raise UnknownReview(delivery.review_id)
-        found = records.lock_delivery(delivery.pk)
+        found = delivery_writer.lock_delivery(delivery.pk)
         if found is None:
             raise UnknownReview(delivery.review_id)
-        records.send_again(found)
+        delivery_writer.send_again(found)
         told = {"what": "resent", "door": door, "delivery": str(found.pk), "channel": found.channel}
         owned_answers.record(case.held, Event.HANDLED, told, actor=read_actor(actor))
         found.refresh_from_db()

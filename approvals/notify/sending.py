@@ -29,16 +29,16 @@ from approvals.conf import conf
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.electorate import is_stranded
 from approvals.models import Comment, Delivery, Review, Snooze
-from approvals.notify import records
+from approvals.notify import delivery_writer
 from approvals.notify.failures import Dropped, PutOff, SendFailed, describe_error, describe_place
-from approvals.notify.mails import name_mail, write_mail
-from approvals.notify.moments import REST, find_next_try
-from approvals.notify.places import read_answer, write_chat, write_event
-from approvals.notify.posting import name_host, post
-from approvals.notify.postman import Postman
-from approvals.notify.readers import ReaderPreferences, read_readers, speaking_to
+from approvals.notify.messages.http_post import name_host, post
+from approvals.notify.messages.mail import name_mail, write_mail
+from approvals.notify.messages.mail_subjects import Occasion
+from approvals.notify.messages.smtp import Postman
+from approvals.notify.messages.webhook import read_answer, write_chat, write_event
+from approvals.notify.preferences import ReaderPreferences, read_readers, speaking_to
 from approvals.notify.recipients import ASKS, read_key
-from approvals.notify.words import Occasion
+from approvals.notify.schedule import REST, find_next_try
 from approvals.policies import find_obstacle
 from approvals.principals import USER, list_users, load_user, name_person
 from workflows.api import owned_answers
@@ -55,7 +55,7 @@ BEHIND = timedelta(seconds=15)
 def send_messages(most: int, postman: Postman) -> int:
     """Send what is due by itself; how much was done."""
     done = 0
-    while done < most and (delivery := records.claim_message()) is not None:
+    while done < most and (delivery := delivery_writer.claim_message()) is not None:
         settle([delivery], partial(_send, delivery, postman))
         done += 1
     return done
@@ -67,10 +67,10 @@ def settle(deliveries: list[Delivery], send: Callable[[], tuple[str, str] | None
         sent = send()
     except Dropped as why:
         for one in deliveries:
-            records.record_dropped(one, str(why))
+            delivery_writer.record_dropped(one, str(why))
     except PutOff as later:
         for one in deliveries:
-            records.put_off(one, later.until)
+            delivery_writer.put_off(one, later.until)
     except DatabaseError:
         raise  # trouble of our own server: the lease ends, and it is tried again
     except Exception as error:
@@ -78,7 +78,7 @@ def settle(deliveries: list[Delivery], send: Callable[[], tuple[str, str] | None
     else:
         if sent is not None:
             for one in deliveries:
-                records.record_sent(one, external_id=sent[0], address=sent[1])
+                delivery_writer.record_sent(one, external_id=sent[0], address=sent[1])
 
 
 def _record_failure(deliveries: list[Delivery], error: Exception) -> None:
@@ -94,16 +94,16 @@ def _record_failure(deliveries: list[Delivery], error: Exception) -> None:
         "" if isinstance(error, SendFailed) else f"\n{describe_place(error)}",
     )
     for one in deliveries:
-        records.record_failure(one, told, due_at=due_at)
+        delivery_writer.record_failure(one, told, due_at=due_at)
     if isinstance(error, SendFailed) and error.is_place:
-        records.put_off_place(first.channel, now + REST)
+        delivery_writer.put_off_place(first.channel, now + REST)
 
 
 def _send(delivery: Delivery, postman: Postman) -> tuple[str, str]:
     review = Review.objects.using(owned_answers.reach().alias).filter(pk=delivery.review_id).first()
     if review is None:
         raise Dropped("its review is gone")
-    if delivery.channel == records.EMAIL:
+    if delivery.channel == delivery_writer.EMAIL:
         return _send_mail(delivery, review, postman)
     return _send_to_place(delivery, review)
 
@@ -173,7 +173,7 @@ def check_waits(review: Review, now: datetime) -> None:
 
 
 def _find_occasion(delivery: Delivery, case: Case) -> Occasion:
-    data = records.read_data(delivery)
+    data = delivery_writer.read_data(delivery)
     said = None
     if data.get("comment"):
         said = Comment.objects.using(owned_answers.reach().alias).filter(pk=data["comment"]).first()
@@ -214,7 +214,9 @@ def _name(key: Any, otherwise: str) -> str:
 def _find_first(delivery: Delivery, review: Review) -> str:
     """The mail that this one continues: mail programs show both together."""
     assert delivery.user_id is not None
-    earlier = records.list_messages(review, channel=records.EMAIL).filter(user_id=delivery.user_id, pk__lt=delivery.pk)
+    earlier = delivery_writer.list_messages(review, channel=delivery_writer.EMAIL).filter(
+        user_id=delivery.user_id, pk__lt=delivery.pk
+    )
     return earlier.exclude(external_id="").values_list("external_id", flat=True).first() or ""
 
 
@@ -241,13 +243,13 @@ def _send_to_place(delivery: Delivery, review: Review) -> tuple[str, str]:
     posted = post(url, message.body, message.headers, allow_private=conf.webhooks_private)
     external_id = read_answer(posted.body)
     if is_end:
-        records.close_places(review, delivery.channel, now)
+        delivery_writer.close_places(review, delivery.channel, now)
     return external_id, name_host(url)
 
 
 def _find_thread(delivery: Delivery, review: Review, now: datetime, *, is_end: bool) -> str:
     """What a chat said about the review so far. Where it said nothing, it need not hear that it is over."""
-    earlier = records.list_messages(review, channel=delivery.channel).filter(pk__lt=delivery.pk)
+    earlier = delivery_writer.list_messages(review, channel=delivery.channel).filter(pk__lt=delivery.pk)
     said = list(earlier.filter(status="sent").values_list("external_id", flat=True))
     if is_end and not said:
         if earlier.filter(status="waiting", attempts__gt=0).exists():

@@ -17,7 +17,7 @@ from approvals.cards.status import describe_status
 from approvals.cases import Case
 from approvals.exceptions import UnknownReview
 from approvals.models import Review
-from approvals.notify.readers import read_readers
+from approvals.notify.preferences import read_readers
 from approvals.views.reader import read_theme
 from approvals.views.visit import RequestVisit, TopMessage, Typed
 from workflows.api import owned_answers

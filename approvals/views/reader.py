@@ -28,7 +28,7 @@ from approvals.conf import DEFAULTS, conf
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.exceptions import UnknownReview
 from approvals.inbox.desk import InboxDesk, ask_desk, read_desk
-from approvals.notify.readers import ReaderPreferences, make_reader
+from approvals.notify.preferences import ReaderPreferences, make_reader
 from approvals.principals import name_person
 from approvals.viewers import Viewer, find_viewer
 from workflows.pages.posted_form import FormRefused, check_charset, give_token, keep_cookie, read_posted

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from approvals.models import Preference
-from approvals.notify.readers import make_reader
+from approvals.notify.preferences import make_reader
 from approvals.views.reader import read_theme, speaking_to
 from workflows.pages.response import answer_page, write_policy
 

@@ -10,8 +10,8 @@ from django.contrib.auth.models import User
 from django.core.checks import run_checks
 from django.test import Client
 
-from approvals.notify.expanding import expand_notices
-from approvals.notify.postman import Postman
+from approvals.notify.fan_out import expand_notices
+from approvals.notify.messages.smtp import Postman
 from approvals.notify.sending import send_messages
 from tests.support import link_pages
 from tests.support.link_pages import Visitor, site  # noqa: F401 (a fixture)

@@ -21,7 +21,7 @@ from django.core.mail.backends.locmem import EmailBackend
 from django.db import connection
 
 from approvals.models import Delivery, Preference, Review
-from approvals.notify import sweep
+from approvals.notify import notify_sweep
 from tests.support import review_calls
 from workflows.conf import conf
 from workflows.definitions.sweeps import Sweep, register_sweep, unregister_sweep
@@ -86,7 +86,7 @@ def ask_quietly(**options: Any) -> Review:
     try:
         return review_calls.ask(**options)
     finally:
-        register_sweep(Sweep("notices", sweep.count_seconds_to_next, sweep.work))
+        register_sweep(Sweep("notices", notify_sweep.count_seconds_to_next, notify_sweep.work))
 
 
 def bring_forward() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from approvals.notify.failures import SendFailed
-from approvals.notify.posting import post
+from approvals.notify.messages.http_post import post
 from tests.support.notices import (
     answer,
     serving,

@@ -19,10 +19,10 @@ from approvals import Outcome, decide, undo
 from approvals.access.personal_links import make_link
 from approvals.actions import actions
 from approvals.models import Delivery, Review
-from approvals.notify.mails import MAX_REQUESTS, Request, write_digest
-from approvals.notify.moments import MAX_ATTEMPTS, SPREAD_SECONDS, find_next_try, find_slot
-from approvals.notify.readers import find_language, find_zone
-from approvals.notify.readers import make_reader as read_reader
+from approvals.notify.messages.mail import MAX_REQUESTS, Request, write_digest
+from approvals.notify.preferences import find_language, find_zone
+from approvals.notify.preferences import make_reader as read_reader
+from approvals.notify.schedule import MAX_ATTEMPTS, SPREAD_SECONDS, find_next_try, find_slot
 from tests.support.html_pages import HOSTILE
 from tests.support.notices import (  # noqa: F401
     SITE,

@@ -11,7 +11,7 @@ from django.core.mail import EmailMessage
 from django.core.mail.backends.smtp import EmailBackend
 
 from approvals.notify.failures import SendFailed
-from approvals.notify.postman import TIMEOUT, Postman
+from approvals.notify.messages.smtp import TIMEOUT, Postman
 from tests.support.notices import use_backend
 
 

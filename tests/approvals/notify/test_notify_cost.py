@@ -12,9 +12,9 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals import comment, decide
 from approvals.models import Delivery
-from approvals.notify import records, sweep
-from approvals.notify.expanding import expand_notices
-from approvals.notify.postman import Postman
+from approvals.notify import delivery_writer, notify_sweep
+from approvals.notify.fan_out import expand_notices
+from approvals.notify.messages.smtp import Postman
 from approvals.notify.sending import send_messages
 from tests.support.notices import ask_quietly, make_reader, site, use_backend  # noqa: F401
 from tests.support.processes import wait_until
@@ -36,7 +36,7 @@ def test_writing_down_messages_costs_the_same_for_two_and_for_forty() -> None:
             assert expand_notices(1) == 1
         counts.append(len(asked))
         assert Delivery.objects.filter(status="waiting").count() == many
-        records.rows(Delivery).delete()
+        delivery_writer.rows(Delivery).delete()
     assert counts[0] == counts[1] <= 16
 
 
@@ -56,7 +56,7 @@ def test_a_mail_costs_a_bounded_number_of_statements() -> None:
         with CaptureQueriesContext(connection) as asked, Postman() as postman:
             assert send_messages(1, postman) == 1
         counts.append(len(asked))
-        records.rows(Delivery).delete()
+        delivery_writer.rows(Delivery).delete()
     assert counts[0] == counts[1] <= 28
     assert len(mail.outbox) == 2
 
@@ -67,11 +67,11 @@ def test_the_pumps_look_reads_the_heads_of_two_indexes() -> None:
     for _ in range(3):
         ask(assignees=["ann"])
     with CaptureQueriesContext(connection) as asked:
-        assert sweep.count_seconds_to_next(connection) is None
+        assert notify_sweep.count_seconds_to_next(connection) is None
     assert len(asked) == 1
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")  # as on a pump's connection
-        cursor.execute(f"EXPLAIN {records._NEXT}")
+        cursor.execute(f"EXPLAIN {delivery_writer._NEXT}")
         plan = "\n".join(row[0] for row in cursor.fetchall())
     assert "Seq Scan" not in plan
     assert "holdpoint_notice_at" in plan

@@ -13,9 +13,9 @@ from django.db import connection, transaction
 
 from approvals import decide
 from approvals.models import Preference
-from approvals.notify import records, sweep
-from approvals.notify.expanding import expand_notices
-from approvals.notify.postman import Postman
+from approvals.notify import delivery_writer, notify_sweep
+from approvals.notify.fan_out import expand_notices
+from approvals.notify.messages.smtp import Postman
 from approvals.notify.sending import send_messages
 from tests.support.notices import (  # noqa: F401
     FailingBackend,
@@ -60,13 +60,13 @@ def test_a_crash_before_it_went_out_loses_nothing(failing: type[FailingBackend])
     review = ask_quietly(assignees=["ann"])
     failing.fail = staticmethod(die)
     with pytest.raises(Killed):
-        sweep.work()
+        notify_sweep.work()
     [row] = list_deliveries(review)
     assert (row.status, row.attempts) == ("waiting", 1)
     failing.fail = staticmethod(lambda message: None)
     drain()
     assert mail.outbox == []  # its sender might still be at it
-    advance(records.LEASE + timedelta(seconds=1))
+    advance(delivery_writer.LEASE + timedelta(seconds=1))
     assert [name for name, _ in list_told()] == ["ann"]
 
 
@@ -79,11 +79,11 @@ def test_after_a_crash_between_sending_and_recording_it_goes_out_again_under_the
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(records, "record_sent", die_too)
+        patched.setattr(delivery_writer, "record_sent", die_too)
         with pytest.raises(Killed):
-            sweep.work()
+            notify_sweep.work()
     assert len(mail.outbox) == 1
-    advance(records.LEASE + timedelta(seconds=1))
+    advance(delivery_writer.LEASE + timedelta(seconds=1))
     first, second = mail.outbox
     assert first.extra_headers["Message-ID"] == second.extra_headers["Message-ID"]
     [row] = list_deliveries(review)
@@ -104,12 +104,12 @@ def test_a_collected_mail_goes_out_again_under_the_same_id_whatever_came_meanwhi
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(records, "record_sent", die_too)
+        patched.setattr(delivery_writer, "record_sent", die_too)
         with pytest.raises(Killed):
-            sweep.work()
+            notify_sweep.work()
     decide(one, "approve", actor=User.objects.get(username="ben"))
     late = ask(title="Omega", assignees=["ann"])
-    advance(records.LEASE + timedelta(seconds=1))
+    advance(delivery_writer.LEASE + timedelta(seconds=1))
     first, second = mail.outbox
     assert first.extra_headers["Message-ID"] == second.extra_headers["Message-ID"]
     assert ("Alpha" in first.body, "Alpha" in second.body, "Omega" in second.body) == (True, False, False)
@@ -122,13 +122,13 @@ def test_a_sender_that_lost_its_lease_does_not_undo_what_another_recorded() -> N
     make_reader("ann")
     review = ask_quietly(assignees=["ann"])
     expand_notices(10)
-    slow = records.claim_message()
+    slow = delivery_writer.claim_message()
     assert slow is not None
     bring_forward()
     with Postman() as postman:
         send_messages(10, postman)
-    assert not records.record_failure(slow, "too late", due_at=read_now())
-    assert not records.record_dropped(slow, "too late")
+    assert not delivery_writer.record_failure(slow, "too late", due_at=read_now())
+    assert not delivery_writer.record_dropped(slow, "too late")
     [row] = list_deliveries(review)
     assert (row.status, row.error) == ("sent", "")
 
@@ -146,7 +146,7 @@ def test_two_senders_send_each_message_once(settings: Any) -> None:
     mail.outbox = []  # type: ignore[attr-defined]
 
     def send() -> None:
-        while sweep.work():
+        while notify_sweep.work():
             pass
 
     run_threads([send, send, send])
@@ -161,14 +161,14 @@ def test_what_one_sender_claims_another_leaves_alone() -> None:
     User.objects.filter(username="ann").update(email="ann@example.org")
     ask(assignees=["ann"], run=work)
     with transaction.atomic():
-        notice = records.take_notice()
+        notice = delivery_writer.take_notice()
         assert notice is not None
         other = Other(lambda: expand_notices(5))
         assert other.join() == 0
     assert expand_notices(5) == 1
     with transaction.atomic():
-        assert records.claim_message() is not None
-        assert Other(records.claim_message).join() is None
+        assert delivery_writer.claim_message() is not None
+        assert Other(delivery_writer.claim_message).join() is None
 
 
 @committed
@@ -181,9 +181,9 @@ def test_one_persons_collected_mail_is_claimed_by_one_sender_as_a_whole() -> Non
     expand_notices(5)
     bring_forward()
     with transaction.atomic():
-        assert len(records.claim_digest()) == 3
-        assert Other(records.claim_digest).join() == []
-    assert records.claim_digest() == []
+        assert len(delivery_writer.claim_digest()) == 3
+        assert Other(delivery_writer.claim_digest).join() == []
+    assert delivery_writer.claim_digest() == []
 
 
 @committed
@@ -193,7 +193,7 @@ def test_nothing_is_sent_within_a_transaction(failing: type[FailingBackend]) -> 
     failing.fail = staticmethod(lambda message: seen.append(connection.in_atomic_block))
     User.objects.filter(username="ann").update(email="ann@example.org")
     ask(assignees=["ann"], run=work)
-    while sweep.work():
+    while notify_sweep.work():
         pass
     assert seen == [False]
 
@@ -213,13 +213,13 @@ def test_a_decision_while_a_mail_is_on_its_way_closes_that_mail_too(failing: typ
     failing.fail = staticmethod(wait)
 
     def send() -> None:
-        while sweep.work():
+        while notify_sweep.work():
             pass
 
     def decide_meanwhile() -> None:
         assert sending.wait(60)
         decide(review, "approve", actor=User.objects.get(username="ann"))
-        while sweep.work():
+        while notify_sweep.work():
             pass
         decided.set()
 

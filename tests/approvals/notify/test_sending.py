@@ -17,8 +17,8 @@ from approvals.access.personal_links import make_link_token
 from approvals.models import Delivery, Notice, Review
 from approvals.models.writer import insert_notice, rows
 from approvals.notify.failures import describe_error, hide_secrets
-from approvals.notify.moments import MAX_ATTEMPTS
 from approvals.notify.resending import resend
+from approvals.notify.schedule import MAX_ATTEMPTS
 from tests.support.notices import (  # noqa: F401
     FailingBackend,
     ask_quietly,

@@ -16,10 +16,10 @@ from approvals import decide, delegate
 from approvals.access.personal_links import make_link_token
 from approvals.actions import actions
 from approvals.models import Delivery
-from approvals.notify import records
-from approvals.notify.expanding import expand_notices
-from approvals.notify.places import read_answer
-from approvals.notify.posting import name_host
+from approvals.notify import delivery_writer
+from approvals.notify.fan_out import expand_notices
+from approvals.notify.messages.http_post import name_host
+from approvals.notify.messages.webhook import read_answer
 from tests.support.html_pages import HOSTILE
 from tests.support.notices import (
     SITE,
@@ -132,10 +132,10 @@ def test_after_a_crash_between_sending_and_recording_it_comes_again_under_the_sa
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(records, "record_sent", die)
+        patched.setattr(delivery_writer, "record_sent", die)
         with pytest.raises(Killed):
             drain()
-    advance(records.LEASE.total_seconds() + 1)
+    advance(delivery_writer.LEASE.total_seconds() + 1)
     assert [row.status for row in list_deliveries(review, channel="ops")] == ["sent"]
     assert len({event["id"] for event in ops.list_events()}) == 1
 
@@ -256,12 +256,12 @@ def test_the_end_waits_for_a_message_that_is_on_its_way(chat: Place) -> None:
     review = ask(assignees=["ann"])
     chat.answer = answer(200, b'{"ts": "7"}')
     chat.got.clear()
-    row = records.rows(Delivery).get(channel="chat")
-    records.rows(Delivery).filter(pk=row.pk).update(due_at=None)  # claimed, and not recorded yet
+    row = delivery_writer.rows(Delivery).get(channel="chat")
+    delivery_writer.rows(Delivery).filter(pk=row.pk).update(due_at=None)  # claimed, and not recorded yet
     decide(review, "approve", actor=ann)
     drain()
     assert chat.list_events() == []
-    records.record_sent(row, external_id="7", address="127.0.0.1")
+    delivery_writer.record_sent(row, external_id="7", address="127.0.0.1")
     advance("16s")
     [last] = chat.list_events()
     assert last["thread_ts"] == "7"

@@ -12,8 +12,8 @@ from approvals import decide
 from approvals.doors import Door
 from approvals.mcp.agent_desk import open_desk
 from approvals.models import Review, Vote
-from approvals.notify.expanding import expand_notices
-from approvals.notify.postman import Postman
+from approvals.notify.fan_out import expand_notices
+from approvals.notify.messages.smtp import Postman
 from approvals.notify.sending import send_messages
 from tests.support import link_pages
 from tests.support.api_calls import problem

@@ -18,8 +18,8 @@ from approvals.cases import Case
 from approvals.deciding import stranding
 from approvals.electorate import may_be_stranded
 from approvals.models import Candidate, Review
-from approvals.notify.expanding import expand_notices
-from approvals.notify.postman import Postman
+from approvals.notify.fan_out import expand_notices
+from approvals.notify.messages.smtp import Postman
 from approvals.notify.sending import send_messages
 from tests.support.notices import list_deliveries, make_reader, site  # noqa: F401 (a fixture)
 from tests.support.review_calls import (

@@ -17,12 +17,12 @@ from django.utils.translation import gettext
 from approvals.cases import Case
 from approvals.conf import conf
 from approvals.models import Delivery, Notice, Review
-from approvals.notify import records
+from approvals.notify import delivery_writer
 from approvals.notify.failures import describe_error, describe_place
-from approvals.notify.moments import find_slot
-from approvals.notify.places import tells
-from approvals.notify.readers import ReaderPreferences, read_readers
+from approvals.notify.messages.webhook import tells
+from approvals.notify.preferences import ReaderPreferences, read_readers
 from approvals.notify.recipients import Recipient, list_recipients
+from approvals.notify.schedule import find_slot
 from workflows.api import owned_answers
 from workflows.clock import read_now
 
@@ -46,7 +46,7 @@ def expand_notices(most: int) -> int:
 def _expand_next() -> bool:
     alias = owned_answers.reach().alias
     with transaction.atomic(using=alias):
-        notice = records.take_notice()
+        notice = delivery_writer.take_notice()
         if notice is None:
             return False
         try:
@@ -64,10 +64,10 @@ def _expand(notice: Notice) -> None:
     if review is not None:
         now = read_now()
         if notice.kind in ENDS:
-            records.close_mails(review, now)
+            delivery_writer.close_mails(review, now)
         made = [*_write_mails(notice, review, now), *_write_places(notice, review, now)]
-        records.insert_deliveries(made)
-    records.remove_notice(notice)
+        delivery_writer.insert_deliveries(made)
+    delivery_writer.remove_notice(notice)
 
 
 def _write_mails(notice: Notice, review: Review, now: datetime) -> Iterator[Delivery]:
@@ -102,7 +102,7 @@ def _write_mail(
         status="dropped" if why else "waiting",
         error=why,
         kind=notice.kind,
-        channel=records.EMAIL,
+        channel=delivery_writer.EMAIL,
         closed_at=now if notice.kind in ENDS else None,
         data=data,
     )
@@ -118,14 +118,14 @@ def _write_places(notice: Notice, review: Review, now: datetime) -> Iterator[Del
 
 
 def _copy_data(notice: Notice) -> dict[str, Any]:
-    return {name: value for name, value in records.read_data(notice).items() if name != "failures"}
+    return {name: value for name, value in delivery_writer.read_data(notice).items() if name != "failures"}
 
 
 def _put_off(notice: Notice, error: Exception) -> None:
-    failures = int(records.read_data(notice).get("failures", 0)) + 1
+    failures = int(delivery_writer.read_data(notice).get("failures", 0)) + 1
     wait = min(timedelta(minutes=2 ** min(failures - 1, 6)), MOST_WAIT)
     logger.error(
         "the notice %s (%s of review %s) cannot be told, tried again in %d s: %s\n%s",
         *(notice.pk, notice.kind, notice.review_id, wait.total_seconds(), describe_error(error), describe_place(error)),
     )
-    records.put_off_notice(notice, read_now() + wait, failures)
+    delivery_writer.put_off_notice(notice, read_now() + wait, failures)

@@ -23,10 +23,10 @@ from approvals.conf import conf
 from approvals.display.times import name_zone
 from approvals.display.values import show_text
 from approvals.models import Delivery, Review
-from approvals.notify.readers import ReaderPreferences
+from approvals.notify.delivery_writer import read_data
+from approvals.notify.messages.mail_subjects import Occasion, choose_subject, choose_words, tell_due
+from approvals.notify.preferences import ReaderPreferences
 from approvals.notify.recipients import ASKS
-from approvals.notify.records import read_data
-from approvals.notify.words import Occasion, choose_subject, choose_words, tell_due
 from workflows.conf import conf as engine_conf
 from workflows.definitions.callback_tokens import write_url
 

@@ -22,8 +22,8 @@ from approvals.diffs import FieldDiff
 from approvals.display.times import name_zone, show_at
 from approvals.display.values import show_text
 from approvals.models import Delivery
+from approvals.notify.delivery_writer import read_data
 from approvals.notify.failures import SendFailed, hide_secrets
-from approvals.notify.records import read_data
 from workflows.exceptions import InvalidCall
 from workflows.outbound.webhook_signature import read_secret, sign
 from workflows.wording.punctuation import end_sentence

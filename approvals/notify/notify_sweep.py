@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from approvals.notify import records
+from approvals.notify import delivery_writer
 from approvals.notify.digests import send_digests
-from approvals.notify.expanding import expand_notices
-from approvals.notify.postman import Postman
+from approvals.notify.fan_out import expand_notices
+from approvals.notify.messages.smtp import Postman
 from approvals.notify.sending import send_messages
 
 #: Of each, in one round.
@@ -20,7 +20,7 @@ NOTICES, MESSAGES, DIGESTS = 50, 20, 10
 
 def count_seconds_to_next(db: BaseDatabaseWrapper) -> float | None:
     """Until there is something to tell; see `workflows.definitions.sweeps.Sweep`."""
-    return records.read_seconds_to_next(db)
+    return delivery_writer.read_seconds_to_next(db)
 
 
 def work() -> int:

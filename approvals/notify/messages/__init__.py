@@ -1,0 +1,1 @@
+"""The messages: mails, chat and webhook bodies, and how each is sent."""
