@@ -30,9 +30,9 @@ class ApprovalsConfig(AppConfig):
 
     def ready(self) -> None:
         """Make the channel known, let the engine's pump see what time does and what is to be told, extend the API."""
-        from approvals import checks
         from approvals.deciding import stranding, timers
         from approvals.notify import notify_sweep as notices
+        from approvals.operations import checks
         from workflows.definitions.sweeps import Sweep, register_sweep
         from workflows.operations.gauges import Gauge, register_gauge
         from workflows.rest.base.extensions import register_part

@@ -48,7 +48,7 @@ Check = Callable[..., list[CheckMessage]]
 
 def register_checks() -> None:
     """Make the checks known to Django; called once, when the app is ready."""
-    from approvals.checks_reviews import check_names, check_reviews
+    from approvals.operations.review_checks import check_names, check_reviews
 
     for check in (check_time, check_settings, check_base_template, check_machines, check_routes, check_login):
         register(_as_list(check), TAG)

@@ -18,10 +18,10 @@ from django.db import DatabaseError, connections, router, transaction
 from django.db.models import BooleanField, Count, F, Func, Max, Q, TextField, Value
 from django.db.models.functions import Cast
 
-from approvals.checks import LAST_HINT, list_declared
 from approvals.exceptions import InvalidApproval
 from approvals.ladder import Ladder, Step, list_concerns, load_rungs
 from approvals.models import Candidate, Review
+from approvals.operations.checks import LAST_HINT, list_declared
 from approvals.policies import find_last_concern, load_outcomes, load_quorum
 from approvals.principals import GROUP, PERMISSION, RULE, USER, find_rule
 from workflows.definitions.question import find_projector
