@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from approvals.exceptions import TooSoon as TooSoon
     from approvals.exceptions import UnknownOutcome as UnknownOutcome
     from approvals.exceptions import UnknownReview as UnknownReview
+    from approvals.people.principals import candidates as candidates
     from approvals.policies import Outcome as Outcome
     from approvals.policies import Veto as Veto
-    from approvals.principals import candidates as candidates
     from approvals.requested import apply_requested_change as apply_requested_change
     from workflows.definitions.decision import Answer as Answer
 
@@ -73,7 +73,7 @@ _HOMES = {
     "approvals.deciding.undo_window": "undo",
     "approvals.actions.delegation": "delegate reassign",
     "approvals.policies": "Outcome Veto",
-    "approvals.principals": "candidates",
+    "approvals.people.principals": "candidates",
     "approvals.requested": "apply_requested_change",
     "workflows.definitions.decision": "Answer",
 }

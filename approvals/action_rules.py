@@ -21,9 +21,9 @@ from approvals.display.times import show_when
 from approvals.exceptions import AlreadyDecided, NotAllowed, UnknownReview
 from approvals.held_case import read_id
 from approvals.models import Comment, Review, Vote
-from approvals.person import Person
+from approvals.people.person import Person
+from approvals.people.principals import name_user
 from approvals.policies import Facts, Obstacle, Rules, find_obstacle
-from approvals.principals import name_user
 from workflows.api import owned_answers
 
 

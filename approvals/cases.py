@@ -23,6 +23,8 @@ from approvals.diff_parts import ABSENT
 from approvals.drifts import SubjectState, read_subject_now
 from approvals.forms.edits import Table, find_shown, find_table, read_asked
 from approvals.models import Candidate, Comment, Review, Vote
+from approvals.people.principals import GROUP, USER, describe_principals, list_principals, load_user, name_user
+from approvals.people.viewer import Viewer, is_within_absence, list_absences, see_as
 from approvals.policies import (
     Decided,
     Facts,
@@ -33,15 +35,6 @@ from approvals.policies import (
     load_quorum,
 )
 from approvals.policies.rights import Risk
-from approvals.principals import (
-    GROUP,
-    USER,
-    describe_principals,
-    list_principals,
-    load_user,
-    name_user,
-)
-from approvals.viewers import Viewer, is_within_absence, list_absences, see_as
 from workflows.access.memberships import list_workspaces
 from workflows.api import owned_answers
 from workflows.clock import read_now

@@ -15,7 +15,7 @@ from typing import Any, Final
 from django.utils.translation import ngettext
 
 from approvals.display.values import ShownValue, count_shared, show_text, show_texts
-from approvals.person import Person
+from approvals.people.person import Person
 from approvals.plain_values import write_canonical
 
 #: Lines that are matched one by one, after those that the texts share at both ends; more are told as all replaced.

@@ -24,7 +24,7 @@ from django.utils.translation import gettext as _
 from approvals.diff_parts import ABSENT, MAX_PLACES, DiffPart, Place, diff_json, diff_lines, mark_change, same_json
 from approvals.display.money import show_money
 from approvals.display.values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, ShownValue, show_text, show_texts
-from approvals.person import Person
+from approvals.people.person import Person
 from approvals.plain_values import REDACTED, AnyField, is_secret, is_secret_name, redact_json, to_plain
 from approvals.related import Related
 from approvals.show_fields import (

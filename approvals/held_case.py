@@ -15,7 +15,7 @@ from django.contrib.auth import get_user_model
 from approvals.cases import Case
 from approvals.exceptions import UnknownReview
 from approvals.models import Review, writer
-from approvals.principals import load_user
+from approvals.people.principals import load_user
 from workflows.api import owned_answers
 from workflows.exceptions import InvalidCall, UnknownInteraction, show
 from workflows.models import Instance, Interaction

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from approvals.people.principals import USER
 from approvals.policies import Quorum
-from approvals.principals import USER
 from workflows.wording.messages import Listed, Reason, gettext_noop
 
 

@@ -18,7 +18,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from approvals.display.values import EMPTY, MAX_NAME, ShownValue, show_text
-from approvals.person import Person
+from approvals.people.person import Person
 from approvals.plain_values import MISREAD, AnyField, from_plain
 from approvals.subjects import name_object
 

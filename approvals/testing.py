@@ -22,8 +22,8 @@ from approvals.deciding import decisions
 from approvals.deciding.decisions import Recorded
 from approvals.doors import Door
 from approvals.models import Review
-from approvals.person import Person
-from approvals.principals import name_person
+from approvals.people.person import Person
+from approvals.people.principals import name_person
 from workflows.api import owned_answers
 from workflows.exceptions import InvalidCall, show
 from workflows.models import Instance, Interaction

@@ -15,8 +15,8 @@ from django.core.exceptions import ValidationError
 from django.urls import NoReverseMatch, reverse
 
 from approvals.models import Review
-from approvals.person import Person
-from approvals.principals import load_user
+from approvals.people.person import Person
+from approvals.people.principals import load_user
 from workflows.api import owned_answers
 from workflows.definitions import callback_tokens
 from workflows.exceptions import InvalidToken

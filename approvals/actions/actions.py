@@ -17,9 +17,9 @@ from approvals.deciding.effects import close_withdrawn
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.held_case import read_id
 from approvals.models import Comment, Review, writer
-from approvals.person import Person
+from approvals.people.person import Person
+from approvals.people.principals import USER
 from approvals.policies import Obstacle
-from approvals.principals import USER
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 

@@ -17,10 +17,10 @@ from approvals.cases import Case
 from approvals.electorate import find_case_gap
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.models import Candidate, Review, writer
-from approvals.people import find_group, find_user, refuse_user
-from approvals.person import Person
+from approvals.people.lookup import find_group, find_user, refuse_user
+from approvals.people.person import Person
+from approvals.people.principals import GROUP, load_user, name_person, name_user
 from approvals.policies import Obstacle
-from approvals.principals import GROUP, load_user, name_person, name_user
 from workflows.wording.messages import Listed, Reason, gettext_noop
 
 

@@ -30,7 +30,7 @@ from approvals.deciding.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import ApprovalError, NotAllowed, ReasonRequired, Stale
 from approvals.models import Review
-from approvals.person import Person
+from approvals.people.person import Person
 from workflows.exceptions import InvalidData, WorkflowError
 from workflows.pages.posted_form import join_breaks
 from workflows.wording.punctuation import join_label

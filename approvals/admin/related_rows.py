@@ -18,7 +18,7 @@ from approvals.admin.badges import link_review
 from approvals.admin.reviews.review_filters import search_reviews
 from approvals.display.values import show_text as reveal
 from approvals.models import Review
-from approvals.principals import USER, describe_principals
+from approvals.people.principals import USER, describe_principals
 from workflows.access.memberships import list_workspaces
 from workflows.admin.base import ReadOnlyAdmin
 from workflows.admin.markup import NOTHING, show_moment, show_text

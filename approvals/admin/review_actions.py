@@ -20,7 +20,7 @@ from approvals.cards.refusal_message import label_outcome
 from approvals.deciding.decisions import decide
 from approvals.doors import Door
 from approvals.models import Review
-from approvals.person import Person
+from approvals.people.person import Person
 from approvals.policies import load_outcomes
 
 DOOR = "admin"

@@ -20,9 +20,8 @@ from approvals.electorate import has_some_decider
 from approvals.exceptions import InvalidApproval
 from approvals.ladder import RungAction, dump_rungs, next_moment, place_due, place_rungs
 from approvals.models import Review, writer
-from approvals.people import find_groups, find_user, find_users
-from approvals.policies import dump_outcomes
-from approvals.principals import (
+from approvals.people.lookup import find_groups, find_user, find_users
+from approvals.people.principals import (
     ANYBODY,
     GROUP,
     PERMISSION,
@@ -35,6 +34,7 @@ from approvals.principals import (
     load_user,
     name_user,
 )
+from approvals.policies import dump_outcomes
 from approvals.reach import find_gap, find_rung_gap
 from approvals.subjects import digest, load_subject, read_subject, snapshot
 from workflows.api.origin import trace_origin

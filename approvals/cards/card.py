@@ -42,7 +42,7 @@ from approvals.forms.edits import find_agreed
 from approvals.forms.request_facts import Fact, list_evidence, list_facts
 from approvals.forms.secret_fields import find_tree, hide_secrets
 from approvals.models import Review, Vote
-from approvals.person import Person
+from approvals.people.person import Person
 from approvals.plain_values import redact_json
 from approvals.policies import Outcome, describe_four_eyes, find_obstacle, says_no
 from approvals.related import find_link

@@ -18,7 +18,7 @@ from django.db.models.functions import Cast, Coalesce, JSONObject
 from approvals.action_rules import sees
 from approvals.cases import MAX_ROWS, Case
 from approvals.models import Candidate, Comment, Review, Vote
-from approvals.viewers import Viewer, see_as
+from approvals.people.viewer import Viewer, see_as
 from workflows.api import owned_answers
 from workflows.clock import Now
 from workflows.lifecycle import Event

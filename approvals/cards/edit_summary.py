@@ -19,7 +19,7 @@ from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.forms.edits import carries, is_same, load_before
 from approvals.forms.form_values import add_defaults, compare_data, list_settings
 from approvals.models import Vote
-from approvals.person import Person
+from approvals.people.person import Person
 from workflows.forms.form import SchemaForm
 from workflows.schemas.schema import Schema
 from workflows.wording.punctuation import join_and

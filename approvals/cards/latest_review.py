@@ -22,7 +22,7 @@ from approvals.cards.status import Status, describe_status, find_status
 from approvals.cases import Case
 from approvals.display.values import MAX_BLOCK, show_text
 from approvals.models import Candidate, Review, Vote
-from approvals.person import Person
+from approvals.people.person import Person
 from approvals.subjects import find_alias
 from workflows.api import owned_answers
 from workflows.clock import Now

@@ -15,7 +15,7 @@ from django.db.models import OuterRef, Subquery
 from approvals.cases import Case
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.models import Review, Vote
-from approvals.person import Person
+from approvals.people.person import Person
 from approvals.policies import load_outcomes
 
 #: How many are shown.

@@ -13,7 +13,7 @@ from django.db.models import Q
 from approvals.cases import Case
 from approvals.display.values import MAX_BLOCK, show_text
 from approvals.models import Review
-from approvals.person import Person
+from approvals.people.person import Person
 
 #: How many are shown.
 MOST = 3

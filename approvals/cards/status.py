@@ -19,10 +19,10 @@ from approvals.display.times import show_since, show_when
 from approvals.display.values import MAX_NAME, show_text
 from approvals.electorate import are_all_gone, count_votes, is_stranded, may_be_stranded
 from approvals.models import Review
-from approvals.person import Person
+from approvals.people.person import Person
+from approvals.people.principals import PERMISSION, name_user
 from approvals.policies import KnownOutcome, Outcome, VoteTally, count_fixed
 from approvals.policies.outcomes import WITHDRAWN
-from approvals.principals import PERMISSION, name_user
 from workflows.lifecycle import InteractionStatus
 from workflows.wording.punctuation import join_clauses, join_list
 

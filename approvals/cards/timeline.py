@@ -26,9 +26,9 @@ from approvals.display.times import show_when
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.ladder import RungAction, describe_action, name_target
 from approvals.models import Comment, Vote
-from approvals.person import Person
+from approvals.people.person import Person
+from approvals.people.principals import name_user
 from approvals.policies.outcomes import WITHDRAWN
-from approvals.principals import name_user
 from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import LedgerEvent
 from workflows.wording.punctuation import join_list

@@ -35,6 +35,7 @@ from approvals.forms.secret_fields import find_tree, hide_secrets, keep_untouche
 from approvals.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.models import Review, Vote, writer
 from approvals.models.vote import MAX_TEXT
+from approvals.people.principals import load_user
 from approvals.policies import (
     Attempt,
     Facts,
@@ -44,7 +45,6 @@ from approvals.policies import (
     dump_verdict,
     says_no,
 )
-from approvals.principals import load_user
 from workflows import store
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor

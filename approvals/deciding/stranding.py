@@ -25,7 +25,7 @@ from approvals.exceptions import UnknownReview
 from approvals.held_case import HeldCase, open_case
 from approvals.ladder import Rung, load_rungs
 from approvals.models import writer
-from approvals.principals import USER, is_key, list_active
+from approvals.people.principals import USER, is_key, list_active
 from workflows import store
 from workflows.api import owned_answers
 from workflows.lifecycle import Event

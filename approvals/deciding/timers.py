@@ -23,8 +23,8 @@ from approvals.exceptions import DecisionRefused, UnknownReview
 from approvals.held_case import HeldCase, open_case
 from approvals.ladder import Rung, load_rungs, next_rung
 from approvals.models import Review, Vote, writer
+from approvals.people.principals import USER
 from approvals.policies import dump_verdict
-from approvals.principals import USER
 from workflows import store
 from workflows.api import owned_answers
 from workflows.clock import Now

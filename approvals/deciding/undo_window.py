@@ -23,8 +23,8 @@ from approvals.doors import PYTHON, Door
 from approvals.exceptions import DecisionFailed, DecisionRefused, NotAllowed, Stale
 from approvals.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.models import Review, Vote, writer
+from approvals.people.principals import load_user
 from approvals.policies import Obstacle, says_no
-from approvals.principals import load_user
 from workflows import store
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor

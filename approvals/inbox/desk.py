@@ -17,7 +17,7 @@ from django.http import QueryDict
 
 from approvals.inbox.filters import Filters, read_filters
 from approvals.models import Preference, SavedView
-from approvals.viewers import Viewer
+from approvals.people.viewer import Viewer
 from workflows.clock import Now, read_now
 
 #: Of one person.

@@ -28,7 +28,7 @@ from approvals.deciding.undo_window import undo
 from approvals.doors import Door
 from approvals.exceptions import AlreadyDecided, ApprovalError, NotAllowed, Stale
 from approvals.models import Review, Vote
-from approvals.person import Person
+from approvals.people.person import Person
 from workflows.exceptions import WorkflowError
 from workflows.wording.punctuation import end_sentence
 

@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from approvals.inbox.desk import MAX_SAVED, read_query
 from approvals.models import SavedView
-from approvals.person import Person
+from approvals.people.person import Person
 
 MAX_NAME = 60
 #: Of a query, as the table has it.

@@ -21,8 +21,8 @@ from approvals.display.values import MAX_NAME, show_text
 from approvals.forms.request_facts import list_facts
 from approvals.inbox.totals import list_amounts
 from approvals.models import Review, Vote
+from approvals.people.viewer import Viewer
 from approvals.policies import Outcome, load_outcomes
-from approvals.viewers import Viewer
 from workflows.exceptions import InvalidData
 from workflows.schemas.schema import load_schema
 from workflows.wording.punctuation import join_list

@@ -23,9 +23,9 @@ from django.utils.translation import gettext_lazy as _
 from approvals.display.times import show_at
 from approvals.display.values import MAX_NAME, name_kind, show_text
 from approvals.models import Absence, Preference
+from approvals.people.person import Person
+from approvals.people.principals import list_active, name_person
 from approvals.people_forms import AbsenceForm, PreferenceForm
-from approvals.person import Person
-from approvals.principals import list_active, name_person
 from workflows.access.memberships import list_workspaces
 from workflows.clock import Now
 from workflows.models import Workspace

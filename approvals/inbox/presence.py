@@ -17,8 +17,8 @@ from django.db.models import QuerySet
 from approvals.cases import MAX_ROWS
 from approvals.display.values import MAX_NAME, show_text
 from approvals.models import Presence, writer
-from approvals.person import Person
-from approvals.principals import name_person
+from approvals.people.person import Person
+from approvals.people.principals import name_person
 from workflows.clock import Now
 
 #: A page renews it every few seconds; a browser's tab in the background is slower.

@@ -18,13 +18,13 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext
 from psycopg.sql import Literal
 
-from approvals.barring import is_aside
 from approvals.display.values import MAX_NAME, show_text
 from approvals.inbox.desk import Kept
 from approvals.inbox.filters import Filters
 from approvals.inbox.lists import DECIDABLE, WINDOW, Lists
 from approvals.inbox.search import list_words
 from approvals.models import Review
+from approvals.people.eligibility_sql import is_aside
 from workflows import store
 from workflows.api import owned_answers
 

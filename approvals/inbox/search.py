@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from django.contrib.auth import get_user_model
 from django.db.models import OuterRef, Q
 
-from approvals.barring import ExistsHere
 from approvals.inbox.filters import Filters
+from approvals.people.eligibility_sql import ExistsHere
 
 #: Of a search.
 MAX_WORDS = 6

@@ -13,12 +13,12 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 
-from approvals.barring import ExistsHere, is_free, leave_out_barred, list_rows
-from approvals.person import Person
+from approvals.people.eligibility_sql import ExistsHere, is_free, leave_out_barred, list_rows
+from approvals.people.inbox_source import leave_streams, push_down, read_streams
+from approvals.people.person import Person
+from approvals.people.principals import forget_permissions, name_user
+from approvals.people.viewer import Viewer, see_as
 from approvals.policies.outcomes import WITHDRAWN
-from approvals.principals import forget_permissions, name_user
-from approvals.streams import leave_streams, push_down, read_streams
-from approvals.viewers import Viewer, see_as
 from workflows.clock import Now
 from workflows.models import ReadQuerySet
 

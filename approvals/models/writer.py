@@ -16,7 +16,7 @@ from django.db import models
 from django.db.models import F, QuerySet
 
 from approvals.models import Candidate, Comment, Guess, Notice, Review, Snooze, Vote
-from approvals.person import Person
+from approvals.people.person import Person
 from workflows import store
 from workflows.api import owned_answers
 

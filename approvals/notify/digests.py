@@ -20,7 +20,7 @@ from approvals.notify.messages.mail_subjects import tell_due
 from approvals.notify.messages.smtp import Postman
 from approvals.notify.preferences import ReaderPreferences, speaking_to
 from approvals.notify.sending import AFTER_GRACE, find_reader, settle
-from approvals.principals import name_person
+from approvals.people.principals import name_person
 from workflows.api import owned_answers
 from workflows.clock import read_now
 

@@ -17,7 +17,7 @@ from django.utils import timezone, translation
 
 from approvals.display.values import MAX_NAME, show_text
 from approvals.models import Preference
-from approvals.person import Person
+from approvals.people.person import Person
 
 
 @dataclass(frozen=True, slots=True)

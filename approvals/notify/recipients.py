@@ -30,9 +30,9 @@ from approvals.cases import Case
 from approvals.electorate import keep_members
 from approvals.models import Absence, Comment, Notice
 from approvals.notify.delivery_writer import read_data
-from approvals.person import Person
-from approvals.principals import USER, list_users
-from approvals.viewers import is_within_absence
+from approvals.people.person import Person
+from approvals.people.principals import USER, list_users
+from approvals.people.viewer import is_within_absence
 from workflows.api import owned_answers
 from workflows.clock import Now
 

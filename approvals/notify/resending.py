@@ -12,7 +12,7 @@ from approvals.exceptions import NotAllowed, UnknownReview
 from approvals.held_case import check_actor, open_case
 from approvals.models import Delivery
 from approvals.notify import delivery_writer
-from approvals.person import Person
+from approvals.people.person import Person
 from approvals.policies import Obstacle
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor

@@ -39,8 +39,8 @@ from approvals.notify.messages.webhook import read_answer, write_chat, write_eve
 from approvals.notify.preferences import ReaderPreferences, read_readers, speaking_to
 from approvals.notify.recipients import ASKS, read_key
 from approvals.notify.schedule import REST, find_next_try
+from approvals.people.principals import USER, list_users, load_user, name_person
 from approvals.policies import find_obstacle
-from approvals.principals import USER, list_users, load_user, name_person
 from workflows.api import owned_answers
 from workflows.clock import Now, read_now
 

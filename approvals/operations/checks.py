@@ -29,8 +29,8 @@ from approvals.exceptions import InvalidApproval, UnknownCalendar
 from approvals.ladder import list_concerns
 from approvals.notify.failures import hide_secrets
 from approvals.notify.messages.smtp import connect
+from approvals.people.principals import find_rule
 from approvals.policies import find_last_concern
-from approvals.principals import find_rule
 from workflows.definitions import registry
 from workflows.exceptions import InvalidCall
 from workflows.outbound.webhook_signature import read_secret

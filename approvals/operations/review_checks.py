@@ -22,8 +22,8 @@ from approvals.exceptions import InvalidApproval
 from approvals.ladder import Ladder, Step, list_concerns, load_rungs
 from approvals.models import Candidate, Review
 from approvals.operations.checks import LAST_HINT, list_declared
+from approvals.people.principals import GROUP, PERMISSION, RULE, USER, find_rule
 from approvals.policies import find_last_concern, load_outcomes, load_quorum
-from approvals.principals import GROUP, PERMISSION, RULE, USER, find_rule
 from workflows.definitions.question import find_projector
 from workflows.models import Instance
 

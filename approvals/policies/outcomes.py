@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
 from approvals.exceptions import InvalidApproval, UnknownOutcome
-from approvals.person import Person
+from approvals.people.person import Person
 
 Tone = Literal["neutral", "positive", "negative", "warning"]
 TONES: tuple[str, ...] = get_args(Tone)

@@ -24,7 +24,7 @@ from approvals.asking.opening import list_asked
 from approvals.changes import read_change
 from approvals.display.values import show_text
 from approvals.exceptions import ApprovalError
-from approvals.person import Person
+from approvals.people.person import Person
 from approvals.plain_values import is_secret, redact_json
 from approvals.required.frozen import dump_approval, name_key
 from approvals.required.options import GateOptions

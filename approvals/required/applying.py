@@ -19,7 +19,7 @@ from django.utils.translation import gettext
 
 from approvals.changes import GONE, UNKNOWN, apply_change
 from approvals.exceptions import DecisionFailed
-from approvals.principals import name_person
+from approvals.people.principals import name_person
 from approvals.required.additions import make_addition
 from approvals.required.proposals import load_kept_subject
 from approvals.required.sealing import unseal

@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals.models import Review
-from approvals.person import Person
+from approvals.people.person import Person
 from approvals.required.api import CALL
 from approvals.required.frozen import name_key
 from approvals.required.sealing import NotSealed, unseal

@@ -17,8 +17,8 @@ from approvals.asking.approval import Approval
 from approvals.asking.opening import MAX_USERS
 from approvals.exceptions import InvalidApproval
 from approvals.ladder import Ladder, RungAction, Step
-from approvals.people import find_users
-from approvals.person import Person
+from approvals.people.lookup import find_users
+from approvals.people.person import Person
 from approvals.policies import dump_outcomes, load_outcomes, load_quorum
 
 

@@ -20,8 +20,8 @@ from django.utils.translation import gettext
 
 from approvals.asking.approval import Approval
 from approvals.diffs import FieldDiff, compare
-from approvals.person import Person
-from approvals.principals import USER, describe_principals, list_users
+from approvals.people.person import Person
+from approvals.people.principals import USER, describe_principals, list_users
 from approvals.required.proposals import Proposal
 from approvals.show_fields import label_field
 from approvals.subjects import find_field

@@ -21,7 +21,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from approvals.person import Person
+from approvals.people.person import Person
 from approvals.plain_values import is_secret_name
 from approvals.required.asking import find_requester
 from workflows.models import Instance

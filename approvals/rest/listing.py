@@ -17,11 +17,11 @@ from rest_framework.request import Request
 
 from approvals.models import Candidate, Review
 from approvals.models.review import RISKS
-from approvals.principals import GROUP, USER, has_groups
+from approvals.people.principals import GROUP, USER, has_groups
+from approvals.people.viewer import see_as
 from approvals.rest.endpoint import ReviewEndpoint
 from approvals.rest.rows import name_people, read_rows, show_listed
 from approvals.rest.shapes import ApprovalList
-from approvals.viewers import see_as
 from workflows.clock import Now
 from workflows.rest.base.lists import Segment, answer_list, read_choice, read_filter
 from workflows.rest.schema.openapi import FILTER, document

@@ -25,7 +25,7 @@ from approvals.inbox.materials import Material, read_materials
 from approvals.inbox.rail import read_rail, tell_count
 from approvals.inbox.together import MOST, read_together
 from approvals.inbox.totals import sum_up
-from approvals.viewers import Viewer
+from approvals.people.viewer import Viewer
 from approvals.views.bulk_form import BulkPost, find_reason_error, read_sent
 from approvals.views.reader import Opened, for_people
 from approvals.views.visit import TopMessage

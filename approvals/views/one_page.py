@@ -27,7 +27,7 @@ from approvals.inbox.filters import Filters, read_filters
 from approvals.inbox.presence import Around, list_lookers, look, write_said
 from approvals.inbox.snoozes import list_snoozes
 from approvals.models import Vote
-from approvals.principals import forget_permissions, has_groups, list_active, list_users, name_person
+from approvals.people.principals import forget_permissions, has_groups, list_active, list_users, name_person
 from approvals.views.deeds import note_attempt, take_deed
 from approvals.views.reader import Opened, for_people
 from approvals.views.visit import RequestVisit, TopMessage, Typed

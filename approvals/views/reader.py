@@ -29,8 +29,8 @@ from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.exceptions import UnknownReview
 from approvals.inbox.desk import InboxDesk, ask_desk, read_desk
 from approvals.notify.preferences import ReaderPreferences, make_reader
-from approvals.principals import name_person
-from approvals.viewers import Viewer, find_viewer
+from approvals.people.principals import name_person
+from approvals.people.viewer import Viewer, find_viewer
 from workflows.pages.posted_form import FormRefused, check_charset, give_token, keep_cookie, read_posted
 from workflows.pages.response import answer_page, write_policy
 from workflows.rest.base.program_views import open_to_machines

@@ -27,7 +27,7 @@ from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.doors import Door
 from approvals.models import Review
 from approvals.notify.preferences import ReaderPreferences
-from approvals.principals import name_person
+from approvals.people.principals import name_person
 from workflows.values.json_text import MISSING
 from workflows.wording.punctuation import end_sentence
 

@@ -16,7 +16,7 @@ from django.db import connections
 from django.db.models import Q
 
 from approvals.models import Review
-from approvals.viewers import Viewer
+from approvals.people.viewer import Viewer
 from benchmarks.contenders.holdpoint import Holdpoint
 from benchmarks.measures.inbox_pages import measure_pages
 from benchmarks.measures.scale import BAR, SIZES

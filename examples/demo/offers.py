@@ -16,7 +16,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 import workflows
-from approvals.principals import name_person
+from approvals.people.principals import name_person
 from examples.demo import rows
 from examples.demo.refunds import RefundOrder, RefundSmall, name_refund
 from examples.demo.texts import CHAIR, CHAIR_NEW

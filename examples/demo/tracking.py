@@ -20,7 +20,7 @@ from approvals.cards.status import describe_status, find_status, measure_progres
 from approvals.cases import Case
 from approvals.display.values import MAX_BLOCK, show_text
 from approvals.models import Review
-from approvals.principals import name_person
+from approvals.people.principals import name_person
 from examples.demo.offers import find_offer
 from workflows.lifecycle import Status
 from workflows.models import Instance

@@ -31,11 +31,12 @@ from django.urls import include, path, resolve
 
 import approvals
 import workflows
-from approvals import Answer, Approval, calendars, principals
+from approvals import Answer, Approval, calendars
 from approvals import models as approval_models
 from approvals.conf import DEFAULTS as APPROVALS_DEFAULTS
 from approvals.models import Delivery, Review
 from approvals.models.querysets import ReviewQuerySet
+from approvals.people import principals
 from workflows.conf.settings import DEFAULTS
 from workflows.definitions import registry
 from workflows.engine.context import ChildResult, Signal, StepContext

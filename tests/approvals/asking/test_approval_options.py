@@ -26,12 +26,12 @@ from approvals import (
     calendars,
     candidates,
     decide,
-    principals,
     register_calendar,
 )
 from approvals.asking.opening import MAX_USERS
 from approvals.ladder import RungAction
 from approvals.models import Candidate, Notice, Review
+from approvals.people import principals
 from tests.support.review_calls import (
     answers,
     ask,

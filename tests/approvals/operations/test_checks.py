@@ -17,9 +17,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from approvals import Approval, Calendar, Outcome, Veto, calendars, candidates, principals, register_calendar
+from approvals import Approval, Calendar, Outcome, Veto, calendars, candidates, register_calendar
 from approvals.conf import DEFAULTS, conf
 from approvals.models import Review, writer
+from approvals.people import principals
 from workflows import Await, Done, Machine, Workflow, action, step, wait_for
 from workflows.definitions import registry
 from workflows.testing import drain

@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 import workflows
 from approvals import NotAllowed, claim, decide, delegate, explain, reassign, undo
 from approvals.models import Absence, Review, Vote
-from approvals.principals import describe_principals, forget_permissions, list_principals, list_users
+from approvals.people.principals import describe_principals, forget_permissions, list_principals, list_users
 from tests.support.review_calls import (
     again,
     ask,

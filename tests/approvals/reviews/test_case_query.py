@@ -15,7 +15,7 @@ from approvals.cards.card import Card, build_card
 from approvals.cards.case_query import load_case
 from approvals.cases import MAX_ROWS, Case
 from approvals.models import Review
-from approvals.viewers import Viewer, find_viewer
+from approvals.people.viewer import Viewer, find_viewer
 from tests.support.review_calls import count_statements
 from tests.support.worlds.cards import People, ask_about_order, build, make_people, read_again
 

@@ -13,8 +13,9 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, User
 
 import workflows
-from approvals import NotAllowed, Veto, candidates, claim, decide, delegate, principals, reassign, undo
+from approvals import NotAllowed, Veto, candidates, claim, decide, delegate, reassign, undo
 from approvals.models import Review, Vote
+from approvals.people import principals
 from tests.support.review_calls import (
     again,
     answers,

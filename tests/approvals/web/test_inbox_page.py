@@ -16,7 +16,7 @@ from django.views.debug import SafeExceptionReporterFilter
 from approvals import decide
 from approvals.actions import actions
 from approvals.models import Absence, Preference, Presence, Review, SavedView
-from approvals.viewers import find_viewer
+from approvals.people.viewer import find_viewer
 from approvals.views.inbox import inbox
 from approvals.views.reader import Opened
 from tests.support.review_calls import ask, grant, make_person

@@ -20,7 +20,7 @@ from approvals.inbox.lists import WINDOW, Lists
 from approvals.inbox.rail import read_rail
 from approvals.inbox.rows import complete
 from approvals.models import Snooze
-from approvals.viewers import Viewer
+from approvals.people.viewer import Viewer
 from tests.support.many_reviews import MOST_ROWS_OF_A_BADGE, TABLES, explain, filled
 from tests.support.statements import listen
 from workflows.clock import read_now

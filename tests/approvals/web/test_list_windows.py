@@ -19,7 +19,7 @@ from approvals.inbox.filters import Filters, read_filters
 from approvals.inbox.lists import Found, Lists
 from approvals.inbox.rail import MOST_SAVED, read_rail
 from approvals.models import Absence, Review
-from approvals.viewers import Viewer
+from approvals.people.viewer import Viewer
 from tests.support.review_calls import again, ask, make_person
 from workflows.clock import read_now
 from workflows.models import Workspace

@@ -21,7 +21,7 @@ from approvals.inbox.rail import read_rail, tell_count
 from approvals.inbox.rows import RowGroup as Alike
 from approvals.inbox.rows import make_sections, read_rows
 from approvals.models import Review, SavedView
-from approvals.viewers import Viewer
+from approvals.people.viewer import Viewer
 from tests.support.review_calls import ask, make_person
 from workflows.clock import read_now
 from workflows.testing import advance

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 import workflows
 from approvals.models import Absence, Preference
-from approvals.viewers import list_absences
+from approvals.people.viewer import list_absences
 from tests.support.bulk_page import Browser, read_words
 from tests.support.html_pages import Page
 from tests.support.review_calls import ask, make_person, truth  # noqa: F401 (a fixture)

@@ -22,7 +22,6 @@ from approvals import (
     decide,
     delegate,
     explain,
-    principals,
     reassign,
     request_info,
     snooze,
@@ -32,7 +31,8 @@ from approvals import (
 from approvals.cards.card import build_card
 from approvals.cards.case_query import load_case
 from approvals.models import Absence, Review
-from approvals.people import find_group
+from approvals.people import principals
+from approvals.people.lookup import find_group
 from workflows import Await, Done, Workflow, step
 from workflows.clock import read_now
 from workflows.models import Workspace

@@ -23,7 +23,7 @@ from django.db.models.functions import Cast, Concat
 from django.utils.translation import gettext
 
 from approvals.exceptions import InvalidApproval
-from approvals.person import Person
+from approvals.people.person import Person
 
 USER, GROUP, PERMISSION, RULE = KINDS = ("user", "group", "permission", "rule")
 

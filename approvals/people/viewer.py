@@ -17,10 +17,10 @@ from django.core.exceptions import EmptyResultSet
 from django.db.models import OuterRef, Q
 from django.db.models.expressions import RawSQL
 
-from approvals.barring import leave_out_barred, list_rows
-from approvals.person import Person
-from approvals.principals import GROUP, KINDS, RULE, name_all, name_user, read_memberships
-from approvals.streams import InboxSource, look_around
+from approvals.people.eligibility_sql import leave_out_barred, list_rows
+from approvals.people.inbox_source import InboxSource, look_around
+from approvals.people.person import Person
+from approvals.people.principals import GROUP, KINDS, RULE, name_all, name_user, read_memberships
 from workflows.access.memberships import list_workspaces
 from workflows.clock import Now
 

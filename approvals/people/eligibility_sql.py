@@ -12,8 +12,8 @@ from django.apps import apps
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
-from approvals.person import Person
-from approvals.principals import list_active
+from approvals.people.person import Person
+from approvals.people.principals import list_active
 from workflows.clock import Now
 
 

@@ -13,7 +13,7 @@ from django.contrib.auth.models import Group
 from django.db import router
 
 from approvals.exceptions import InvalidApproval
-from approvals.principals import has_groups
+from approvals.people.principals import has_groups
 from workflows.exceptions import InvalidCall
 from workflows.values.json_text import check_text
 from workflows.wording.messages import Reason
