@@ -7,7 +7,7 @@ asked.
 
 from __future__ import annotations
 
-from approvals.required.proposals import CHANGE
+from approvals.required.core.proposals import CHANGE
 from workflows import Await, Done, StepContext, Stop, Workflow, step
 
 
@@ -20,14 +20,14 @@ class ProposedChange(Workflow):
     @step
     def ask(self, ctx: StepContext) -> Await | Stop:
         """Those who have to agree."""
-        from approvals.required.asking import ask_about_change
+        from approvals.required.core.gate_questions import ask_about_change
 
         return ask_about_change(ctx)
 
     @step
     def tell(self, ctx: StepContext) -> Done:
         """How it came out."""
-        from approvals.required.asking import tell_answer
+        from approvals.required.core.gate_questions import tell_answer
 
         return Done(tell_answer(ctx))
 
@@ -41,15 +41,15 @@ class ProposedCall(Workflow):
     @step
     def ask(self, ctx: StepContext) -> Await | Stop:
         """Those who have to agree."""
-        from approvals.required.asking import ask_about_call
+        from approvals.required.core.gate_questions import ask_about_call
 
         return ask_about_call(ctx)
 
     @step(atomic=True)
     def carry_out(self, ctx: StepContext) -> Done:
         """The call itself: its writes and this outcome are committed together, so it happens once."""
-        from approvals.required.asking import read_asked, tell_answer
-        from approvals.required.replay import replay_call
+        from approvals.required.core.call_replay import replay_call
+        from approvals.required.core.gate_questions import read_asked, tell_answer
 
         asked = read_asked(ctx)
         told = tell_answer(ctx)

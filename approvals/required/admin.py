@@ -30,13 +30,13 @@ from approvals.asking.approval import Approval
 from approvals.cards.refusal_message import tell_unasked
 from approvals.display.values import show_text
 from approvals.exceptions import ApprovalError
-from approvals.required.additions import describe_addition
 from approvals.required.admin_checks import find_problems
 from approvals.required.admin_forms import ProposingForm, make_proposing, read_difference
-from approvals.required.options import GateOptions
+from approvals.required.core.new_objects import describe_addition
+from approvals.required.core.options import GateOptions
+from approvals.required.core.proposals import AlreadyProposed, TooManyProposals, list_pending, propose
+from approvals.required.core.row_diff import Stored, find_changes, is_gone, read_stored
 from approvals.required.panel import make_panel, tell_conflicts, tell_nobody, tell_proposed
-from approvals.required.proposals import AlreadyProposed, TooManyProposals, list_pending, propose
-from approvals.required.stored import Stored, find_changes, is_gone, read_stored
 from approvals.show_fields import label_field
 from approvals.subjects import InvalidChange, find_alias, find_field, name_object
 from workflows.exceptions import WorkflowError

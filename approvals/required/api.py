@@ -26,10 +26,10 @@ from approvals.display.values import show_text
 from approvals.exceptions import ApprovalError
 from approvals.people.person import Person
 from approvals.plain_values import is_secret, redact_json
-from approvals.required.frozen import dump_approval, name_key
-from approvals.required.options import GateOptions
-from approvals.required.replay import keep_call
-from approvals.required.sealing import seal
+from approvals.required.core.call_replay import keep_call
+from approvals.required.core.frozen_approval import dump_approval, name_key
+from approvals.required.core.options import GateOptions
+from approvals.required.core.proposal_seal import seal
 from approvals.subjects import InvalidChange, find_field, name_object, read_subject
 from workflows.api.instances import start_as
 from workflows.exceptions import WorkflowError

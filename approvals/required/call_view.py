@@ -20,8 +20,8 @@ from rest_framework.views import APIView
 from approvals.models import Review
 from approvals.people.person import Person
 from approvals.required.api import CALL
-from approvals.required.frozen import name_key
-from approvals.required.sealing import NotSealed, unseal
+from approvals.required.core.frozen_approval import name_key
+from approvals.required.core.proposal_seal import NotSealed, unseal
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.rest.base.endpoint import AlwaysJson

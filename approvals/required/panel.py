@@ -22,7 +22,7 @@ from approvals.asking.approval import Approval
 from approvals.diffs import FieldDiff, compare
 from approvals.people.person import Person
 from approvals.people.principals import USER, describe_principals, list_users
-from approvals.required.proposals import Proposal
+from approvals.required.core.proposals import Proposal
 from approvals.show_fields import label_field
 from approvals.subjects import find_field
 from workflows.wording.punctuation import join_list, join_or

@@ -25,10 +25,10 @@ import workflows
 from approvals import AlreadyDecided, Approval, DecisionFailed, NotAllowed, Outcome, Stale, decide
 from approvals.exceptions import InvalidApproval
 from approvals.models import Review, Vote
-from approvals.required.frozen import dump_approval, load_approval
-from approvals.required.proposals import MAX_PENDING
-from approvals.required.proposals import propose as propose_anything
-from approvals.required.sealing import _FIRST_SALT, NotSealed, _hash, _make_signer, seal, unseal
+from approvals.required.core.frozen_approval import dump_approval, load_approval
+from approvals.required.core.proposal_seal import _FIRST_SALT, NotSealed, _hash, _make_signer, seal, unseal
+from approvals.required.core.proposals import MAX_PENDING
+from approvals.required.core.proposals import propose as propose_anything
 from tests.support.api_calls import make_key
 from workflows.api.instances import start_as
 from workflows.lifecycle import Status

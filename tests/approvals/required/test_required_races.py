@@ -14,7 +14,7 @@ from django.test import RequestFactory
 from approvals import Approval, Stale, decide
 from approvals.models import Review
 from approvals.required import ApprovalRequiredMixin
-from approvals.required.proposals import propose
+from approvals.required.core.proposals import propose
 from tests.support.races import race, work
 from tests.support.review_races import provide_defaults_again  # noqa: F401 (a fixture)
 from workflows.models import Instance

@@ -23,7 +23,7 @@ from rest_framework.response import Response
 
 from approvals.people.person import Person
 from approvals.plain_values import is_secret_name
-from approvals.required.asking import find_requester
+from approvals.required.core.gate_questions import find_requester
 from workflows.models import Instance
 
 #: Characters of an answer that are kept.

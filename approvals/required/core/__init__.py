@@ -1,0 +1,1 @@
+"""What the gates of admin and API share: proposals, their seal, options, replay of a call."""
