@@ -43,5 +43,5 @@ class ApprovalsConfig(AppConfig):
         register_sweep(Sweep("stranded", stranding.seconds_to_next, stranding.work, every=every))
         told = f"Open reviews that nobody can decide any more; of more than {stranding.MOST_COUNTED} so many."
         register_gauge(Gauge("holdpoint_stranded_reviews", told, stranding.count_stranded))
-        register_part("approvals.rest.part.PART")
+        register_part("approvals.rest.api_part.PART")
         checks.register_checks()

@@ -20,7 +20,7 @@ from approvals.doors import Door
 from approvals.exceptions import UnknownReview
 from approvals.held_case import read_id
 from approvals.models import Review
-from approvals.rest.rows import name_people, read_rows, show_card, show_listed
+from approvals.rest.review_rows import name_people, read_rows, show_card, show_listed
 from workflows.access.memberships import list_workspaces
 from workflows.exceptions import InvalidCall
 from workflows.values.json_text import check_text

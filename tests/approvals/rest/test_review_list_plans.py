@@ -13,8 +13,8 @@ from django.db import connections, transaction
 from django.db.models import Q
 
 from approvals.models import Review
-from approvals.rest.listing import BY_DECISION, BY_DUE, NEWEST, is_asked
-from approvals.rest.rows import read_rows
+from approvals.rest.review_list import BY_DECISION, BY_DUE, NEWEST, is_asked
+from approvals.rest.review_rows import read_rows
 from tests.support.rest_pages import MIDDLE, MODES, OTHER, page
 from tests.support.statements import explain, listen
 from workflows.models import Workspace

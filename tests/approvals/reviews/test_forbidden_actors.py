@@ -28,7 +28,7 @@ from approvals.actions import actions
 from approvals.exceptions import ApprovalError
 from approvals.mcp.agent_desk import AgentDesk
 from approvals.models import Absence, Candidate, Comment, Review, Vote
-from approvals.rest.part import PART
+from approvals.rest.api_part import PART
 from approvals.urls import urlpatterns
 from tests.support.api_calls import Api, make_key
 from tests.support.apps.shop.site import make_order_admin, open_site

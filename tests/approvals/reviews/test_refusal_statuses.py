@@ -18,7 +18,7 @@ from approvals.exceptions import (
     UnknownReview,
 )
 from approvals.policies import Obstacle
-from approvals.rest.refusals import answer_refusal
+from approvals.rest.refusal_problems import answer_refusal
 from workflows.clock import read_now
 
 pytestmark = pytest.mark.django_db

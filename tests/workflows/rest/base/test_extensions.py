@@ -11,7 +11,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.urls import resolve
 
-from approvals.rest.part import PART
+from approvals.rest.api_part import PART
 from workflows.rest.base import extensions
 from workflows.rest.base.extensions import list_parts, register_part
 from workflows.rest.schema.docs_page import list_kinds
@@ -35,8 +35,8 @@ def test_a_part_that_comes_too_late_is_refused_and_one_that_comes_again_is_not()
     list_parts()
     with pytest.raises(ImproperlyConfigured, match=r"shop.rest.PART comes too late.*in your app's ready\(\)"):
         register_part("shop.rest.PART")
-    register_part("approvals.rest.part.PART")
-    assert list(extensions._places) == ["approvals.rest.part.PART"]
+    register_part("approvals.rest.api_part.PART")
+    assert list(extensions._places) == ["approvals.rest.api_part.PART"]
 
 
 def run_without_approvals(program: str) -> Any:

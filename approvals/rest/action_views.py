@@ -16,9 +16,9 @@ from approvals.actions.delegation import delegate
 from approvals.deciding.undo_window import undo
 from approvals.doors import Door
 from approvals.models import Review
-from approvals.rest.bodies import CommentOut, DelegateBody, NothingBody, SayBody
-from approvals.rest.endpoint import DOOR, REFUSED, ReviewEndpoint
-from approvals.rest.rows import show_comment, show_review
+from approvals.rest.action_bodies import CommentOut, DelegateBody, NothingBody, SayBody
+from approvals.rest.review_endpoint import DOOR, REFUSED, ReviewEndpoint
+from approvals.rest.review_rows import show_comment, show_review
 from approvals.rest.shapes import ApprovalOut
 from workflows.rest.base.endpoint import ChangeAnswer
 from workflows.rest.protocol.bodies import Body, read_as

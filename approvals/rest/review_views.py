@@ -16,9 +16,9 @@ from approvals.deciding.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import AlreadyDecided, Stale, UnknownOutcome
 from approvals.models import Review
-from approvals.rest.bodies import DecideBody, DecisionOut
-from approvals.rest.endpoint import DOOR, PEOPLE_ONLY, REFUSED, ReviewEndpoint
-from approvals.rest.rows import show_card
+from approvals.rest.action_bodies import DecideBody, DecisionOut
+from approvals.rest.review_endpoint import DOOR, PEOPLE_ONLY, REFUSED, ReviewEndpoint
+from approvals.rest.review_rows import show_card
 from approvals.rest.shapes import ApprovalDetail
 from workflows.rest.base.endpoint import ChangeAnswer
 from workflows.rest.base.ids import read_id, refuse_unknown

@@ -19,8 +19,8 @@ from approvals.models import Candidate, Review
 from approvals.models.review import RISKS
 from approvals.people.principals import GROUP, USER, has_groups
 from approvals.people.viewer import see_as
-from approvals.rest.endpoint import ReviewEndpoint
-from approvals.rest.rows import name_people, read_rows, show_listed
+from approvals.rest.review_endpoint import ReviewEndpoint
+from approvals.rest.review_rows import name_people, read_rows, show_listed
 from approvals.rest.shapes import ApprovalList
 from workflows.clock import Now
 from workflows.rest.base.lists import Segment, answer_list, read_choice, read_filter
