@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from approvals.action_rules import explain as explain
     from approvals.actions.actions import answer_info as answer_info
     from approvals.actions.actions import claim as claim
     from approvals.actions.actions import comment as comment
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from approvals.policies import Outcome as Outcome
     from approvals.policies import Veto as Veto
     from approvals.requested import apply_requested_change as apply_requested_change
+    from approvals.reviews.permissions import explain as explain
     from workflows.definitions.decision import Answer as Answer
 
 #: By this `workflows.importing.foreign_packages` knows that nobody else's package stands here.
@@ -61,7 +61,7 @@ except ImportError as error:
     ) from error
 
 _HOMES = {
-    "approvals.action_rules": "explain",
+    "approvals.reviews.permissions": "explain",
     "approvals.actions.actions": "answer_info claim comment extend nudge release request_info snooze unsnooze withdraw",
     "approvals.calendars": "Calendar register_calendar",
     "approvals.asking.approval": "Approval",

@@ -15,14 +15,14 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.translation import gettext
 
-from approvals.action_rules import Permissions, find_next_nudge
-from approvals.cases import Case
 from approvals.deciding.refused_attempt import note_refusal
 from approvals.exceptions import AlreadyDecided, DecisionRefused, InvalidApproval, NotAllowed, TooSoon
-from approvals.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.models.vote import MAX_TEXT
 from approvals.people.principals import load_user
 from approvals.policies import Obstacle
+from approvals.reviews.case import Case
+from approvals.reviews.held_case import HeldCase, check_actor, open_case, read_id
+from approvals.reviews.permissions import Permissions, find_next_nudge
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 from workflows.exceptions import InvalidCall, PolicyRefused

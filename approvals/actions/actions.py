@@ -11,15 +11,15 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from approvals.action_rules import find_question
 from approvals.actions.action_transaction import act, read_later, read_words, record
 from approvals.deciding.effects import close_withdrawn
 from approvals.exceptions import InvalidApproval, NotAllowed
-from approvals.held_case import read_id
 from approvals.models import Comment, Review, writer
 from approvals.people.person import Person
 from approvals.people.principals import USER
 from approvals.policies import Obstacle
+from approvals.reviews.held_case import read_id
+from approvals.reviews.permissions import find_question
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 

@@ -13,14 +13,14 @@ from django.utils.translation import gettext
 
 from approvals.actions.action_transaction import act, read_words, record
 from approvals.asking.approval import list_given
-from approvals.cases import Case
-from approvals.electorate import find_case_gap
 from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.models import Candidate, Review, writer
 from approvals.people.lookup import find_group, find_user, refuse_user
 from approvals.people.person import Person
 from approvals.people.principals import GROUP, load_user, name_person, name_user
 from approvals.policies import Obstacle
+from approvals.reviews.case import Case
+from approvals.reviews.electorate import find_case_gap
 from workflows.wording.messages import Listed, Reason, gettext_noop
 
 

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from approvals.action_rules import Permissions
 from approvals.actions.action_transaction import make_refusal
-from approvals.cases import Case
 from approvals.deciding.refused_attempt import note_refusal
 from approvals.exceptions import ApprovalError, UnknownReview
 from approvals.models import Review
+from approvals.reviews.case import Case
+from approvals.reviews.permissions import Permissions
 from workflows.api import owned_answers
 from workflows.exceptions import InvalidData, PolicyRefused
 

@@ -22,7 +22,6 @@ from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from approvals.action_rules import explain
 from approvals.actions.visibility import note_unseen
 from approvals.admin.badges import link_review, show_risk, show_standing, show_title
 from approvals.admin.review_actions import (
@@ -40,6 +39,7 @@ from approvals.admin.reviews.review_filters import give_names
 from approvals.cards.refusal_message import tell_refusal
 from approvals.exceptions import ApprovalError
 from approvals.models import Review
+from approvals.reviews.permissions import explain
 from workflows.admin.base import ReadOnlyAdmin
 from workflows.exceptions import WorkflowError
 from workflows.pages.posted_form import join_breaks

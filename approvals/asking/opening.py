@@ -14,9 +14,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import router
 
-from approvals.cases import Case
 from approvals.changes import read_change
-from approvals.electorate import has_some_decider
 from approvals.exceptions import InvalidApproval
 from approvals.ladder import RungAction, dump_rungs, next_moment, place_due, place_rungs
 from approvals.models import Review, writer
@@ -36,6 +34,8 @@ from approvals.people.principals import (
 )
 from approvals.policies import dump_outcomes
 from approvals.reach import find_gap, find_rung_gap
+from approvals.reviews.case import Case
+from approvals.reviews.electorate import has_some_decider
 from approvals.subjects import digest, load_subject, read_subject, snapshot
 from workflows.api.origin import trace_origin
 from workflows.models import Instance, Interaction

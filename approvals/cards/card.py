@@ -18,8 +18,6 @@ from uuid import UUID
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from approvals.action_rules import Permissions
-from approvals.answered import find_agreeing
 from approvals.cards.deadline_outlook import Ending, list_endings, tell_endings
 from approvals.cards.edit_summary import Edit, find_edit, list_form
 from approvals.cards.precedents import Similar, list_similar
@@ -35,7 +33,6 @@ from approvals.cards.status import (
     name_voters,
 )
 from approvals.cards.timeline import Entry, list_entries, read_history
-from approvals.cases import Case
 from approvals.diffs import FieldDiff, compare, find_drift
 from approvals.display.values import MAX_BLOCK, MAX_NAME, ShownValue, show_text
 from approvals.forms.edits import find_agreed
@@ -46,6 +43,9 @@ from approvals.people.person import Person
 from approvals.plain_values import redact_json
 from approvals.policies import Outcome, describe_four_eyes, find_obstacle, says_no
 from approvals.related import find_link
+from approvals.reviews.answer import find_agreeing
+from approvals.reviews.case import Case
+from approvals.reviews.permissions import Permissions
 from approvals.subjects import Subject, digest, load_subject, snapshot_again
 from workflows.forms.form_fields import Field
 from workflows.values.json_text import MISSING

@@ -15,10 +15,10 @@ from django.db.models import Model, OuterRef, Q, QuerySet, TextField
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, JSONObject
 
-from approvals.action_rules import sees
-from approvals.cases import MAX_ROWS, Case
 from approvals.models import Candidate, Comment, Review, Vote
 from approvals.people.viewer import Viewer, see_as
+from approvals.reviews.case import MAX_ROWS, Case
+from approvals.reviews.permissions import sees
 from workflows.api import owned_answers
 from workflows.clock import Now
 from workflows.lifecycle import Event

@@ -11,10 +11,10 @@ from datetime import datetime
 
 from django.utils.translation import gettext
 
-from approvals.cases import Case
 from approvals.display.times import show_when
 from approvals.display.values import MAX_NAME, show_text
 from approvals.ladder import Rung, describe_action, load_rungs, name_target
+from approvals.reviews.case import Case
 
 
 @dataclass(frozen=True, slots=True)

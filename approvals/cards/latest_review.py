@@ -19,10 +19,10 @@ from django.utils.translation import gettext
 
 from approvals.cards.case_query import gather, make_rows
 from approvals.cards.status import Status, describe_status, find_status
-from approvals.cases import Case
 from approvals.display.values import MAX_BLOCK, show_text
 from approvals.models import Candidate, Review, Vote
 from approvals.people.person import Person
+from approvals.reviews.case import Case
 from approvals.subjects import find_alias
 from workflows.api import owned_answers
 from workflows.clock import Now

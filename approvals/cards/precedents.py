@@ -12,11 +12,11 @@ from uuid import UUID
 
 from django.db.models import OuterRef, Subquery
 
-from approvals.cases import Case
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.models import Review, Vote
 from approvals.people.person import Person
 from approvals.policies import load_outcomes
+from approvals.reviews.case import Case
 
 #: How many are shown.
 MOST = 3

@@ -11,8 +11,8 @@ from typing import Any
 from django.utils.translation import gettext
 
 from approvals.cards.status import quote_outcome
-from approvals.cases import Case
 from approvals.display.values import MAX_NAME, show_text
+from approvals.reviews.case import Case
 
 #: What only the requester may do, or what takes one; everything else a requester may not.
 _OF_REQUESTERS = ("nudge", "withdraw", "answer_info", "request_info")

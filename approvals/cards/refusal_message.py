@@ -13,7 +13,6 @@ from django.apps import apps
 from django.utils.translation import gettext
 
 from approvals.access.password_check import TooManyTries
-from approvals.cases import Case
 from approvals.display.values import show_text
 from approvals.exceptions import (
     AlreadyDecided,
@@ -29,6 +28,7 @@ from approvals.exceptions import (
 )
 from approvals.models import Review
 from approvals.policies import Outcome, find_obstacle, load_outcomes
+from approvals.reviews.case import Case
 from approvals.show_fields import label_field
 from approvals.subjects import find_field
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge

@@ -10,10 +10,10 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from approvals.cases import Case
 from approvals.display.values import MAX_BLOCK, show_text
 from approvals.models import Review
 from approvals.people.person import Person
+from approvals.reviews.case import Case
 
 #: How many are shown.
 MOST = 3

@@ -12,17 +12,17 @@ from typing import Any, Literal
 
 from django.utils.translation import gettext, ngettext
 
-from approvals.answered import find_answerer
 from approvals.cards.edit_summary import find_edit
-from approvals.cases import MAX_NAMED, Case
 from approvals.display.times import show_since, show_when
 from approvals.display.values import MAX_NAME, show_text
-from approvals.electorate import are_all_gone, count_votes, is_stranded, may_be_stranded
 from approvals.models import Review
 from approvals.people.person import Person
 from approvals.people.principals import PERMISSION, name_user
 from approvals.policies import KnownOutcome, Outcome, VoteTally, count_fixed
 from approvals.policies.outcomes import WITHDRAWN
+from approvals.reviews.answer import find_answerer
+from approvals.reviews.case import MAX_NAMED, Case
+from approvals.reviews.electorate import are_all_gone, count_votes, is_stranded, may_be_stranded
 from workflows.lifecycle import InteractionStatus
 from workflows.wording.punctuation import join_clauses, join_list
 

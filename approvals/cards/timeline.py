@@ -19,7 +19,6 @@ from approvals.cards.case_query import fill
 from approvals.cards.edit_summary import list_changes
 from approvals.cards.refusal_history import tell_refusal
 from approvals.cards.status import find_closed_at, find_known, find_status, quote_outcome
-from approvals.cases import MAX_ROWS, Case
 from approvals.deciding.effects import TIME
 from approvals.diffs import FieldDiff
 from approvals.display.times import show_when
@@ -29,6 +28,7 @@ from approvals.models import Comment, Vote
 from approvals.people.person import Person
 from approvals.people.principals import name_user
 from approvals.policies.outcomes import WITHDRAWN
+from approvals.reviews.case import MAX_ROWS, Case
 from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import LedgerEvent
 from workflows.wording.punctuation import join_list

@@ -15,7 +15,6 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import InterfaceError, OperationalError, transaction
 from psycopg import errors
 
-from approvals.answered import find_agreeing
 from approvals.asking.approval import Approval
 from approvals.diff_parts import same_json
 from approvals.exceptions import (
@@ -25,10 +24,11 @@ from approvals.exceptions import (
     Stale,
 )
 from approvals.forms.edits import find_agreed
-from approvals.held_case import HeldCase
 from approvals.ladder import load_rungs, next_moment
 from approvals.models import Vote, writer
 from approvals.plain_values import write_canonical
+from approvals.reviews.answer import find_agreeing
+from approvals.reviews.held_case import HeldCase
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 from workflows.api.instances import cancel

@@ -15,8 +15,8 @@ from approvals.diffs import FieldDiff
 from approvals.drifts import SubjectState
 from approvals.exceptions import DecisionFailed, NotAllowed, Stale
 from approvals.forms.edits import carries, dump_before, is_same
-from approvals.held_case import HeldCase
 from approvals.models import Vote, writer
+from approvals.reviews.held_case import HeldCase
 from workflows.api import owned_answers
 from workflows.exceptions import PolicyRefused
 from workflows.lifecycle import Event

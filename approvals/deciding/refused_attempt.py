@@ -11,8 +11,8 @@ from uuid import UUID
 
 from approvals.deciding.fallen_votes import show_anew
 from approvals.exceptions import NotAllowed, Stale
-from approvals.held_case import open_case
 from approvals.models import Review
+from approvals.reviews.held_case import open_case
 from workflows import store
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor

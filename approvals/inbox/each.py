@@ -21,7 +21,6 @@ from django.utils.translation import gettext
 
 from approvals.cards.refusal_message import tell_refusal
 from approvals.cards.status import describe_status, tell_decision, tell_outcome
-from approvals.cases import Case
 from approvals.conf import conf
 from approvals.deciding.decisions import Recorded, decide
 from approvals.deciding.undo_window import undo
@@ -29,6 +28,7 @@ from approvals.doors import Door
 from approvals.exceptions import AlreadyDecided, ApprovalError, NotAllowed, Stale
 from approvals.models import Review, Vote
 from approvals.people.person import Person
+from approvals.reviews.case import Case
 from workflows.exceptions import WorkflowError
 from workflows.wording.punctuation import end_sentence
 

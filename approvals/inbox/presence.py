@@ -14,11 +14,11 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 
-from approvals.cases import MAX_ROWS
 from approvals.display.values import MAX_NAME, show_text
 from approvals.models import Presence, writer
 from approvals.people.person import Person
 from approvals.people.principals import name_person
+from approvals.reviews.case import MAX_ROWS
 from workflows.clock import Now
 
 #: A page renews it every few seconds; a browser's tab in the background is slower.

@@ -20,7 +20,6 @@ from django.db.models import OuterRef
 from django.urls import reverse
 from django.utils.translation import gettext, ngettext
 
-from approvals.answered import find_answerer
 from approvals.cards.card import RISK_LABELS
 from approvals.cards.case_query import gather, make_rows
 from approvals.display.times import show_at, show_soon
@@ -33,6 +32,7 @@ from approvals.models.review import RISKS
 from approvals.people.principals import name_person
 from approvals.policies import count_fixed, load_outcomes, load_quorum
 from approvals.policies.outcomes import WITHDRAWN
+from approvals.reviews.answer import find_answerer
 from workflows.pages.relative_times import SOON
 
 #: So many are shown as one.

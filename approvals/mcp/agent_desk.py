@@ -18,9 +18,9 @@ from approvals.cards.case_query import load_case
 from approvals.deciding.decisions import decide
 from approvals.doors import Door
 from approvals.exceptions import UnknownReview
-from approvals.held_case import read_id
 from approvals.models import Review
 from approvals.rest.review_rows import name_people, read_rows, show_card, show_listed
+from approvals.reviews.held_case import read_id
 from workflows.access.memberships import list_workspaces
 from workflows.exceptions import InvalidCall
 from workflows.values.json_text import check_text

@@ -14,7 +14,6 @@ from typing import Any
 from django.db import DatabaseError, transaction
 from django.utils.translation import gettext
 
-from approvals.cases import Case
 from approvals.conf import conf
 from approvals.models import Delivery, Notice, Review
 from approvals.notify import delivery_writer
@@ -23,6 +22,7 @@ from approvals.notify.messages.webhook import tells
 from approvals.notify.preferences import ReaderPreferences, read_readers
 from approvals.notify.recipients import Recipient, list_recipients
 from approvals.notify.schedule import find_slot
+from approvals.reviews.case import Case
 from workflows.api import owned_answers
 from workflows.clock import read_now
 

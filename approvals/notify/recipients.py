@@ -25,14 +25,14 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db.models import Q, QuerySet
 
-from approvals.answered import find_answerer
-from approvals.cases import Case
-from approvals.electorate import keep_members
 from approvals.models import Absence, Comment, Notice
 from approvals.notify.delivery_writer import read_data
 from approvals.people.person import Person
 from approvals.people.principals import USER, list_users
 from approvals.people.viewer import is_within_absence
+from approvals.reviews.answer import find_answerer
+from approvals.reviews.case import Case
+from approvals.reviews.electorate import keep_members
 from workflows.api import owned_answers
 from workflows.clock import Now
 

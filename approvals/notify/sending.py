@@ -24,10 +24,8 @@ from approvals.cards.card import build_card
 from approvals.cards.edit_summary import list_changes, tell_change
 from approvals.cards.refusal_message import tell_problem
 from approvals.cards.status import tell_decision
-from approvals.cases import Case
 from approvals.conf import conf
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.electorate import is_stranded
 from approvals.models import Comment, Delivery, Review, Snooze
 from approvals.notify import delivery_writer
 from approvals.notify.failures import Dropped, PutOff, SendFailed, describe_error, describe_place
@@ -41,6 +39,8 @@ from approvals.notify.recipients import ASKS, read_key
 from approvals.notify.schedule import REST, find_next_try
 from approvals.people.principals import USER, list_users, load_user, name_person
 from approvals.policies import find_obstacle
+from approvals.reviews.case import Case
+from approvals.reviews.electorate import is_stranded
 from workflows.api import owned_answers
 from workflows.clock import Now, read_now
 

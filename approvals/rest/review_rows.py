@@ -16,12 +16,12 @@ from django.utils.translation import gettext
 from approvals.cards.card import Card
 from approvals.cards.edit_summary import Edit
 from approvals.cards.status import find_status
-from approvals.cases import Case
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.forms.secret_fields import find_tree, hide_secrets
 from approvals.models import Comment, Review
 from approvals.people.principals import name_person
 from approvals.policies import load_outcomes
+from approvals.reviews.case import Case
 from workflows.clock import Now
 from workflows.values.json_text import MISSING
 from workflows.values.times import to_rfc3339

@@ -16,7 +16,6 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_variables
 
-from approvals.action_rules import CHECKS
 from approvals.actions import actions
 from approvals.actions.delegation import delegate
 from approvals.actions.visibility import note_unseen
@@ -34,6 +33,7 @@ from approvals.exceptions import (
     UnknownReview,
 )
 from approvals.inbox.snoozes import find_snooze
+from approvals.reviews.permissions import CHECKS
 from approvals.views.posted_decision import decide_posted, show_late
 from approvals.views.visit import RequestVisit, TopMessage, Typed, has_typed, read_typed
 from workflows.exceptions import WorkflowError

@@ -14,10 +14,10 @@ from django.utils.translation import gettext as _
 
 from approvals.access.personal_links import Visitor
 from approvals.cards.status import describe_status
-from approvals.cases import Case
 from approvals.exceptions import UnknownReview
 from approvals.models import Review
 from approvals.notify.preferences import read_readers
+from approvals.reviews.case import Case
 from approvals.views.reader import read_theme
 from approvals.views.visit import RequestVisit, TopMessage, Typed
 from workflows.api import owned_answers

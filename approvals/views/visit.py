@@ -17,17 +17,17 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from approvals.action_rules import find_question
 from approvals.cards.card import Card, build_card, may_decide
 from approvals.cards.decision_form import DecisionForm, Filled, FrozenForm, ShownDecision
 from approvals.cards.status import find_status
-from approvals.cases import Case
 from approvals.conf import conf
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.doors import Door
 from approvals.models import Review
 from approvals.notify.preferences import ReaderPreferences
 from approvals.people.principals import name_person
+from approvals.reviews.case import Case
+from approvals.reviews.permissions import find_question
 from workflows.values.json_text import MISSING
 from workflows.wording.punctuation import end_sentence
 

@@ -17,10 +17,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from approvals.cards.status import describe_status, find_status, measure_progress, tell_decision
-from approvals.cases import Case
 from approvals.display.values import MAX_BLOCK, show_text
 from approvals.models import Review
 from approvals.people.principals import name_person
+from approvals.reviews.case import Case
 from examples.demo.offers import find_offer
 from workflows.lifecycle import Status
 from workflows.models import Instance

@@ -17,9 +17,9 @@ from approvals.admin.badges import locate_page
 from approvals.admin.review_actions import DEEDS, RELEASE, AdminAction
 from approvals.cards.card import build_card
 from approvals.cards.edit_summary import list_changes, tell_change
-from approvals.cases import Case
 from approvals.display.values import show_text as reveal
 from approvals.models import Comment, Delivery, Review, Vote
+from approvals.reviews.case import Case
 from workflows.admin.instances.instance_history import read_page
 from workflows.admin.markup import NOTHING, show_badge, show_moment, show_text
 from workflows.wording.punctuation import join_list

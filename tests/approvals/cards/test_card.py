@@ -11,10 +11,10 @@ from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 
 from approvals import Outcome, Veto, claim, comment, decide, explain, nudge, withdraw
-from approvals.action_rules import CHECKS
 from approvals.cards.card import Card, build_card
 from approvals.exceptions import NotAllowed
 from approvals.models import Comment, Review, Vote
+from approvals.reviews.permissions import CHECKS
 from approvals.subjects import digest, snapshot_again
 from tests.support.review_calls import count_statements
 from tests.support.worlds.cards import REFUND, People, ask, ask_about_order, build, list_texts, make_people, read_again

@@ -16,8 +16,8 @@ from approvals import (
     withdraw,
 )
 from approvals.cards.status import describe_status, find_status
-from approvals.cases import Case
 from approvals.models import Review
+from approvals.reviews.case import Case
 from tests.support.worlds.cards import People, ask, make_people, read_again, tell
 from workflows.api.instances import cancel
 from workflows.testing import advance, drain

@@ -40,10 +40,10 @@ from approvals import (
     unsnooze,
     withdraw,
 )
-from approvals.action_rules import CHECKS
-from approvals.cases import Case
 from approvals.models import Absence, Candidate, Comment, Review, Snooze
 from approvals.models.vote import MAX_TEXT
+from approvals.reviews.case import Case
+from approvals.reviews.permissions import CHECKS
 from tests.support.review_calls import (
     again,
     ask,

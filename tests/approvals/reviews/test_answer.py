@@ -11,10 +11,10 @@ from django.test import Client
 
 from approvals import decide
 from approvals.cards.card import build_card
-from approvals.cases import Case
 from approvals.exceptions import AlreadyDecided
 from approvals.models import Review
 from approvals.policies import find_obstacle
+from approvals.reviews.case import Case
 from tests.support.notices import list_told, make_reader, take_mail
 from tests.support.notices import site as site
 from tests.support.request_page import Desk, tell

@@ -10,12 +10,12 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, User
 
 from approvals import answer_info, claim, comment, decide, delegate, request_info
-from approvals.action_rules import find_question
 from approvals.cards.card import Card, build_card
 from approvals.cards.case_query import load_case
-from approvals.cases import MAX_ROWS, Case
 from approvals.models import Review
 from approvals.people.viewer import Viewer, find_viewer
+from approvals.reviews.case import MAX_ROWS, Case
+from approvals.reviews.permissions import find_question
 from tests.support.review_calls import count_statements
 from tests.support.worlds.cards import People, ask_about_order, build, make_people, read_again
 

@@ -28,8 +28,8 @@ from approvals import (
     snooze,
     withdraw,
 )
-from approvals.cases import Case
 from approvals.models import Candidate, Comment, Delivery, Notice, Review, Snooze, Vote
+from approvals.reviews.case import Case
 from tests.support import review_calls
 from tests.support.review_calls import (
     Payment,

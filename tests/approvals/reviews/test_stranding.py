@@ -14,13 +14,13 @@ from approvals import decide, reassign
 from approvals.cards.card import build_card
 from approvals.cards.status import describe_status
 from approvals.cards.timeline import list_entries
-from approvals.cases import Case
 from approvals.deciding import stranding
-from approvals.electorate import may_be_stranded
 from approvals.models import Candidate, Review
 from approvals.notify.fan_out import expand_notices
 from approvals.notify.messages.smtp import Postman
 from approvals.notify.sending import send_messages
+from approvals.reviews.case import Case
+from approvals.reviews.electorate import may_be_stranded
 from tests.support.notices import list_deliveries, make_reader, site  # noqa: F401 (a fixture)
 from tests.support.review_calls import (
     again,

@@ -22,9 +22,9 @@ from approvals import (
     withdraw,
 )
 from approvals.cards.timeline import list_entries
-from approvals.cases import Case
 from approvals.deciding import timers
 from approvals.models import Candidate, Review, writer
+from approvals.reviews.case import Case
 from tests.support import review_calls
 from tests.support.review_calls import (
     again,

@@ -23,12 +23,12 @@ from django.db.models import Count, Exists, F, Max, OuterRef, Q
 
 import workflows
 from approvals import ApprovalError, candidates, claim, decide, delegate, reassign, release, snooze, undo
-from approvals.action_rules import Permissions, sees
 from approvals.cards.case_query import load_case
-from approvals.cases import Case
 from approvals.models import Review
 from approvals.people import principals
 from approvals.people.viewer import Viewer
+from approvals.reviews.case import Case
+from approvals.reviews.permissions import Permissions, sees
 from tests.support.review_calls import (
     ask,
     count_statements,

@@ -20,8 +20,8 @@ from approvals import Approval, Outcome
 from approvals.cards.card import Card, build_card
 from approvals.cards.status import describe_status
 from approvals.cards.timeline import list_entries
-from approvals.cases import Case
 from approvals.models import Review
+from approvals.reviews.case import Case
 from workflows import Await, Done, Workflow, step
 from workflows.models import Instance
 from workflows.testing import drain

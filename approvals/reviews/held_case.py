@@ -12,10 +12,10 @@ from uuid import UUID
 
 from django.contrib.auth import get_user_model
 
-from approvals.cases import Case
 from approvals.exceptions import UnknownReview
 from approvals.models import Review, writer
 from approvals.people.principals import load_user
+from approvals.reviews.case import Case
 from workflows.api import owned_answers
 from workflows.exceptions import InvalidCall, UnknownInteraction, show
 from workflows.models import Instance, Interaction

@@ -17,7 +17,6 @@ from django.db.models import QuerySet
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation import ngettext
 
-from approvals.answered import find_answerer, is_divided
 from approvals.conf import conf
 from approvals.diff_parts import ABSENT
 from approvals.drifts import SubjectState, read_subject_now
@@ -35,6 +34,7 @@ from approvals.policies import (
     load_quorum,
 )
 from approvals.policies.rights import Risk
+from approvals.reviews.answer import find_answerer, is_divided
 from workflows.access.memberships import list_workspaces
 from workflows.api import owned_answers
 from workflows.clock import read_now

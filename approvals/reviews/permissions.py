@@ -15,15 +15,15 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from approvals.cases import MAX_ROWS, Case
 from approvals.conf import conf
 from approvals.display.times import show_when
 from approvals.exceptions import AlreadyDecided, NotAllowed, UnknownReview
-from approvals.held_case import read_id
 from approvals.models import Comment, Review, Vote
 from approvals.people.person import Person
 from approvals.people.principals import name_user
 from approvals.policies import Facts, Obstacle, Rules, find_obstacle
+from approvals.reviews.case import MAX_ROWS, Case
+from approvals.reviews.held_case import read_id
 from workflows.api import owned_answers
 
 

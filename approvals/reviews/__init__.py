@@ -1,0 +1,1 @@
+"""One review with all that bears on it, and how a person stands to it."""
