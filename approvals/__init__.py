@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from approvals.actions.delegation import delegate as delegate
     from approvals.actions.delegation import reassign as reassign
     from approvals.asking.approval import Approval as Approval
-    from approvals.calendars import Calendar as Calendar
-    from approvals.calendars import register_calendar as register_calendar
     from approvals.deciding.decisions import decide as decide
     from approvals.deciding.undo_window import undo as undo
     from approvals.exceptions import AlreadyDecided as AlreadyDecided
@@ -39,10 +37,12 @@ if TYPE_CHECKING:
     from approvals.exceptions import UnknownOutcome as UnknownOutcome
     from approvals.exceptions import UnknownReview as UnknownReview
     from approvals.people.principals import candidates as candidates
-    from approvals.policies import Outcome as Outcome
-    from approvals.policies import Veto as Veto
     from approvals.requested import apply_requested_change as apply_requested_change
     from approvals.reviews.permissions import explain as explain
+    from approvals.rules import Outcome as Outcome
+    from approvals.rules import Veto as Veto
+    from approvals.rules.calendar import Calendar as Calendar
+    from approvals.rules.calendar import register_calendar as register_calendar
     from workflows.definitions.decision import Answer as Answer
 
 #: By this `workflows.importing.foreign_packages` knows that nobody else's package stands here.
@@ -63,7 +63,7 @@ except ImportError as error:
 _HOMES = {
     "approvals.reviews.permissions": "explain",
     "approvals.actions.actions": "answer_info claim comment extend nudge release request_info snooze unsnooze withdraw",
-    "approvals.calendars": "Calendar register_calendar",
+    "approvals.rules.calendar": "Calendar register_calendar",
     "approvals.asking.approval": "Approval",
     "approvals.deciding.decisions": "decide",
     "approvals.exceptions": (
@@ -72,7 +72,7 @@ _HOMES = {
     ),
     "approvals.deciding.undo_window": "undo",
     "approvals.actions.delegation": "delegate reassign",
-    "approvals.policies": "Outcome Veto",
+    "approvals.rules": "Outcome Veto",
     "approvals.people.principals": "candidates",
     "approvals.requested": "apply_requested_change",
     "workflows.definitions.decision": "Answer",

@@ -32,7 +32,7 @@ from workflows.importing.foreign_packages import refuse_foreign
 from workflows.wording.messages import Reason, make_sentence
 
 if TYPE_CHECKING:
-    from approvals.policies import Obstacle
+    from approvals.rules import Obstacle
 
 refuse_foreign("approvals")
 
@@ -73,14 +73,14 @@ class UnknownCalendar(ApprovalError, LookupError):
     """No calendar is registered under this name.
 
     >>> print(UnknownCalendar("berlin", ["always"]))
-    no calendar 'berlin' is registered (registered: always). Call approvals.calendars.register_calendar('berlin', …) where every process imports it, such as your app's ready().
+    no calendar 'berlin' is registered (registered: always). Call approvals.rules.calendar.register_calendar('berlin', …) where every process imports it, such as your app's ready().
     """  # noqa: E501 - a doctest shows the message as it is
 
     def __init__(self, name: object, known: Iterable[str]) -> None:
         self.name, self.known = name, tuple(known)
         super().__init__(
             f"no calendar {show(name)} is registered (registered: {', '.join(self.known)}). Call "
-            f"approvals.calendars.register_calendar({show(name)}, …) where every process imports it, such as your "
+            f"approvals.rules.calendar.register_calendar({show(name)}, …) where every process imports it, such as your "
             "app's ready()."
         )
 
@@ -104,7 +104,7 @@ class DecisionRefused(ApprovalError):
 class NotAllowed(DecisionRefused):
     """A rule forbids this decision to this person; `.obstacle` names the rule, its sentence is the message.
 
-    >>> from approvals.policies import Obstacle
+    >>> from approvals.rules import Obstacle
     >>> NotAllowed(Obstacle("requester", "You can’t decide because you asked for this (four eyes).")).obstacle.rule
     'requester'
     """

@@ -19,11 +19,11 @@ from uuid import UUID
 
 from approvals.deciding import decisions
 from approvals.deciding.decisions import Recorded
-from approvals.doors import Door
 from approvals.models import Review
 from approvals.people.person import Person
 from approvals.people.principals import name_person
 from approvals.reviews.permissions import explain
+from approvals.rules.door import Door
 from workflows.api import owned_answers
 from workflows.exceptions import InvalidCall, show
 from workflows.models import Instance, Interaction

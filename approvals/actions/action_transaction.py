@@ -19,10 +19,10 @@ from approvals.deciding.refused_attempt import note_refusal
 from approvals.exceptions import AlreadyDecided, DecisionRefused, InvalidApproval, NotAllowed, TooSoon
 from approvals.models.vote import MAX_TEXT
 from approvals.people.principals import load_user
-from approvals.policies import Obstacle
 from approvals.reviews.case import Case
 from approvals.reviews.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.reviews.permissions import Permissions, find_next_nudge
+from approvals.rules import Obstacle
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 from workflows.exceptions import InvalidCall, PolicyRefused

@@ -17,9 +17,9 @@ from approvals.exceptions import InvalidApproval, NotAllowed
 from approvals.models import Comment, Review, writer
 from approvals.people.person import Person
 from approvals.people.principals import USER
-from approvals.policies import Obstacle
 from approvals.reviews.held_case import read_id
 from approvals.reviews.permissions import find_question
+from approvals.rules import Obstacle
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 

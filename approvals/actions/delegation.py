@@ -18,9 +18,9 @@ from approvals.models import Candidate, Review, writer
 from approvals.people.lookup import find_group, find_user, refuse_user
 from approvals.people.person import Person
 from approvals.people.principals import GROUP, load_user, name_person, name_user
-from approvals.policies import Obstacle
 from approvals.reviews.case import Case
 from approvals.reviews.electorate import find_case_gap
+from approvals.rules import Obstacle
 from workflows.wording.messages import Listed, Reason, gettext_noop
 
 

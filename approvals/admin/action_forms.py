@@ -22,7 +22,7 @@ from django.utils.translation import gettext_lazy as _
 from approvals.models import Review
 from approvals.models.vote import MAX_TEXT
 from approvals.people.principals import has_groups, name_person
-from approvals.policies import load_outcomes
+from approvals.rules import load_outcomes
 from workflows.models import Workspace
 from workflows.wording.punctuation import join_list
 

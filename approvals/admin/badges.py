@@ -19,8 +19,8 @@ from django.utils.translation import pgettext
 from approvals.cards.refusal_message import label_outcome
 from approvals.display.values import show_text as reveal
 from approvals.models import Review
-from approvals.policies import load_outcomes
-from approvals.policies.outcomes import WITHDRAWN
+from approvals.rules import load_outcomes
+from approvals.rules.outcomes import WITHDRAWN
 from workflows.admin.markup import NOTHING, show_badge, show_relative, show_text, to_local
 from workflows.lifecycle import InteractionStatus
 

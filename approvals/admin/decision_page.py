@@ -26,11 +26,11 @@ from approvals.cards.decision_form import DecisionForm, Filled
 from approvals.cards.refusal_message import tell_refusal
 from approvals.conf import conf
 from approvals.deciding.decisions import decide
-from approvals.doors import Door
 from approvals.exceptions import ApprovalError, NotAllowed, ReasonRequired, Stale
 from approvals.models import Review
 from approvals.people.person import Person
 from approvals.reviews.case import Case
+from approvals.rules.door import Door
 from workflows.exceptions import InvalidData, WorkflowError
 from workflows.pages.posted_form import join_breaks
 from workflows.wording.punctuation import join_label

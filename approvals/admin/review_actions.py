@@ -18,10 +18,10 @@ from approvals.actions.delegation import reassign
 from approvals.admin.action_forms import DeedForm, ExtendForm, OutcomeForm, OverrideForm, ReassignForm
 from approvals.cards.refusal_message import label_outcome
 from approvals.deciding.decisions import decide
-from approvals.doors import Door
 from approvals.models import Review
 from approvals.people.person import Person
-from approvals.policies import load_outcomes
+from approvals.rules import load_outcomes
+from approvals.rules.door import Door
 
 DOOR = "admin"
 

@@ -18,7 +18,7 @@ from approvals.display.values import show_text as reveal
 from approvals.forms.secret_fields import find_tree, hide_secrets
 from approvals.models import Comment, Vote
 from approvals.models.vote import COMMENTS
-from approvals.policies import load_outcomes
+from approvals.rules import load_outcomes
 from workflows.admin.markup import NOTHING, VALUE, dump_json, show_badge, show_moment, show_text
 from workflows.wording.punctuation import join_list
 

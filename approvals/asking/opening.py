@@ -16,7 +16,6 @@ from django.db import router
 
 from approvals.changes import read_change
 from approvals.exceptions import InvalidApproval
-from approvals.ladder import RungAction, dump_rungs, next_moment, place_due, place_rungs
 from approvals.models import Review, writer
 from approvals.people.lookup import find_groups, find_user, find_users
 from approvals.people.principals import (
@@ -32,10 +31,11 @@ from approvals.people.principals import (
     load_user,
     name_user,
 )
-from approvals.policies import dump_outcomes
-from approvals.reach import find_gap, find_rung_gap
 from approvals.reviews.case import Case
 from approvals.reviews.electorate import has_some_decider
+from approvals.rules import dump_outcomes
+from approvals.rules.escalation import RungAction, dump_rungs, next_moment, place_due, place_rungs
+from approvals.rules.feasibility import find_gap, find_rung_gap
 from approvals.subjects import digest, load_subject, read_subject, snapshot
 from workflows.api.origin import trace_origin
 from workflows.models import Instance, Interaction

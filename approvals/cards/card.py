@@ -41,11 +41,11 @@ from approvals.forms.secret_fields import find_tree, hide_secrets
 from approvals.models import Review, Vote
 from approvals.people.person import Person
 from approvals.plain_values import redact_json
-from approvals.policies import Outcome, describe_four_eyes, find_obstacle, says_no
 from approvals.related import find_link
 from approvals.reviews.answer import find_agreeing
 from approvals.reviews.case import Case
 from approvals.reviews.permissions import Permissions
+from approvals.rules import Outcome, describe_four_eyes, find_obstacle, says_no
 from approvals.subjects import Subject, digest, load_subject, snapshot_again
 from workflows.forms.form_fields import Field
 from workflows.values.json_text import MISSING

@@ -13,8 +13,8 @@ from django.utils.translation import gettext
 
 from approvals.display.times import show_when
 from approvals.display.values import MAX_NAME, show_text
-from approvals.ladder import Rung, describe_action, load_rungs, name_target
 from approvals.reviews.case import Case
+from approvals.rules.escalation import Rung, describe_action, load_rungs, name_target
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from approvals.diff_parts import ABSENT
 from approvals.display.values import show_text
 from approvals.forms.secret_fields import keep_untouched, leave_out_secrets, open_secrets
 from approvals.models import Review
-from approvals.policies import load_outcomes
+from approvals.rules import load_outcomes
 from workflows.exceptions import InvalidData
 from workflows.forms.form import SchemaForm, ShownForm
 from workflows.forms.form_reader import FormReading

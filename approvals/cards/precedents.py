@@ -15,8 +15,8 @@ from django.db.models import OuterRef, Subquery
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.models import Review, Vote
 from approvals.people.person import Person
-from approvals.policies import load_outcomes
 from approvals.reviews.case import Case
+from approvals.rules import load_outcomes
 
 #: How many are shown.
 MOST = 3

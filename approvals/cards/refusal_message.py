@@ -27,8 +27,8 @@ from approvals.exceptions import (
     UnknownReview,
 )
 from approvals.models import Review
-from approvals.policies import Outcome, find_obstacle, load_outcomes
 from approvals.reviews.case import Case
+from approvals.rules import Outcome, find_obstacle, load_outcomes
 from approvals.show_fields import label_field
 from approvals.subjects import find_field
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge

@@ -18,11 +18,11 @@ from approvals.display.values import MAX_NAME, show_text
 from approvals.models import Review
 from approvals.people.person import Person
 from approvals.people.principals import PERMISSION, name_user
-from approvals.policies import KnownOutcome, Outcome, VoteTally, count_fixed
-from approvals.policies.outcomes import WITHDRAWN
 from approvals.reviews.answer import find_answerer
 from approvals.reviews.case import MAX_NAMED, Case
 from approvals.reviews.electorate import are_all_gone, count_votes, is_stranded, may_be_stranded
+from approvals.rules import KnownOutcome, Outcome, VoteTally, count_fixed
+from approvals.rules.outcomes import WITHDRAWN
 from workflows.lifecycle import InteractionStatus
 from workflows.wording.punctuation import join_clauses, join_list
 

@@ -23,12 +23,12 @@ from approvals.deciding.effects import TIME
 from approvals.diffs import FieldDiff
 from approvals.display.times import show_when
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.ladder import RungAction, describe_action, name_target
 from approvals.models import Comment, Vote
 from approvals.people.person import Person
 from approvals.people.principals import name_user
-from approvals.policies.outcomes import WITHDRAWN
 from approvals.reviews.case import MAX_ROWS, Case
+from approvals.rules.escalation import RungAction, describe_action, name_target
+from approvals.rules.outcomes import WITHDRAWN
 from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import LedgerEvent
 from workflows.wording.punctuation import join_list

@@ -24,7 +24,6 @@ from approvals.deciding.effects import find_next_moment, finish
 from approvals.deciding.fallen_votes import ask_again, overturn, reverse, show_anew
 from approvals.deciding.refused_attempt import note_refusal
 from approvals.deciding.undo_window import begin_grace, find_end
-from approvals.doors import PYTHON, Door
 from approvals.drifts import SubjectState
 from approvals.exceptions import AlreadyDecided, DecisionRefused, NotAllowed, ReasonRequired
 from approvals.forms.edits import is_same
@@ -33,18 +32,11 @@ from approvals.forms.secret_fields import find_tree, hide_secrets, keep_untouche
 from approvals.models import Review, Vote, writer
 from approvals.models.vote import MAX_TEXT
 from approvals.people.principals import load_user
-from approvals.policies import (
-    Attempt,
-    Facts,
-    Obstacle,
-    Verdict,
-    check_decision,
-    dump_verdict,
-    says_no,
-)
 from approvals.reviews.electorate import count_votes
 from approvals.reviews.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.reviews.permissions import Permissions, never_own, stand_above
+from approvals.rules import Attempt, Facts, Obstacle, Verdict, check_decision, dump_verdict, says_no
+from approvals.rules.door import PYTHON, Door
 from workflows import store
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor

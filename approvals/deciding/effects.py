@@ -24,11 +24,11 @@ from approvals.exceptions import (
     Stale,
 )
 from approvals.forms.edits import find_agreed
-from approvals.ladder import load_rungs, next_moment
 from approvals.models import Vote, writer
 from approvals.plain_values import write_canonical
 from approvals.reviews.answer import find_agreeing
 from approvals.reviews.held_case import HeldCase
+from approvals.rules.escalation import load_rungs, next_moment
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 from workflows.api.instances import cancel

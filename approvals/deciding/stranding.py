@@ -21,11 +21,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from approvals.deciding.effects import TIME
 from approvals.deciding.timers import climb
 from approvals.exceptions import UnknownReview
-from approvals.ladder import Rung, load_rungs
 from approvals.models import writer
 from approvals.people.principals import USER, is_key, list_active
 from approvals.reviews.electorate import is_stranded
 from approvals.reviews.held_case import HeldCase, open_case
+from approvals.rules.escalation import Rung, load_rungs
 from workflows import store
 from workflows.api import owned_answers
 from workflows.lifecycle import Event

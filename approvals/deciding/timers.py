@@ -19,12 +19,12 @@ from approvals.deciding.effects import TIME, answer_by_time, find_next_moment
 from approvals.deciding.fallen_votes import dump_problem
 from approvals.deciding.undo_window import carry_out
 from approvals.exceptions import DecisionRefused, UnknownReview
-from approvals.ladder import Rung, load_rungs, next_rung
 from approvals.models import Review, Vote, writer
 from approvals.people.principals import USER
-from approvals.policies import dump_verdict
 from approvals.reviews.electorate import count_votes, find_case_gap, may_any_decide
 from approvals.reviews.held_case import HeldCase, open_case
+from approvals.rules import dump_verdict
+from approvals.rules.escalation import Rung, load_rungs, next_rung
 from workflows import store
 from workflows.api import owned_answers
 from workflows.clock import Now

@@ -18,13 +18,13 @@ from approvals.conf import conf
 from approvals.deciding.effects import TIME, finish
 from approvals.deciding.fallen_votes import dump_problem, reverse
 from approvals.deciding.refused_attempt import note_refusal
-from approvals.doors import PYTHON, Door
 from approvals.exceptions import DecisionFailed, DecisionRefused, NotAllowed, Stale
 from approvals.models import Review, Vote, writer
 from approvals.people.principals import load_user
-from approvals.policies import Obstacle, says_no
 from approvals.reviews.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.reviews.permissions import find_undoable
+from approvals.rules import Obstacle, says_no
+from approvals.rules.door import PYTHON, Door
 from workflows import store
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor

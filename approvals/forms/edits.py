@@ -16,8 +16,8 @@ from typing import Any
 
 from approvals.diff_parts import ABSENT, same_json
 from approvals.models import Vote
-from approvals.policies.outcomes import Outcome
-from approvals.policies.rights import says_no
+from approvals.rules.outcomes import Outcome
+from approvals.rules.rights import says_no
 from workflows.exceptions import InvalidData
 from workflows.forms.form import SchemaForm
 from workflows.schemas.schema import Schema

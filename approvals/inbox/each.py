@@ -24,11 +24,11 @@ from approvals.cards.status import describe_status, tell_decision, tell_outcome
 from approvals.conf import conf
 from approvals.deciding.decisions import Recorded, decide
 from approvals.deciding.undo_window import undo
-from approvals.doors import Door
 from approvals.exceptions import AlreadyDecided, ApprovalError, NotAllowed, Stale
 from approvals.models import Review, Vote
 from approvals.people.person import Person
 from approvals.reviews.case import Case
+from approvals.rules.door import Door
 from workflows.exceptions import WorkflowError
 from workflows.wording.punctuation import end_sentence
 

@@ -22,7 +22,7 @@ from approvals.forms.request_facts import list_facts
 from approvals.inbox.totals import list_amounts
 from approvals.models import Review, Vote
 from approvals.people.viewer import Viewer
-from approvals.policies import Outcome, load_outcomes
+from approvals.rules import Outcome, load_outcomes
 from workflows.exceptions import InvalidData
 from workflows.schemas.schema import load_schema
 from workflows.wording.punctuation import join_list

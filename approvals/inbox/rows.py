@@ -30,9 +30,9 @@ from approvals.inbox.presence import looking_at
 from approvals.models import Comment, Review, Vote
 from approvals.models.review import RISKS
 from approvals.people.principals import name_person
-from approvals.policies import count_fixed, load_outcomes, load_quorum
-from approvals.policies.outcomes import WITHDRAWN
 from approvals.reviews.answer import find_answerer
+from approvals.rules import count_fixed, load_outcomes, load_quorum
+from approvals.rules.outcomes import WITHDRAWN
 from workflows.pages.relative_times import SOON
 
 #: So many are shown as one.

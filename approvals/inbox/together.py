@@ -22,7 +22,7 @@ from approvals.inbox.materials import Material
 from approvals.inbox.rows import RequestRow, read_rows
 from approvals.models import Review
 from approvals.models.review import RISKS
-from approvals.policies import Outcome
+from approvals.rules import Outcome
 
 #: Requests of one page, and of one decision.
 MOST = 200
@@ -143,7 +143,7 @@ def read_together(
 def list_choices(offered: Sequence[tuple[Outcome, ...]]) -> tuple[tuple[SharedAnswer, ...], bool]:
     """The answers that all of them take, and whether some of them take others besides.
 
-    >>> from approvals.policies import read_outcomes
+    >>> from approvals.rules import read_outcomes
     >>> made = list_choices([read_outcomes(["approve", "reject"]), read_outcomes(["approve", "hold", "reject"])])
     >>> [one.name for one in made[0]], made[1]
     (['approve', 'reject'], True)

@@ -16,11 +16,11 @@ from approvals.actions.visibility import hiding
 from approvals.cards.card import build_card
 from approvals.cards.case_query import load_case
 from approvals.deciding.decisions import decide
-from approvals.doors import Door
 from approvals.exceptions import UnknownReview
 from approvals.models import Review
 from approvals.rest.review_rows import name_people, read_rows, show_card, show_listed
 from approvals.reviews.held_case import read_id
+from approvals.rules.door import Door
 from workflows.access.memberships import list_workspaces
 from workflows.exceptions import InvalidCall
 from workflows.values.json_text import check_text

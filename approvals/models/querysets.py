@@ -18,7 +18,7 @@ from approvals.people.inbox_source import leave_streams, push_down, read_streams
 from approvals.people.person import Person
 from approvals.people.principals import forget_permissions, name_user
 from approvals.people.viewer import Viewer, see_as
-from approvals.policies.outcomes import WITHDRAWN
+from approvals.rules.outcomes import WITHDRAWN
 from workflows.clock import Now
 from workflows.models import ReadQuerySet
 

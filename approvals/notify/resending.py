@@ -12,8 +12,8 @@ from approvals.exceptions import NotAllowed, UnknownReview
 from approvals.models import Delivery
 from approvals.notify import delivery_writer
 from approvals.people.person import Person
-from approvals.policies import Obstacle
 from approvals.reviews.held_case import check_actor, open_case
+from approvals.rules import Obstacle
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 from workflows.lifecycle import Event

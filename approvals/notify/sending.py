@@ -38,9 +38,9 @@ from approvals.notify.preferences import ReaderPreferences, read_readers, speaki
 from approvals.notify.recipients import ASKS, read_key
 from approvals.notify.schedule import REST, find_next_try
 from approvals.people.principals import USER, list_users, load_user, name_person
-from approvals.policies import find_obstacle
 from approvals.reviews.case import Case
 from approvals.reviews.electorate import is_stranded
+from approvals.rules import find_obstacle
 from workflows.api import owned_answers
 from workflows.clock import Now, read_now
 

@@ -23,14 +23,14 @@ from django.template.loader import get_template
 from django.urls import NoReverseMatch, Resolver404, resolve, reverse
 
 from approvals.asking.approval import Approval
-from approvals.calendars import find_calendar
 from approvals.conf import DEFAULTS, conf, find_problems
 from approvals.exceptions import InvalidApproval, UnknownCalendar
-from approvals.ladder import list_concerns
 from approvals.notify.failures import hide_secrets
 from approvals.notify.messages.smtp import connect
 from approvals.people.principals import find_rule
-from approvals.policies import find_last_concern
+from approvals.rules import find_last_concern
+from approvals.rules.calendar import find_calendar
+from approvals.rules.escalation import list_concerns
 from workflows.definitions import registry
 from workflows.exceptions import InvalidCall
 from workflows.outbound.webhook_signature import read_secret

@@ -19,11 +19,11 @@ from django.db.models import BooleanField, Count, F, Func, Max, Q, TextField, Va
 from django.db.models.functions import Cast
 
 from approvals.exceptions import InvalidApproval
-from approvals.ladder import Ladder, Step, list_concerns, load_rungs
 from approvals.models import Candidate, Review
 from approvals.operations.checks import LAST_HINT, list_declared
 from approvals.people.principals import GROUP, PERMISSION, RULE, USER, find_rule
-from approvals.policies import find_last_concern, load_outcomes, load_quorum
+from approvals.rules import find_last_concern, load_outcomes, load_quorum
+from approvals.rules.escalation import Ladder, Step, list_concerns, load_rungs
 from workflows.definitions.question import find_projector
 from workflows.models import Instance
 

@@ -14,12 +14,12 @@ from rest_framework.request import Request
 from approvals.actions import actions
 from approvals.actions.delegation import delegate
 from approvals.deciding.undo_window import undo
-from approvals.doors import Door
 from approvals.models import Review
 from approvals.rest.action_bodies import CommentOut, DelegateBody, NothingBody, SayBody
 from approvals.rest.review_endpoint import DOOR, REFUSED, ReviewEndpoint
 from approvals.rest.review_rows import show_comment, show_review
 from approvals.rest.shapes import ApprovalOut
+from approvals.rules.door import Door
 from workflows.rest.base.endpoint import ChangeAnswer
 from workflows.rest.protocol.bodies import Body, read_as
 from workflows.rest.schema.openapi import ID, document

@@ -18,9 +18,9 @@ from approvals.actions.visibility import REFUSALS, hiding
 from approvals.deciding.refused_attempt import note_refusal
 from approvals.exceptions import ApprovalError, NotAllowed
 from approvals.models import Review
-from approvals.policies import Obstacle
 from approvals.rest.action_bodies import RefusalProblemOut
 from approvals.rest.refusal_problems import answer_refusal
+from approvals.rules import Obstacle
 from workflows.rest.base.authentication import Need
 from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.base.ids import read_id, refuse_unknown

@@ -20,8 +20,8 @@ from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.forms.secret_fields import find_tree, hide_secrets
 from approvals.models import Comment, Review
 from approvals.people.principals import name_person
-from approvals.policies import load_outcomes
 from approvals.reviews.case import Case
+from approvals.rules import load_outcomes
 from workflows.clock import Now
 from workflows.values.json_text import MISSING
 from workflows.values.times import to_rfc3339

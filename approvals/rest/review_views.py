@@ -13,13 +13,13 @@ from rest_framework.request import Request
 from approvals.cards.card import build_card
 from approvals.cards.case_query import load_case, read_case
 from approvals.deciding.decisions import decide
-from approvals.doors import Door
 from approvals.exceptions import AlreadyDecided, Stale, UnknownOutcome
 from approvals.models import Review
 from approvals.rest.action_bodies import DecideBody, DecisionOut
 from approvals.rest.review_endpoint import DOOR, PEOPLE_ONLY, REFUSED, ReviewEndpoint
 from approvals.rest.review_rows import show_card
 from approvals.rest.shapes import ApprovalDetail
+from approvals.rules.door import Door
 from workflows.rest.base.endpoint import ChangeAnswer
 from workflows.rest.base.ids import read_id, refuse_unknown
 from workflows.rest.base.repeated_calls import answer_json

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from approvals.models import Review, Vote
-from approvals.policies.outcomes import WITHDRAWN
+from approvals.rules.outcomes import WITHDRAWN
 
 
 def find_agreeing(votes: Sequence[Vote], outcome: str) -> Vote | None:

@@ -24,17 +24,9 @@ from approvals.forms.edits import Table, find_shown, find_table, read_asked
 from approvals.models import Candidate, Comment, Review, Vote
 from approvals.people.principals import GROUP, USER, describe_principals, list_principals, load_user, name_user
 from approvals.people.viewer import Viewer, is_within_absence, list_absences, see_as
-from approvals.policies import (
-    Decided,
-    Facts,
-    Outcome,
-    Quorum,
-    Rules,
-    load_outcomes,
-    load_quorum,
-)
-from approvals.policies.rights import Risk
 from approvals.reviews.answer import find_answerer, is_divided
+from approvals.rules import Decided, Facts, Outcome, Quorum, Rules, load_outcomes, load_quorum
+from approvals.rules.rights import Risk
 from workflows.access.memberships import list_workspaces
 from workflows.api import owned_answers
 from workflows.clock import read_now

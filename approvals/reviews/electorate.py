@@ -14,9 +14,9 @@ from django.db.models import Count, Exists, Q, QuerySet
 
 from approvals.models import Candidate, Vote
 from approvals.people.principals import GROUP, USER, list_active, list_users
-from approvals.policies import Ballot, Electorate, Verdict, judge
-from approvals.reach import find_gap
 from approvals.reviews.case import Case, read_key
+from approvals.rules import Ballot, Electorate, Verdict, judge
+from approvals.rules.feasibility import find_gap
 from workflows.conf import conf as engine_conf
 from workflows.models import Workspace
 

@@ -21,9 +21,9 @@ from approvals.exceptions import AlreadyDecided, NotAllowed, UnknownReview
 from approvals.models import Comment, Review, Vote
 from approvals.people.person import Person
 from approvals.people.principals import name_user
-from approvals.policies import Facts, Obstacle, Rules, find_obstacle
 from approvals.reviews.case import MAX_ROWS, Case
 from approvals.reviews.held_case import read_id
+from approvals.rules import Facts, Obstacle, Rules, find_obstacle
 from workflows.api import owned_answers
 
 

@@ -23,7 +23,6 @@ from approvals.cards.refusal_message import find_status_code, tell_refusal
 from approvals.deciding.undo_window import undo
 from approvals.display.times import show_when
 from approvals.display.values import show_text
-from approvals.doors import Door
 from approvals.exceptions import (
     AlreadyDecided,
     ApprovalError,
@@ -34,6 +33,7 @@ from approvals.exceptions import (
 )
 from approvals.inbox.snoozes import find_snooze
 from approvals.reviews.permissions import CHECKS
+from approvals.rules.door import Door
 from approvals.views.posted_decision import decide_posted, show_late
 from approvals.views.visit import RequestVisit, TopMessage, Typed, has_typed, read_typed
 from workflows.exceptions import WorkflowError

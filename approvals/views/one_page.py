@@ -19,7 +19,6 @@ from django.urls import reverse
 from approvals.cards.case_query import load_again, load_case
 from approvals.display.times import show_when
 from approvals.display.values import MAX_NAME, show_text
-from approvals.doors import Door
 from approvals.exceptions import UnknownReview
 from approvals.inbox.filters import Filters, read_filters
 from approvals.inbox.presence import Around, list_lookers, look, write_said
@@ -28,6 +27,7 @@ from approvals.models import Vote
 from approvals.people.principals import forget_permissions, has_groups, list_active, list_users, name_person
 from approvals.reviews.case import Case
 from approvals.reviews.electorate import keep_members
+from approvals.rules.door import Door
 from approvals.views.deeds import note_attempt, take_deed
 from approvals.views.reader import Opened, for_people
 from approvals.views.visit import RequestVisit, TopMessage, Typed

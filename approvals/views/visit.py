@@ -22,12 +22,12 @@ from approvals.cards.decision_form import DecisionForm, Filled, FrozenForm, Show
 from approvals.cards.status import find_status
 from approvals.conf import conf
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
-from approvals.doors import Door
 from approvals.models import Review
 from approvals.notify.preferences import ReaderPreferences
 from approvals.people.principals import name_person
 from approvals.reviews.case import Case
 from approvals.reviews.permissions import find_question
+from approvals.rules.door import Door
 from workflows.values.json_text import MISSING
 from workflows.wording.punctuation import end_sentence
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import workflows
 from approvals import decide
-from approvals.doors import Door
 from approvals.models import Review
+from approvals.rules.door import Door
 from examples.demo.clock import start_ago
 from workflows.clock import read_now
 from workflows.models import Instance

@@ -31,12 +31,13 @@ from django.urls import include, path, resolve
 
 import approvals
 import workflows
-from approvals import Answer, Approval, calendars
+from approvals import Answer, Approval
 from approvals import models as approval_models
 from approvals.conf import DEFAULTS as APPROVALS_DEFAULTS
 from approvals.models import Delivery, Review
 from approvals.models.querysets import ReviewQuerySet
 from approvals.people import principals
+from approvals.rules import calendar
 from workflows.conf.settings import DEFAULTS
 from workflows.definitions import registry
 from workflows.engine.context import ChildResult, Signal, StepContext
@@ -131,7 +132,7 @@ def no_workflows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_latest", {})
     monkeypatch.setattr(definition, "_hooks", {})
     monkeypatch.setattr(principals, "_rules", {**principals._rules})
-    monkeypatch.setattr(calendars, "_registered", {**calendars._registered})
+    monkeypatch.setattr(calendar, "_registered", {**calendar._registered})
 
 
 # --- the pages run --------------------------------------------------------------------------------

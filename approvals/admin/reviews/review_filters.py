@@ -22,7 +22,7 @@ from django.utils.translation import gettext_lazy as _
 from approvals.models import RISKS, Candidate, Review
 from approvals.models.querysets import ReviewQuerySet
 from approvals.people.principals import USER, describe_principals
-from approvals.policies.outcomes import WITHDRAWN
+from approvals.rules.outcomes import WITHDRAWN
 from workflows.admin.instances.instance_list import CHOICES, SAMPLE, WorkspaceFilter, chosen
 from workflows.admin.tenancy import list_own
 from workflows.clock import Now

@@ -16,10 +16,10 @@ from django.db import models, router
 from approvals.asking.approval import Approval
 from approvals.asking.opening import MAX_USERS
 from approvals.exceptions import InvalidApproval
-from approvals.ladder import Ladder, RungAction, Step
 from approvals.people.lookup import find_users
 from approvals.people.person import Person
-from approvals.policies import dump_outcomes, load_outcomes, load_quorum
+from approvals.rules import dump_outcomes, load_outcomes, load_quorum
+from approvals.rules.escalation import Ladder, RungAction, Step
 
 
 def dump_approval(approval: Approval) -> dict[str, Any]:

@@ -23,15 +23,15 @@ from approvals import (
     InvalidApproval,
     Outcome,
     Veto,
-    calendars,
     candidates,
     decide,
     register_calendar,
 )
 from approvals.asking.opening import MAX_USERS
-from approvals.ladder import RungAction
 from approvals.models import Candidate, Notice, Review
 from approvals.people import principals
+from approvals.rules import calendar
+from approvals.rules.escalation import RungAction
 from tests.support.review_calls import (
     answers,
     ask,
@@ -53,7 +53,7 @@ pytestmark = pytest.mark.django_db
 def own_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is gone with it."""
     monkeypatch.setattr(principals, "_rules", {**principals._rules})
-    monkeypatch.setattr(calendars, "_registered", {**calendars._registered})
+    monkeypatch.setattr(calendar, "_registered", {**calendar._registered})
 
 
 # --- what is wrong where it is written ------------------------------------------------------------------------
@@ -242,7 +242,7 @@ NOBODY: dict[str, tuple[Any, str]] = {
     ),
     "a user that was deleted": (lambda: {"assignees": [_deleted_user()]}, "there is no such user"),
     "a group as user": (lambda: {"assignees": [Group(name="g")]}, "a user is given as an object, or by the username"),
-    "a calendar": (lambda: {"calendar": "berlin"}, "Call approvals.calendars.register_calendar('berlin', …)"),
+    "a calendar": (lambda: {"calendar": "berlin"}, "Call approvals.rules.calendar.register_calendar('berlin', …)"),
     "a group": (lambda: {"groups": ["sales"]}, "groups='sales' cannot be used: there is no group of this name"),
     "a group of a quorum": (lambda: {"quorum": {"sales": 1}}, "there is no group of this name"),
     "a permission": (lambda: {"permission": "auth.change_usr"}, "there is no such permission: nobody could decide"),
@@ -498,7 +498,7 @@ def test_times_are_frozen_when_it_is_requested_whatever_a_calendar_says_later() 
     group = make_person("ann", "finance").groups.get()
     escalate = [("3h", ("add", "finance")), ("5h", ("outcome", "reject"))]
     review = ask(calendar="desk", due="2h", remind=["1h"], escalate=escalate)
-    calendars._registered["desk"] = Calendar("UTC", {0: [("09:00", "09:01")]})  # as after a deploy
+    calendar._registered["desk"] = Calendar("UTC", {0: [("09:00", "09:01")]})  # as after a deploy
     group.name = "treasury"
     group.save()
     review.refresh_from_db()

@@ -12,9 +12,9 @@ from django.utils import translation
 
 from approvals import Outcome, claim, comment, decide
 from approvals.cards.decision_form import DecisionForm
-from approvals.doors import Door
 from approvals.exceptions import ReasonRequired
 from approvals.models import Review, Vote
+from approvals.rules.door import Door
 from tests.support.worlds.cards import Page, People, ask, ask_about_order, build, make_people, read_again, render_part
 from workflows.exceptions import InvalidData
 from workflows.testing import advance

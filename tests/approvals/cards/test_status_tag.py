@@ -13,8 +13,8 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals import Outcome, decide, withdraw
 from approvals.cards.latest_review import find_newest, find_visible
-from approvals.doors import Door
 from approvals.models import Review
+from approvals.rules.door import Door
 from approvals.templatetags.approvals import gauge, initials
 from tests.support.worlds.cards import Page, People, ask, make_people
 from workflows.testing import advance

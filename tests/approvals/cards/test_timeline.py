@@ -27,9 +27,9 @@ from approvals import (
 )
 from approvals.cards.timeline import MAX_ENTRIES, Entry, list_entries
 from approvals.display.times import show_when
-from approvals.doors import Door
 from approvals.exceptions import DecisionRefused
 from approvals.reviews.case import Case
+from approvals.rules.door import Door
 from tests.support.worlds.cards import People, ask, list_told, make_people, read_again
 from workflows.api.instances import cancel
 from workflows.testing import advance

@@ -17,10 +17,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from approvals import Approval, Calendar, Outcome, Veto, calendars, candidates, register_calendar
+from approvals import Approval, Calendar, Outcome, Veto, candidates, register_calendar
 from approvals.conf import DEFAULTS, conf
 from approvals.models import Review, writer
 from approvals.people import principals
+from approvals.rules import calendar
 from workflows import Await, Done, Machine, Workflow, action, step, wait_for
 from workflows.definitions import registry
 from workflows.testing import drain
@@ -44,7 +45,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_definitions", dict(registry._definitions))
     monkeypatch.setattr(registry, "_latest", dict(registry._latest))
     monkeypatch.setattr(principals, "_rules", dict(principals._rules))
-    monkeypatch.setattr(calendars, "_registered", dict(calendars._registered))
+    monkeypatch.setattr(calendar, "_registered", dict(calendar._registered))
 
 
 def test_the_runnable_site_has_nothing_to_hear() -> None:

@@ -11,8 +11,8 @@ from django.contrib.auth.models import User
 import workflows
 from approvals import decide
 from approvals.actions import actions
-from approvals.doors import Door
 from approvals.models import Candidate, Comment, Review, Vote
+from approvals.rules.door import Door
 from tests.support.api_calls import problem
 from tests.support.rest_reviews import login
 from tests.support.review_calls import (

@@ -13,8 +13,8 @@ from approvals import decide
 from approvals.cards.card import build_card
 from approvals.exceptions import AlreadyDecided
 from approvals.models import Review
-from approvals.policies import find_obstacle
 from approvals.reviews.case import Case
+from approvals.rules import find_obstacle
 from tests.support.notices import list_told, make_reader, take_mail
 from tests.support.notices import site as site
 from tests.support.request_page import Desk, tell

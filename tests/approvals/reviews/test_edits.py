@@ -19,8 +19,8 @@ from django.contrib.auth.models import User
 from approvals import NotAllowed, Outcome, Stale, Veto, decide, undo
 from approvals.cards.card import build_card
 from approvals.deciding.undo_window import carry_out
-from approvals.doors import Door
 from approvals.models import Review, Vote
+from approvals.rules.door import Door
 from tests.support import review_calls
 from tests.support.edited_values import ASKED, EDITED, FORM
 from tests.support.review_calls import (

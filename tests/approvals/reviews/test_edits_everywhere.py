@@ -9,12 +9,12 @@ import pytest
 from django.contrib.auth.models import User
 
 from approvals import decide
-from approvals.doors import Door
 from approvals.mcp.agent_desk import open_desk
 from approvals.models import Review, Vote
 from approvals.notify.fan_out import expand_notices
 from approvals.notify.messages.smtp import Postman
 from approvals.notify.sending import send_messages
+from approvals.rules.door import Door
 from tests.support import link_pages
 from tests.support.api_calls import problem
 from tests.support.bulk_page import Browser

@@ -17,8 +17,8 @@ from approvals.exceptions import (
     UnknownOutcome,
     UnknownReview,
 )
-from approvals.policies import Obstacle
 from approvals.rest.refusal_problems import answer_refusal
+from approvals.rules import Obstacle
 from workflows.clock import read_now
 
 pytestmark = pytest.mark.django_db

@@ -13,9 +13,9 @@ from approvals import (
     decide,
     request_info,
 )
-from approvals.doors import Door
 from approvals.models import Review, Vote
 from approvals.reviews.case import Case
+from approvals.rules.door import Door
 from tests.support.review_calls import (
     again,
     answers,

@@ -10,21 +10,12 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 
 import workflows
-from approvals import (
-    AlreadyDecided,
-    Calendar,
-    NotAllowed,
-    calendars,
-    claim,
-    decide,
-    delegate,
-    register_calendar,
-    withdraw,
-)
+from approvals import AlreadyDecided, Calendar, NotAllowed, claim, decide, delegate, register_calendar, withdraw
 from approvals.cards.timeline import list_entries
 from approvals.deciding import timers
 from approvals.models import Candidate, Review, writer
 from approvals.reviews.case import Case
+from approvals.rules import calendar
 from tests.support import review_calls
 from tests.support.review_calls import (
     again,
@@ -398,7 +389,7 @@ def test_the_policy_of_the_site_may_refuse_a_withdrawal_that_is_an_answer(ann: U
 
 @pytest.fixture
 def office(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(calendars, "_registered", dict(calendars._registered))
+    monkeypatch.setattr(calendar, "_registered", dict(calendar._registered))
     register_calendar("office", Calendar("Europe/Berlin"))
     return "office"
 
@@ -416,7 +407,7 @@ def test_rungs_and_due_are_business_time_and_frozen_when_requested(ann: User, of
     monday = datetime(2027, 7, 19, 8, 0, tzinfo=UTC)
     assert timedelta() <= review.due_at - monday < timedelta(minutes=1)
     assert abs(review.next_at - monday + timedelta(minutes=30)) < timedelta(minutes=1)
-    del calendars._registered[office]  # as after a deploy
+    del calendar._registered[office]  # as after a deploy
     register_calendar(office, Calendar("Asia/Tokyo"))
     advance("60h")
     assert list_notices(review, "reminder") == []

@@ -18,8 +18,8 @@ import workflows
 from approvals import AlreadyDecided, NotAllowed, claim, decide, explain, undo, withdraw
 from approvals.deciding import timers
 from approvals.deciding.undo_window import carry_out
-from approvals.doors import Door
 from approvals.models import Review, Vote, writer
+from approvals.rules.door import Door
 from tests.support import review_calls
 from tests.support.races import play, settle, take_one
 from tests.support.review_calls import (

@@ -11,16 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from approvals import business_hours, calendars
-from approvals.calendars import (
-    ALWAYS,
-    FAR_AWAY,
-    Calendar,
-    find_calendar,
-    name_calendar,
-    register_calendar,
-)
 from approvals.exceptions import InvalidApproval, InvalidCalendar, UnknownCalendar
+from approvals.rules import business_hours
+from approvals.rules import calendar as calendars
+from approvals.rules.calendar import ALWAYS, FAR_AWAY, Calendar, find_calendar, name_calendar, register_calendar
 from workflows.exceptions import InvalidDuration
 from workflows.values.durations import parse_timeout
 

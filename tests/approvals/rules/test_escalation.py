@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals import calendars, ladder
-from approvals.calendars import Calendar
 from approvals.exceptions import InvalidApproval, InvalidCalendar, UnknownCalendar
-from approvals.ladder import (
+from approvals.rules import Outcome, calendar, escalation, read_outcomes
+from approvals.rules.calendar import Calendar
+from approvals.rules.escalation import (
     REMIND,
     Ladder,
     Rung,
@@ -30,7 +30,6 @@ from approvals.ladder import (
     read_action,
     read_ladder,
 )
-from approvals.policies import Outcome, read_outcomes
 from workflows.exceptions import InvalidDuration
 
 TUESDAY = datetime(2026, 7, 14, 9, tzinfo=UTC)
@@ -56,11 +55,11 @@ class User:
 
 @pytest.fixture(autouse=True)
 def office(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calendars, "_registered", calendars._registered | {"office": OFFICE})
+    monkeypatch.setattr(calendar, "_registered", calendar._registered | {"office": OFFICE})
 
 
 def test_the_examples_in_the_docstrings_run() -> None:
-    ran = doctest.testmod(ladder)
+    ran = doctest.testmod(escalation)
     assert ran.attempted >= 15
     assert not ran.failed
 

@@ -19,8 +19,8 @@ from approvals import (
     explain,
     undo,
 )
-from approvals.doors import Door
 from approvals.models import Review, Vote
+from approvals.rules.door import Door
 from tests.support.review_calls import (
     Looping,
     answers,

@@ -33,7 +33,7 @@ from approvals.exceptions import (
     UnknownOutcome,
     VotedTwice,
 )
-from approvals.policies import (
+from approvals.rules import (
     ORDER,
     All,
     Attempt,
@@ -76,7 +76,7 @@ def test_the_examples_in_the_docstrings_run(name: str) -> None:
 def test_the_rules_need_neither_settings_nor_models() -> None:
     code = """
 import sys
-from approvals import calendars, ladder, policies
+from approvals.rules import calendar as calendars; from approvals.rules import escalation as ladder; from approvals import rules as policies
 policies.judge(policies.Count(1), policies.read_outcomes(["approve", "reject"]), [], policies.Electorate(1))
 ladder.place_rungs(ladder.read_ladder(remind=["1d"]), calendars.FAR_AWAY)
 assert "django.db.models" not in sys.modules

@@ -26,8 +26,8 @@ from approvals.actions.actions import withdraw
 from approvals.actions.delegation import delegate
 from approvals.asking.approval import Approval
 from approvals.models import Review
-from approvals.policies import find_obstacle
 from approvals.reviews.case import Case
+from approvals.rules import find_obstacle
 from approvals.templatetags.approvals import after_comma, after_name, label, sentence
 from approvals.templatetags.approvals import label as label_with
 from config.messages import APPS, LANGUAGES, ROOT, locate_catalogue, read_catalogue

@@ -4,7 +4,7 @@ Nothing here reads a row, a user or the clock: what a rule needs to know is hand
 every rule can be tried with every combination of them.
 """
 
-from approvals.policies.judging import (
+from approvals.rules.counting import (
     Ballot,
     Electorate,
     Verdict,
@@ -15,18 +15,9 @@ from approvals.policies.judging import (
     find_last_concern,
     judge,
 )
-from approvals.policies.outcomes import KnownOutcome, Outcome, dump_outcomes, find_outcome, load_outcomes, read_outcomes
-from approvals.policies.quorum import (
-    All,
-    Count,
-    Percent,
-    PerGroup,
-    Quorum,
-    Veto,
-    load_quorum,
-    read_quorum,
-)
-from approvals.policies.rights import (
+from approvals.rules.outcomes import KnownOutcome, Outcome, dump_outcomes, find_outcome, load_outcomes, read_outcomes
+from approvals.rules.quorum import All, Count, Percent, PerGroup, Quorum, Veto, load_quorum, read_quorum
+from approvals.rules.rights import (
     ORDER,
     Attempt,
     Decided,

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from approvals.exceptions import InvalidApproval, VotedTwice
-from approvals.policies.outcomes import Outcome, find_outcome
-from approvals.policies.quorum import EVERYBODY, Quorum
+from approvals.rules.outcomes import Outcome, find_outcome
+from approvals.rules.quorum import EVERYBODY, Quorum
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def count_fixed(rule: Quorum, voted: Iterable[str], names: Iterable[str] = ()) -
     `voted` has the outcome of every vote, `names` all outcomes in their order. No electorate is needed: a list of
     reviews shows how far their votes are without a query.
 
-    >>> from approvals.policies import Count, Percent
+    >>> from approvals.rules import Count, Percent
     >>> tally = count_fixed(Count(3), ["reject", "approve", "approve"])
     >>> tally.leading, tally.most, tally.needed
     ('approve', 2, 3)
@@ -125,7 +125,7 @@ def count_fixed(rule: Quorum, voted: Iterable[str], names: Iterable[str] = ()) -
 class Verdict:
     """What the votes amount to. `outcome` is the answer, unless `state` is open; `by` says what decided.
 
-    >>> from approvals.policies import Count, read_outcomes
+    >>> from approvals.rules import Count, read_outcomes
     >>> judge(Count(2), read_outcomes(["approve", "reject"]), [Ballot("ana", "approve")], Electorate(2)).needed
     2
     """
@@ -149,7 +149,7 @@ class Verdict:
     def find_missing(self, outcome: str) -> int:
         """Further votes for this outcome without which the rule cannot be reached.
 
-        >>> from approvals.policies import Count, read_outcomes
+        >>> from approvals.rules import Count, read_outcomes
         >>> judge(Count(3), read_outcomes(["ok"]), [Ballot(1, "ok")], Electorate(4)).find_missing("ok")
         2
         """
@@ -174,7 +174,7 @@ def judge(
     `final=True` (nobody can join, such as people asked by name) that is lost as well. Enough people who
     disagree are lost either way.
 
-    >>> from approvals.policies import Count, read_outcomes
+    >>> from approvals.rules import Count, read_outcomes
     >>> verdict = judge(
     ...     Count(2), read_outcomes(["approve", "reject"]),
     ...     [Ballot("ana", "approve"), Ballot("ben", "reject")], Electorate(waiting=0),
@@ -240,7 +240,7 @@ def _can_reach(tally: VoteTally, name: str, final: bool) -> bool:
 def dump_verdict(verdict: Verdict) -> dict[str, Any]:
     """The verdict with its figures as plain JSON, for the history: what "all" was when it was counted.
 
-    >>> from approvals.policies import All, read_outcomes
+    >>> from approvals.rules import All, read_outcomes
     >>> dump_verdict(judge(All(), read_outcomes(["approve", "reject"]), [Ballot(1, "approve")], Electorate(1)))
     {'state': 'open', 'outcome': None, 'by': '', 'counts': {'approve': 1, 'reject': 0}, 'needed': 2, 'people': 2}
     """
@@ -263,7 +263,7 @@ def dump_verdict(verdict: Verdict) -> dict[str, Any]:
 def find_last_concern(outcomes: Sequence[Outcome], rule: Quorum) -> str:
     """What an author should think about again in the order of the outcomes; empty where nothing. For system checks.
 
-    >>> from approvals.policies import Count, read_outcomes
+    >>> from approvals.rules import Count, read_outcomes
     >>> find_last_concern(read_outcomes(["reject", "approve"]), Count(2))
     "when too few agree, the answer is 'approve', the last of its outcomes: a lost vote says yes"
     >>> find_last_concern(read_outcomes(["approve", "reject"]), Count(2))

@@ -14,11 +14,11 @@ from typing import Any, Literal, get_args
 
 from django.utils.translation import gettext
 
-from approvals.business_hours import DAY, read_span
-from approvals.calendars import Calendar, find_calendar, name_calendar
 from approvals.exceptions import InvalidApproval, UnknownOutcome
-from approvals.policies import Outcome, find_outcome
-from approvals.policies.quorum import name_group
+from approvals.rules import Outcome, find_outcome
+from approvals.rules.business_hours import DAY, read_span
+from approvals.rules.calendar import Calendar, find_calendar, name_calendar
+from approvals.rules.quorum import name_group
 from workflows.exceptions import InvalidDuration
 
 Deed = Literal["remind", "reassign", "add", "outcome"]
@@ -337,7 +337,7 @@ def describe_action(action: RungAction, outcomes: Sequence[Outcome] = ()) -> str
 def list_concerns(ladder: Ladder, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     """What an author should think about again: for a system check, in a developer's words.
 
-    >>> from approvals.policies import read_outcomes
+    >>> from approvals.rules import read_outcomes
     >>> list_concerns(read_ladder(escalate=[("2d", ("outcome", "approve"))]), read_outcomes(["approve", "reject"]))
     ("after 2d without an answer it is 'approve' by itself: make that the outcome only where silence may say yes",)
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from approvals.people.principals import USER
-from approvals.policies import Quorum
+from approvals.rules import Quorum
 from workflows.wording.messages import Listed, Reason, gettext_noop
 
 

@@ -16,8 +16,8 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import cache
 from typing import Any
 
-from approvals.business_hours import DAY, Holidays, Week, read_holidays, read_hours, read_span, read_zone
 from approvals.exceptions import InvalidApproval, InvalidCalendar, UnknownCalendar
+from approvals.rules.business_hours import DAY, Holidays, Week, read_holidays, read_hours, read_span, read_zone
 from workflows.exceptions import InvalidDuration
 
 #: Nobody counts business hours beyond a hundred years: what lies further is kept as `FAR_AWAY`.

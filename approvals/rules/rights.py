@@ -15,7 +15,7 @@ from django.utils.translation import gettext
 
 from approvals.display.times import show_second, show_when
 from approvals.exceptions import AlreadyDecided, NotAllowed, ReasonRequired, Stale, UnknownOutcome
-from approvals.policies.outcomes import Outcome, find_outcome
+from approvals.rules.outcomes import Outcome, find_outcome
 from workflows.wording.punctuation import end_sentence, join_list
 
 Risk = Literal["low", "medium", "high"]

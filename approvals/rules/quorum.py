@@ -16,7 +16,7 @@ from typing import Any
 from django.utils.translation import gettext, ngettext
 
 from approvals.exceptions import InvalidApproval
-from approvals.policies.outcomes import Outcome
+from approvals.rules.outcomes import Outcome
 from workflows.wording.punctuation import join_and, join_or
 
 _HOW = 'write a number of equal votes such as 2, "50%", "all", {"finance": 1, "legal": "all"}, or Veto(2)'
