@@ -6,10 +6,10 @@ in the deciding transaction; any answer but the first of the outcomes changes no
 
 from __future__ import annotations
 
-from approvals.changes import GONE, UNKNOWN, apply_change
 from approvals.exceptions import DecisionFailed
 from approvals.models import Review
-from approvals.subjects import InvalidChange, Subject, is_known, load_subject
+from approvals.subjects.change import GONE, UNKNOWN, apply_change
+from approvals.subjects.reference import InvalidChange, Subject, is_known, load_subject
 from workflows.definitions.decision import Answer
 from workflows.models import Instance
 

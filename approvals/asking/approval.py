@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, U
 from django.db import models
 from django.db.models import QuerySet
 
-from approvals.evidence import read_evidence
 from approvals.exceptions import InvalidApproval
 from approvals.rules import All, Count, Outcome, Percent, Quorum, read_outcomes, read_quorum
 from approvals.rules.calendar import Calendar
 from approvals.rules.escalation import read_ladder
 from approvals.rules.quorum import name_group
+from approvals.subjects.evidence import read_evidence
 from workflows.definitions.channel import Channel
 from workflows.definitions.decision import Answer, Data, Decision
 from workflows.definitions.question import name_projector

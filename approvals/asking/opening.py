@@ -14,7 +14,6 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import router
 
-from approvals.changes import read_change
 from approvals.exceptions import InvalidApproval
 from approvals.models import Review, writer
 from approvals.people.lookup import find_groups, find_user, find_users
@@ -36,7 +35,8 @@ from approvals.reviews.electorate import has_some_decider
 from approvals.rules import dump_outcomes
 from approvals.rules.escalation import RungAction, dump_rungs, next_moment, place_due, place_rungs
 from approvals.rules.feasibility import find_gap, find_rung_gap
-from approvals.subjects import digest, load_subject, read_subject, snapshot
+from approvals.subjects.change import read_change
+from approvals.subjects.reference import digest, load_subject, read_subject, snapshot
 from workflows.api.origin import trace_origin
 from workflows.models import Instance, Interaction
 from workflows.wording.messages import Reason, gettext_noop

@@ -33,20 +33,20 @@ from approvals.cards.status import (
     name_voters,
 )
 from approvals.cards.timeline import Entry, list_entries, read_history
-from approvals.diffs import FieldDiff, compare, find_drift
 from approvals.display.values import MAX_BLOCK, MAX_NAME, ShownValue, show_text
 from approvals.forms.edits import find_agreed
 from approvals.forms.request_facts import Fact, list_evidence, list_facts
 from approvals.forms.secret_fields import find_tree, hide_secrets
 from approvals.models import Review, Vote
 from approvals.people.person import Person
-from approvals.plain_values import redact_json
-from approvals.related import find_link
 from approvals.reviews.answer import find_agreeing
 from approvals.reviews.case import Case
 from approvals.reviews.permissions import Permissions
 from approvals.rules import Outcome, describe_four_eyes, find_obstacle, says_no
-from approvals.subjects import Subject, digest, load_subject, snapshot_again
+from approvals.subjects.diff import FieldDiff, compare, find_drift
+from approvals.subjects.field_values import redact_json
+from approvals.subjects.reference import Subject, digest, load_subject, snapshot_again
+from approvals.subjects.related import find_link
 from workflows.forms.form_fields import Field
 from workflows.values.json_text import MISSING
 

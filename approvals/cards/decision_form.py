@@ -20,11 +20,11 @@ from django.http import QueryDict
 from django.utils.translation import gettext
 
 from approvals.cards.card import Card, OutcomeChoice, list_choices
-from approvals.diff_parts import ABSENT
 from approvals.display.values import show_text
 from approvals.forms.secret_fields import keep_untouched, leave_out_secrets, open_secrets
 from approvals.models import Review
 from approvals.rules import load_outcomes
+from approvals.subjects.diff_parts import ABSENT
 from workflows.exceptions import InvalidData
 from workflows.forms.form import SchemaForm, ShownForm
 from workflows.forms.form_reader import FormReading

@@ -12,14 +12,14 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from approvals.diff_parts import ABSENT
-from approvals.diffs import FieldDiff
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.forms.edits import carries, is_same, load_before
 from approvals.forms.form_values import add_defaults, compare_data, list_settings
 from approvals.models import Vote
 from approvals.people.person import Person
 from approvals.reviews.case import Case
+from approvals.subjects.diff import FieldDiff
+from approvals.subjects.diff_parts import ABSENT
 from workflows.forms.form import SchemaForm
 from workflows.schemas.schema import Schema
 from workflows.wording.punctuation import join_and

@@ -23,7 +23,7 @@ from approvals.display.values import MAX_BLOCK, show_text
 from approvals.models import Candidate, Review, Vote
 from approvals.people.person import Person
 from approvals.reviews.case import Case
-from approvals.subjects import find_alias
+from approvals.subjects.reference import find_alias
 from workflows.api import owned_answers
 from workflows.clock import Now
 

@@ -29,8 +29,8 @@ from approvals.exceptions import (
 from approvals.models import Review
 from approvals.reviews.case import Case
 from approvals.rules import Outcome, find_obstacle, load_outcomes
-from approvals.show_fields import label_field
-from approvals.subjects import find_field
+from approvals.subjects.field_display import label_field
+from approvals.subjects.reference import find_field
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge
 from workflows.wording.messages import make_sentence, tell_reason
 from workflows.wording.punctuation import join_list

@@ -20,7 +20,6 @@ from approvals.cards.edit_summary import list_changes
 from approvals.cards.refusal_history import tell_refusal
 from approvals.cards.status import find_closed_at, find_known, find_status, quote_outcome
 from approvals.deciding.effects import TIME
-from approvals.diffs import FieldDiff
 from approvals.display.times import show_when
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.models import Comment, Vote
@@ -29,6 +28,7 @@ from approvals.people.principals import name_user
 from approvals.reviews.case import MAX_ROWS, Case
 from approvals.rules.escalation import RungAction, describe_action, name_target
 from approvals.rules.outcomes import WITHDRAWN
+from approvals.subjects.diff import FieldDiff
 from workflows.lifecycle import Event, InteractionStatus
 from workflows.models import LedgerEvent
 from workflows.wording.punctuation import join_list

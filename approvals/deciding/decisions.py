@@ -24,7 +24,6 @@ from approvals.deciding.effects import find_next_moment, finish
 from approvals.deciding.fallen_votes import ask_again, overturn, reverse, show_anew
 from approvals.deciding.refused_attempt import note_refusal
 from approvals.deciding.undo_window import begin_grace, find_end
-from approvals.drifts import SubjectState
 from approvals.exceptions import AlreadyDecided, DecisionRefused, NotAllowed, ReasonRequired
 from approvals.forms.edits import is_same
 from approvals.forms.form_values import compare_data
@@ -37,6 +36,7 @@ from approvals.reviews.held_case import HeldCase, check_actor, open_case, read_i
 from approvals.reviews.permissions import Permissions, never_own, stand_above
 from approvals.rules import Attempt, Facts, Obstacle, Verdict, check_decision, dump_verdict, says_no
 from approvals.rules.door import PYTHON, Door
+from approvals.subjects.current_state import SubjectState
 from workflows import store
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor

@@ -16,7 +16,6 @@ from django.db import InterfaceError, OperationalError, transaction
 from psycopg import errors
 
 from approvals.asking.approval import Approval
-from approvals.diff_parts import same_json
 from approvals.exceptions import (
     AlreadyDecided,
     ApprovalError,
@@ -25,10 +24,11 @@ from approvals.exceptions import (
 )
 from approvals.forms.edits import find_agreed
 from approvals.models import Vote, writer
-from approvals.plain_values import write_canonical
 from approvals.reviews.answer import find_agreeing
 from approvals.reviews.held_case import HeldCase
 from approvals.rules.escalation import load_rungs, next_moment
+from approvals.subjects.diff_parts import same_json
+from approvals.subjects.field_values import write_canonical
 from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
 from workflows.api.instances import cancel

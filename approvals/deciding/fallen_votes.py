@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from approvals.diff_parts import ABSENT
-from approvals.diffs import FieldDiff
-from approvals.drifts import SubjectState
 from approvals.exceptions import DecisionFailed, NotAllowed, Stale
 from approvals.forms.edits import carries, dump_before, is_same
 from approvals.models import Vote, writer
 from approvals.reviews.held_case import HeldCase
+from approvals.subjects.current_state import SubjectState
+from approvals.subjects.diff import FieldDiff
+from approvals.subjects.diff_parts import ABSENT
 from workflows.api import owned_answers
 from workflows.exceptions import PolicyRefused
 from workflows.lifecycle import Event

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from approvals.diff_parts import ABSENT, same_json
 from approvals.models import Vote
 from approvals.rules.outcomes import Outcome
 from approvals.rules.rights import says_no
+from approvals.subjects.diff_parts import ABSENT, same_json
 from workflows.exceptions import InvalidData
 from workflows.forms.form import SchemaForm
 from workflows.schemas.schema import Schema

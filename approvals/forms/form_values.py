@@ -14,8 +14,6 @@ from typing import Any
 from django.utils.dateparse import parse_date, parse_datetime, parse_time
 from django.utils.translation import gettext
 
-from approvals.diff_parts import ABSENT, same_json
-from approvals.diffs import FieldDiff, tell_text
 from approvals.display.money import show_money
 from approvals.display.values import (
     EMPTY,
@@ -29,7 +27,9 @@ from approvals.display.values import (
 )
 from approvals.forms.request_facts import find_units, list_facts
 from approvals.forms.secret_fields import is_hidden
-from approvals.show_fields import MAX_ITEMS, count_more, keep_apart, show_loose
+from approvals.subjects.diff import FieldDiff, tell_text
+from approvals.subjects.diff_parts import ABSENT, same_json
+from approvals.subjects.field_display import MAX_ITEMS, count_more, keep_apart, show_loose
 from workflows.forms.form import SchemaForm
 from workflows.forms.form_fields import Checks, Field, FormChoice, FormGroup, FormNumber, FormOption, Text
 from workflows.values.json_text import MISSING

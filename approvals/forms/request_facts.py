@@ -19,8 +19,8 @@ from django.utils.dateparse import parse_date, parse_datetime
 
 from approvals.display.money import show_money
 from approvals.display.values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, ShownValue, show_moment, show_text
-from approvals.plain_values import is_secret_name
-from approvals.show_fields import count_more, label_field, show_loose
+from approvals.subjects.field_display import count_more, label_field, show_loose
+from approvals.subjects.field_values import is_secret_name
 from workflows.wording.punctuation import join_clauses, join_label, join_list
 
 #: Rows that are shown, items of a list in one row, and how deep one looks.

@@ -13,8 +13,8 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from approvals.diff_parts import ABSENT, same_json
-from approvals.plain_values import REDACTED, is_secret_name, redact_json
+from approvals.subjects.diff_parts import ABSENT, same_json
+from approvals.subjects.field_values import REDACTED, is_secret_name, redact_json
 from workflows.forms.form import SchemaForm
 from workflows.forms.form_fields import Field, Fixed, FormGroup, Lines, Rows, Text
 

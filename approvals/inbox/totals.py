@@ -11,7 +11,7 @@ from typing import Any
 
 from approvals.display.money import show_money
 from approvals.forms.request_facts import find_units
-from approvals.show_fields import label_field
+from approvals.subjects.field_display import label_field
 
 Amounts = Mapping[str, tuple[Decimal, str]]
 

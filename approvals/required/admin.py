@@ -37,8 +37,8 @@ from approvals.required.core.options import GateOptions
 from approvals.required.core.proposals import AlreadyProposed, TooManyProposals, list_pending, propose
 from approvals.required.core.row_diff import Stored, find_changes, is_gone, read_stored
 from approvals.required.panel import make_panel, tell_conflicts, tell_nobody, tell_proposed
-from approvals.show_fields import label_field
-from approvals.subjects import InvalidChange, find_alias, find_field, name_object
+from approvals.subjects.field_display import label_field
+from approvals.subjects.reference import InvalidChange, find_alias, find_field, name_object
 from workflows.exceptions import WorkflowError
 from workflows.wording.messages import tell_reason
 from workflows.wording.punctuation import join_list

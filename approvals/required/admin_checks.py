@@ -11,7 +11,7 @@ from typing import Any
 from django.core import checks
 
 from approvals.exceptions import InvalidApproval
-from approvals.subjects import InvalidChange, find_field
+from approvals.subjects.reference import InvalidChange, find_field
 
 DOES = ("change", "add", "delete")
 

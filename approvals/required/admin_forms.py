@@ -15,12 +15,12 @@ from django.db import models
 from django.forms import BaseModelForm
 from django.utils.translation import gettext
 
-from approvals.changes import read_change
-from approvals.diff_parts import same_json
-from approvals.plain_values import AnyField, to_plain
 from approvals.required.core.new_objects import read_addition
 from approvals.required.core.row_diff import Stored, find_differences, is_key, keep_stored, read_stored
-from approvals.subjects import InvalidChange, find_alias, find_field, is_state
+from approvals.subjects.change import read_change
+from approvals.subjects.diff_parts import same_json
+from approvals.subjects.field_values import AnyField, to_plain
+from approvals.subjects.reference import InvalidChange, find_alias, find_field, is_state
 from workflows.wording.messages import make_sentence
 from workflows.wording.punctuation import join_label
 

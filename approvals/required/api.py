@@ -21,16 +21,16 @@ from rest_framework.views import APIView
 
 from approvals.asking.approval import Approval
 from approvals.asking.opening import list_asked
-from approvals.changes import read_change
 from approvals.display.values import show_text
 from approvals.exceptions import ApprovalError
 from approvals.people.person import Person
-from approvals.plain_values import is_secret, redact_json
 from approvals.required.core.call_replay import keep_call
 from approvals.required.core.frozen_approval import dump_approval, name_key
 from approvals.required.core.options import GateOptions
 from approvals.required.core.proposal_seal import seal
-from approvals.subjects import InvalidChange, find_field, name_object, read_subject
+from approvals.subjects.change import read_change
+from approvals.subjects.field_values import is_secret, redact_json
+from approvals.subjects.reference import InvalidChange, find_field, name_object, read_subject
 from workflows.api.instances import start_as
 from workflows.exceptions import WorkflowError
 from workflows.models import Instance

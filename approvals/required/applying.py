@@ -17,14 +17,14 @@ from django.db.models import ProtectedError, RestrictedError
 from django.utils import translation
 from django.utils.translation import gettext
 
-from approvals.changes import GONE, UNKNOWN, apply_change
 from approvals.exceptions import DecisionFailed
 from approvals.people.principals import name_person
 from approvals.required.core.new_objects import make_addition
 from approvals.required.core.proposal_seal import unseal
 from approvals.required.core.proposals import load_kept_subject
-from approvals.show_fields import label_field
-from approvals.subjects import InvalidChange, find_field, is_known, load_subject
+from approvals.subjects.change import GONE, UNKNOWN, apply_change
+from approvals.subjects.field_display import label_field
+from approvals.subjects.reference import InvalidChange, find_field, is_known, load_subject
 from workflows.definitions.decision import Answer
 from workflows.models import Instance
 from workflows.wording.messages import Reason, gettext_noop

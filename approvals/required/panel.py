@@ -19,12 +19,12 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
 from approvals.asking.approval import Approval
-from approvals.diffs import FieldDiff, compare
 from approvals.people.person import Person
 from approvals.people.principals import USER, describe_principals, list_users
 from approvals.required.core.proposals import Proposal
-from approvals.show_fields import label_field
-from approvals.subjects import find_field
+from approvals.subjects.diff import FieldDiff, compare
+from approvals.subjects.field_display import label_field
+from approvals.subjects.reference import find_field
 from workflows.wording.punctuation import join_list, join_or
 
 #: Proposals whose difference is shown; the others are named.

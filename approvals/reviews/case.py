@@ -18,8 +18,6 @@ from django.utils.functional import SimpleLazyObject
 from django.utils.translation import ngettext
 
 from approvals.conf import conf
-from approvals.diff_parts import ABSENT
-from approvals.drifts import SubjectState, read_subject_now
 from approvals.forms.edits import Table, find_shown, find_table, read_asked
 from approvals.models import Candidate, Comment, Review, Vote
 from approvals.people.principals import GROUP, USER, describe_principals, list_principals, load_user, name_user
@@ -27,6 +25,8 @@ from approvals.people.viewer import Viewer, is_within_absence, list_absences, se
 from approvals.reviews.answer import find_answerer, is_divided
 from approvals.rules import Decided, Facts, Outcome, Quorum, Rules, load_outcomes, load_quorum
 from approvals.rules.rights import Risk
+from approvals.subjects.current_state import SubjectState, read_subject_now
+from approvals.subjects.diff_parts import ABSENT
 from workflows.access.memberships import list_workspaces
 from workflows.api import owned_answers
 from workflows.clock import read_now

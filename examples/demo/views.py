@@ -13,8 +13,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 import workflows
 from approvals.display.values import show_text
-from approvals.plain_values import to_plain
-from approvals.show_fields import label_field, show_value
+from approvals.subjects.field_display import label_field, show_value
+from approvals.subjects.field_values import to_plain
 from examples.demo.offers import OFFERS, Offer, OfferForm, find_offer, list_subjects
 from examples.demo.pages import answer, for_people, only_in_debug
 from examples.demo.processes import NAMES

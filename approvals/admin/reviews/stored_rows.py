@@ -16,7 +16,7 @@ from django.utils.translation import pgettext_lazy
 from approvals.admin.badges import locate_page
 from approvals.admin.decision_page import DecidingAdmin
 from approvals.models import Review
-from approvals.plain_values import redact_json
+from approvals.subjects.field_values import redact_json
 from workflows.admin.base import JsonColumns
 from workflows.admin.markup import show_moment, show_text
 

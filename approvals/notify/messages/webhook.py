@@ -18,12 +18,12 @@ from django.utils.translation import gettext, pgettext
 
 from approvals.access.personal_links import find_page
 from approvals.cards.card import Card
-from approvals.diffs import FieldDiff
 from approvals.display.times import name_zone, show_at
 from approvals.display.values import show_text
 from approvals.models import Delivery
 from approvals.notify.delivery_writer import read_data
 from approvals.notify.failures import SendFailed, hide_secrets
+from approvals.subjects.diff import FieldDiff
 from workflows.exceptions import InvalidCall
 from workflows.outbound.webhook_signature import read_secret, sign
 from workflows.wording.punctuation import end_sentence

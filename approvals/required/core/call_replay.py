@@ -22,8 +22,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from approvals.people.person import Person
-from approvals.plain_values import is_secret_name
 from approvals.required.core.gate_questions import find_requester
+from approvals.subjects.field_values import is_secret_name
 from workflows.models import Instance
 
 #: Characters of an answer that are kept.

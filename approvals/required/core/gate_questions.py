@@ -15,7 +15,7 @@ from approvals.required.applying import apply_proposal
 from approvals.required.core.frozen_approval import load_approval
 from approvals.required.core.proposal_seal import unseal
 from approvals.required.core.proposals import load_kept_subject
-from approvals.subjects import is_known, load_subject
+from approvals.subjects.reference import is_known, load_subject
 from workflows import Await, StepContext, Stop
 from workflows.definitions.registry import NotDeployed
 from workflows.models import Instance

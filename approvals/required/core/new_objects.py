@@ -1,6 +1,6 @@
 """An object that is to be made: read from a valid form, and made once it is approved.
 
-Lives here: new rows only; changes of rows that are there are `approvals.changes`'. Invariant owned: as for a change,
+Lives here: new rows only; changes of rows that are there are `approvals.subjects.change`'. Invariant owned: as for a change,
 what is kept is JSON and holds no secret, and the model judges the whole when it is made.
 """
 
@@ -13,12 +13,12 @@ from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import DataError, IntegrityError, models, router, transaction
 from django.utils.translation import gettext
 
-from approvals.changes import REFUSED_THERE
 from approvals.display.values import show_text
-from approvals.plain_values import MISREAD, from_plain, is_secret, to_plain
-from approvals.related import Related
-from approvals.show_fields import label_field, show_value
-from approvals.subjects import MAX_REASON, InvalidChange, find_field, write_keys
+from approvals.subjects.change import REFUSED_THERE
+from approvals.subjects.field_display import label_field, show_value
+from approvals.subjects.field_values import MISREAD, from_plain, is_secret, to_plain
+from approvals.subjects.reference import MAX_REASON, InvalidChange, find_field, write_keys
+from approvals.subjects.related import Related
 from workflows.wording.messages import Reason, gettext_noop
 from workflows.wording.punctuation import join_list
 

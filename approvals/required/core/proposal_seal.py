@@ -17,7 +17,7 @@ from uuid import UUID
 from django.core import signing
 
 from approvals.exceptions import ApprovalError
-from approvals.plain_values import write_canonical
+from approvals.subjects.field_values import write_canonical
 from workflows.conf import conf
 from workflows.models import Instance
 

@@ -21,10 +21,10 @@ from approvals.asking.approval import Approval
 from approvals.asking.opening import list_asked
 from approvals.exceptions import ApprovalError
 from approvals.models import Review
-from approvals.plain_values import write_canonical
 from approvals.required.core.frozen_approval import dump_approval, name_key
 from approvals.required.core.proposal_seal import NotSealed, seal, unseal
-from approvals.subjects import Subject, read_subject
+from approvals.subjects.field_values import write_canonical
+from approvals.subjects.reference import Subject, read_subject
 from workflows.access.memberships import list_workspaces
 from workflows.api.instances import start_as
 from workflows.exceptions import DuplicateKey

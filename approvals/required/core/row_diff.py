@@ -14,9 +14,9 @@ from typing import Any
 
 from django.db import models
 
-from approvals.diff_parts import same_json
-from approvals.plain_values import AnyField, to_plain
-from approvals.subjects import find_rows, read_field, write_keys
+from approvals.subjects.diff_parts import same_json
+from approvals.subjects.field_values import AnyField, to_plain
+from approvals.subjects.reference import find_rows, read_field, write_keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from approvals.cards.card import Card, build_card
 from approvals.exceptions import NotAllowed
 from approvals.models import Comment, Review, Vote
 from approvals.reviews.permissions import CHECKS
-from approvals.subjects import digest, snapshot_again
+from approvals.subjects.reference import digest, snapshot_again
 from tests.support.review_calls import count_statements
 from tests.support.worlds.cards import REFUND, People, ask, ask_about_order, build, list_texts, make_people, read_again
 

@@ -21,9 +21,9 @@ from django.utils.translation import gettext_lazy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from approvals.changes import MAX_RELATED, apply_change, read_change
-from approvals.plain_values import REDACTED
-from approvals.subjects import InvalidChange, snapshot
+from approvals.subjects.change import MAX_RELATED, apply_change, read_change
+from approvals.subjects.field_values import REDACTED
+from approvals.subjects.reference import InvalidChange, snapshot
 from workflows.values.json_text import MAX_DEPTH
 
 

@@ -26,13 +26,13 @@ from django.utils.safestring import mark_safe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from approvals.changes import apply_change, read_change
-from approvals.diff_parts import ABSENT, MAX_LINES, MAX_PLACES, diff_json, diff_lines, mark_change, same_json
-from approvals.diffs import FieldDiff, compare, find_drift
 from approvals.display.values import HIDDEN, MAX_BLOCK, NOTHING, ShownValue
-from approvals.plain_values import REDACTED
-from approvals.show_fields import MAX_ITEMS
-from approvals.subjects import load_subject, read_subject, snapshot
+from approvals.subjects.change import apply_change, read_change
+from approvals.subjects.diff import FieldDiff, compare, find_drift
+from approvals.subjects.diff_parts import ABSENT, MAX_LINES, MAX_PLACES, diff_json, diff_lines, mark_change, same_json
+from approvals.subjects.field_display import MAX_ITEMS
+from approvals.subjects.field_values import REDACTED
+from approvals.subjects.reference import load_subject, read_subject, snapshot
 
 
 @pytest.fixture(autouse=True)

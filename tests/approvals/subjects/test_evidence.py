@@ -11,7 +11,7 @@ from django.core.files.base import ContentFile, File
 from django.db import models
 
 from approvals import Approval, InvalidApproval
-from approvals.evidence import read_evidence
+from approvals.subjects.evidence import read_evidence
 from tests.support.review_calls import ask
 
 pytestmark = pytest.mark.django_db

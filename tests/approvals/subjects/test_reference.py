@@ -22,8 +22,8 @@ from django.utils.translation import gettext_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals.plain_values import REDACTED, from_plain, is_secret, is_secret_name, redact_json, to_plain
-from approvals.subjects import (
+from approvals.subjects.field_values import REDACTED, from_plain, is_secret, is_secret_name, redact_json, to_plain
+from approvals.subjects.reference import (
     MAX_LABEL,
     InvalidChange,
     Subject,

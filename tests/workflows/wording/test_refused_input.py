@@ -15,7 +15,7 @@ from approvals import decide
 from approvals.exceptions import DecisionFailed, InvalidApproval
 from approvals.models import Comment, Vote
 from approvals.models.vote import MAX_TEXT
-from approvals.subjects import InvalidChange
+from approvals.subjects.reference import InvalidChange
 from tests.support.answer_pages import Browser as Partner
 from tests.support.answer_pages import (
     PageFree,
@@ -263,6 +263,6 @@ def test_a_decision_that_cannot_be_carried_out_is_told_in_the_language(settings:
 
 
 def lose_it(answer: Any, instance: Any) -> None:
-    from approvals.changes import GONE
+    from approvals.subjects.change import GONE
 
     raise DecisionFailed(GONE)

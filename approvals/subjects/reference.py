@@ -27,7 +27,7 @@ from django.utils.text import capfirst
 
 from approvals.display.values import show_text
 from approvals.exceptions import ApprovalError, InvalidApproval
-from approvals.plain_values import REDACTED, AnyField, is_secret, redact_json, to_plain, write_canonical
+from approvals.subjects.field_values import REDACTED, AnyField, is_secret, redact_json, to_plain, write_canonical
 from workflows.wording.messages import Placed, Reason
 from workflows.wording.messages import gettext_noop as _
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from approvals.diffs import FieldDiff, find_drift
 from approvals.models import Review
-from approvals.subjects import Subject, digest, find_home, load_subject, snapshot_again
+from approvals.subjects.diff import FieldDiff, find_drift
+from approvals.subjects.reference import Subject, digest, find_home, load_subject, snapshot_again
 from workflows.api import owned_answers
 
 

@@ -21,13 +21,20 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 from django.utils.translation import gettext as _
 
-from approvals.diff_parts import ABSENT, MAX_PLACES, DiffPart, Place, diff_json, diff_lines, mark_change, same_json
 from approvals.display.money import show_money
 from approvals.display.values import EMPTY, HIDDEN, MAX_BLOCK, MAX_NAME, ShownValue, show_text, show_texts
 from approvals.people.person import Person
-from approvals.plain_values import REDACTED, AnyField, is_secret, is_secret_name, redact_json, to_plain
-from approvals.related import Related
-from approvals.show_fields import (
+from approvals.subjects.diff_parts import (
+    ABSENT,
+    MAX_PLACES,
+    DiffPart,
+    Place,
+    diff_json,
+    diff_lines,
+    mark_change,
+    same_json,
+)
+from approvals.subjects.field_display import (
     MAX_ITEMS,
     count_more,
     find_kind,
@@ -37,7 +44,9 @@ from approvals.show_fields import (
     show_loose,
     show_value,
 )
-from approvals.subjects import snapshot, snapshot_again, write_keys
+from approvals.subjects.field_values import REDACTED, AnyField, is_secret, is_secret_name, redact_json, to_plain
+from approvals.subjects.reference import snapshot, snapshot_again, write_keys
+from approvals.subjects.related import Related
 from workflows.wording.punctuation import join_list
 
 #: The convention of two fields that are one amount: `price` and `price_currency`.

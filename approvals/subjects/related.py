@@ -19,8 +19,8 @@ from django.utils.translation import gettext as _
 
 from approvals.display.values import EMPTY, MAX_NAME, ShownValue, show_text
 from approvals.people.person import Person
-from approvals.plain_values import MISREAD, AnyField, from_plain
-from approvals.subjects import name_object
+from approvals.subjects.field_values import MISREAD, AnyField, from_plain
+from approvals.subjects.reference import name_object
 
 
 class Target(NamedTuple):

@@ -24,10 +24,10 @@ from django.forms.utils import from_current_timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from approvals.diff_parts import same_json
 from approvals.display.values import show_text
-from approvals.plain_values import MISREAD, REDACTED, AnyField, is_secret, to_plain
-from approvals.subjects import (
+from approvals.subjects.diff_parts import same_json
+from approvals.subjects.field_values import MISREAD, REDACTED, AnyField, is_secret, to_plain
+from approvals.subjects.reference import (
     MAX_REASON,
     InvalidChange,
     find_alias,

@@ -17,7 +17,6 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from approvals.diff_parts import ABSENT
 from approvals.display.values import (
     EMPTY,
     MAX_BLOCK,
@@ -31,7 +30,8 @@ from approvals.display.values import (
     show_texts,
     show_yes_no,
 )
-from approvals.plain_values import MISREAD, AnyField, from_plain, redact_json
+from approvals.subjects.diff_parts import ABSENT
+from approvals.subjects.field_values import MISREAD, AnyField, from_plain, redact_json
 from workflows.wording.punctuation import join_list
 
 #: Items of a list, and rows of a relation to many, that are named; more are counted.

@@ -16,7 +16,7 @@ from django.utils.translation import ngettext
 
 from approvals.display.values import ShownValue, count_shared, show_text, show_texts
 from approvals.people.person import Person
-from approvals.plain_values import write_canonical
+from approvals.subjects.field_values import write_canonical
 
 #: Lines that are matched one by one, after those that the texts share at both ends; more are told as all replaced.
 MAX_COMPARED = 300

@@ -1,0 +1,1 @@
+"""What a request is about: the object, the change, the difference, the evidence."""
