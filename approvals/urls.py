@@ -3,12 +3,12 @@
 from django.urls import path, re_path
 
 from approvals.required.call_view import CallView
-from approvals.views.bulk import bulk
-from approvals.views.inbox import inbox, keys, live, theme
-from approvals.views.link import link
-from approvals.views.one_page import colleagues, review
-from approvals.views.saved import saved
-from approvals.views.settings import settings
+from approvals.web.bulk.bulk_views import bulk
+from approvals.web.inbox.inbox_page import inbox, keys, live, theme
+from approvals.web.personal.saved_view_pages import saved
+from approvals.web.personal.settings_page import settings
+from approvals.web.request.link_view import link
+from approvals.web.request.request_page import colleagues, review
 
 app_name = "approvals"
 

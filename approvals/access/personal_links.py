@@ -23,7 +23,7 @@ from workflows.exceptions import InvalidToken
 
 #: Of a token: "review:<key of the user>".
 PURPOSE = "review"
-_VIEW = "approvals.views.link"
+_VIEW = "approvals.web.request.link_view"
 
 
 @dataclass(frozen=True, slots=True)

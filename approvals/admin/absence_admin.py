@@ -20,7 +20,7 @@ from approvals.admin.reviews.review_filters import RuledFilter
 from approvals.display.values import show_text as reveal
 from approvals.models import Absence, Preference
 from approvals.people.principals import name_person
-from approvals.people_forms import AbsenceForm, PreferenceForm
+from approvals.web.personal.personal_forms import AbsenceForm, PreferenceForm
 from workflows.admin.base import StyledAdmin
 from workflows.admin.markup import show_badge, show_moment, show_names, show_text
 from workflows.admin.tenancy import find_scopes, is_bounded, keep_own

@@ -16,8 +16,8 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.urls import reverse
 
-from approvals.inbox.filters import Filters, ListPlace
 from approvals.models import Review
+from approvals.web.base.filters import Filters, ListPlace
 from benchmarks.contenders.caller import call_all, write_get
 from benchmarks.contenders.holdpoint import Holdpoint
 from benchmarks.contenders.web import run_server

@@ -18,7 +18,7 @@ from django.utils.translation import ngettext
 
 from approvals.models import Preference
 from approvals.notify.preferences import make_reader
-from approvals.views.reader import read_theme, speaking_to
+from approvals.web.base.page import read_theme, speaking_to
 from workflows.pages.response import answer_page, write_policy
 
 View = Callable[..., HttpResponse]

@@ -18,8 +18,8 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals import Outcome, decide
 from approvals.actions import actions
-from approvals.inbox import each
 from approvals.models import Review, Vote
+from approvals.web.bulk import bulk_run
 from tests.support.bulk_page import AT, Browser, ask_many, read_words
 from tests.support.review_calls import (
     again,
@@ -164,7 +164,7 @@ def test_showing_costs_the_same_however_many_there_are(ann: User, n: int) -> Non
 
 
 def test_at_most_two_hundred_are_shown_and_the_rest_is_told(ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("approvals.views.bulk", "approvals.views.bulk_form"):
+    for module in ("approvals.web.bulk.bulk_views", "approvals.web.bulk.bulk_form"):
         monkeypatch.setattr(f"{module}.MOST", 3)
     ask_many(5)
     browser = Browser(ann)
@@ -310,7 +310,7 @@ def test_more_than_two_hundred_at_once_are_refused(ann: User) -> None:
 
 
 def test_what_is_not_begun_in_time_is_left_ticked(ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(each, "SECONDS", 0.0)
+    monkeypatch.setattr(bulk_run, "SECONDS", 0.0)
     reviews = ask_many(3)
     browser = Browser(ann)
     browser.open()
@@ -378,7 +378,7 @@ def take_their_time(operation: str, interaction: Any, actor: str) -> None:
 def test_the_first_can_be_undone_as_long_as_one_alone_however_long_the_others_take(
     ann: User, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(each, "FEW", each.SECONDS)  # or the last one's turn may not come
+    monkeypatch.setattr(bulk_run, "FEW", bulk_run.SECONDS)  # or the last one's turn may not come
     ask_many(3)
     browser = Browser(ann)
     browser.open()
@@ -429,7 +429,7 @@ def test_what_is_not_undone_in_time_can_be_undone_next(ann: User, monkeypatch: p
     browser = Browser(ann)
     browser.open()
     browser.press()
-    monkeypatch.setattr(each, "SECONDS", 0.0)
+    monkeypatch.setattr(bulk_run, "SECONDS", 0.0)
     assert "1 of 3 undone" in browser.undo()
     assert "1 of 2 undone" in browser.undo()
     browser.undo()

@@ -6,9 +6,9 @@ import pytest
 from django.test import RequestFactory
 from django.urls import reverse
 
-from approvals.inbox.each import Pick, decide_each, undo_each
 from approvals.models import Review
-from approvals.views.one_page import review as open_page
+from approvals.web.bulk.bulk_run import Pick, decide_each, undo_each
+from approvals.web.request.request_page import review as open_page
 from tests.support.races import race
 from tests.support.review_calls import list_standing
 from tests.support.review_races import COMMITTED_PEOPLE, commit_people, find, park, provide_defaults_again, say  # noqa: F401 (fixtures)

@@ -17,8 +17,8 @@ from approvals import decide
 from approvals.actions import actions
 from approvals.models import Absence, Preference, Presence, Review, SavedView
 from approvals.people.viewer import find_viewer
-from approvals.views.inbox import inbox
-from approvals.views.reader import Opened
+from approvals.web.base.page import Opened
+from approvals.web.inbox.inbox_page import inbox
 from tests.support.review_calls import ask, grant, make_person
 from workflows.clock import read_now
 from workflows.models import Workspace

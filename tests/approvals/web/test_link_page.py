@@ -371,7 +371,7 @@ def test_no_log_line_holds_the_token(ann: User, caplog: Any, monkeypatch: pytest
         visitor.client.put(visitor.at)
         visitor.client.get(visitor.at[:-3] + "/")
         visitor.client.get(visitor.at + "/")
-        monkeypatch.setattr("approvals.views.link.make_visit", break_down)
+        monkeypatch.setattr("approvals.web.request.link_view.make_visit", break_down)
         assert visitor.client.get(visitor.at).status_code == 500
         answer = visitor.client.post(visitor.at, {"reason": "keep me", "password": "ann's own", "outcome": "approve"})
         assert answer.status_code == 500
@@ -396,7 +396,7 @@ def test_without_a_database_the_page_says_so_and_keeps_what_was_typed(ann: User,
         raise OperationalError("gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr("approvals.views.link.read_link", lose)
+        patched.setattr("approvals.web.request.link_view.read_link", lose)
         words = visitor.send(outcome="approve", reason="keep me", status=503)
     assert "Not available right now" in words
     assert "keep me" in words

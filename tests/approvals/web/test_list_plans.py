@@ -14,13 +14,13 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.db import connection
 
-from approvals.inbox.desk import Kept
-from approvals.inbox.filters import Filters
-from approvals.inbox.lists import WINDOW, Lists
-from approvals.inbox.rail import read_rail
-from approvals.inbox.rows import complete
 from approvals.models import Snooze
 from approvals.people.viewer import Viewer
+from approvals.web.base.desk import Kept
+from approvals.web.base.filters import Filters
+from approvals.web.inbox.lists import WINDOW, Lists
+from approvals.web.inbox.rail import read_rail
+from approvals.web.inbox.rows import complete
 from tests.support.many_reviews import MOST_ROWS_OF_A_BADGE, TABLES, explain, filled
 from tests.support.statements import listen
 from workflows.clock import read_now

@@ -13,13 +13,13 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from approvals import decide, explain, snooze
-from approvals.inbox import lists as lists_module
-from approvals.inbox.desk import Kept
-from approvals.inbox.filters import Filters, read_filters
-from approvals.inbox.lists import Found, Lists
-from approvals.inbox.rail import MOST_SAVED, read_rail
 from approvals.models import Absence, Review
 from approvals.people.viewer import Viewer
+from approvals.web.base.desk import Kept
+from approvals.web.base.filters import Filters, read_filters
+from approvals.web.inbox import lists as lists_module
+from approvals.web.inbox.lists import Found, Lists
+from approvals.web.inbox.rail import MOST_SAVED, read_rail
 from tests.support.review_calls import again, ask, make_person
 from workflows.clock import read_now
 from workflows.models import Workspace
@@ -99,7 +99,7 @@ def test_the_first_saved_views_are_counted(ann: User) -> None:
 
 
 def test_a_saved_view_is_counted_at_the_beginning_of_the_list(ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("approvals.inbox.rail.WINDOW_OF_SAVED", 3)
+    monkeypatch.setattr("approvals.web.inbox.rail.WINDOW_OF_SAVED", 3)
     for n in range(5):
         ask(title=f"needle {n}", groups=["finance"])
     rail = read_rail(look(ann), Filters(), save(1))
@@ -107,7 +107,7 @@ def test_a_saved_view_is_counted_at_the_beginning_of_the_list(ann: User, monkeyp
 
 
 def test_what_searches_for_many_words_is_counted_in_fewer_rows(ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("approvals.inbox.rail.MOST_LOOKED_FOR", 12)
+    monkeypatch.setattr("approvals.web.inbox.rail.MOST_LOOKED_FOR", 12)
     for n in range(8):
         ask(title=f"a b c {n}", groups=["finance"])
     saved = [Kept(1, "short", Filters(q="a")), Kept(2, "long", Filters(q="a b c"))]

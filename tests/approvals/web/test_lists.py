@@ -12,16 +12,16 @@ from django.test import Client
 
 from approvals import decide
 from approvals.actions import actions
-from approvals.inbox import lists as lists_module
-from approvals.inbox.desk import ask_desk, read_desk
-from approvals.inbox.filters import Filters, ListPlace, read_filters
-from approvals.inbox.lists import Lists
-from approvals.inbox.menus import list_menus
-from approvals.inbox.rail import read_rail, tell_count
-from approvals.inbox.rows import RowGroup as Alike
-from approvals.inbox.rows import make_sections, read_rows
 from approvals.models import Review, SavedView
 from approvals.people.viewer import Viewer
+from approvals.web.base.desk import ask_desk, read_desk
+from approvals.web.base.filters import Filters, ListPlace, read_filters
+from approvals.web.inbox import lists as lists_module
+from approvals.web.inbox.filter_menus import list_menus
+from approvals.web.inbox.lists import Lists
+from approvals.web.inbox.rail import read_rail, tell_count
+from approvals.web.inbox.rows import RowGroup as Alike
+from approvals.web.inbox.rows import make_sections, read_rows
 from tests.support.review_calls import ask, make_person
 from workflows.clock import read_now
 from workflows.testing import advance
@@ -373,7 +373,7 @@ def test_a_saved_view_counts_as_its_list_does(ann: User) -> None:
 
 
 def test_counts_say_when_they_are_not_all(ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("approvals.inbox.rail.WINDOW", 3)
+    monkeypatch.setattr("approvals.web.inbox.rail.WINDOW", 3)
     for n in range(5):
         ask(title=str(n), groups=["finance"], risk="high" if n == 0 else "low")
     assert (counts(ann)["Waiting for me"], counts(ann)["High risk"]) == ("3+", "1+")

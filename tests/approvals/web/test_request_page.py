@@ -17,8 +17,8 @@ from django.test.utils import CaptureQueriesContext
 from approvals import Outcome, decide
 from approvals.actions import actions
 from approvals.deciding.timers import work
-from approvals.inbox.presence import list_lookers, look
 from approvals.models import Comment, Preference, Presence, Review, Snooze, Vote
+from approvals.web.inbox.presence import list_lookers, look
 from tests.support.request_page import Desk, tell
 from tests.support.review_calls import again, ask, fail_always, make_person, start
 from workflows.clock import read_now

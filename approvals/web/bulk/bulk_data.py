@@ -18,11 +18,11 @@ from django.utils.translation import gettext
 
 from approvals.display.values import MAX_NAME, show_text
 from approvals.forms.request_facts import list_facts
-from approvals.inbox.totals import list_amounts
 from approvals.models import Review, Vote
 from approvals.people.viewer import Viewer
 from approvals.rules import Outcome, load_outcomes
 from approvals.subjects.diff import compare_each
+from approvals.web.bulk.totals import list_amounts
 from workflows.exceptions import InvalidData
 from workflows.schemas.schema import load_schema
 from workflows.wording.punctuation import join_list

@@ -25,7 +25,7 @@ from approvals.display.values import MAX_NAME, name_kind, show_text
 from approvals.models import Absence, Preference
 from approvals.people.person import Person
 from approvals.people.principals import list_active, name_person
-from approvals.people_forms import AbsenceForm, PreferenceForm
+from approvals.web.personal.personal_forms import AbsenceForm, PreferenceForm
 from workflows.access.memberships import list_workspaces
 from workflows.clock import Now
 from workflows.models import Workspace

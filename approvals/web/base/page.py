@@ -27,10 +27,10 @@ from django.views.decorators.gzip import gzip_page
 from approvals.conf import DEFAULTS, conf
 from approvals.display.values import MAX_BLOCK, MAX_NAME, show_text
 from approvals.exceptions import UnknownReview
-from approvals.inbox.desk import InboxDesk, ask_desk, read_desk
 from approvals.notify.preferences import ReaderPreferences, make_reader
 from approvals.people.principals import name_person
 from approvals.people.viewer import Viewer, find_viewer
+from approvals.web.base.desk import InboxDesk, ask_desk, read_desk
 from workflows.pages.posted_form import FormRefused, check_charset, give_token, keep_cookie, read_posted
 from workflows.pages.response import answer_page, write_policy
 from workflows.rest.base.program_views import open_to_machines

@@ -18,8 +18,8 @@ from approvals.exceptions import UnknownReview
 from approvals.models import Review
 from approvals.notify.preferences import read_readers
 from approvals.reviews.case import Case
-from approvals.views.reader import read_theme
-from approvals.views.visit import RequestVisit, TopMessage, Typed
+from approvals.web.base.page import read_theme
+from approvals.web.base.request_visit import RequestVisit, TopMessage, Typed
 from workflows.api import owned_answers
 from workflows.pages.posted_form import give_token, keep_cookie
 from workflows.pages.response import answer_page

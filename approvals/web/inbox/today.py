@@ -10,8 +10,8 @@ from statistics import median
 from django.db.models import F
 from django.utils.translation import ngettext
 
-from approvals.inbox.lists import Lists
 from approvals.models import Vote
+from approvals.web.inbox.lists import Lists
 from workflows.pages.relative_times import show_length
 
 #: So many of somebody's latest decisions are looked through.

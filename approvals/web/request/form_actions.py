@@ -31,11 +31,11 @@ from approvals.exceptions import (
     TooSoon,
     UnknownReview,
 )
-from approvals.inbox.snoozes import find_snooze
 from approvals.reviews.permissions import CHECKS
 from approvals.rules.door import Door
-from approvals.views.posted_decision import decide_posted, show_late
-from approvals.views.visit import RequestVisit, TopMessage, Typed, has_typed, read_typed
+from approvals.web.base.request_visit import RequestVisit, TopMessage, Typed, has_typed, read_typed
+from approvals.web.inbox.snoozes import find_snooze
+from approvals.web.request.posted_decision import decide_posted, show_late
 from workflows.exceptions import WorkflowError
 from workflows.pages.posted_form import read_posted
 

@@ -16,12 +16,12 @@ from django.utils.translation import gettext as _
 
 from approvals.display.values import show_text
 from approvals.exceptions import UnknownReview
-from approvals.inbox.desk import read_query
-from approvals.inbox.filters import Filters
-from approvals.inbox.kept import MAX_NAME, NameForm, ViewForm, keep_view, remove_view, rename_view
 from approvals.models import SavedView
-from approvals.views.reader import Opened, find_back, for_people
-from approvals.views.visit import TopMessage
+from approvals.web.base.desk import read_query
+from approvals.web.base.filters import Filters
+from approvals.web.base.page import Opened, find_back, for_people
+from approvals.web.base.request_visit import TopMessage
+from approvals.web.personal.saved_views import MAX_NAME, NameForm, ViewForm, keep_view, remove_view, rename_view
 from workflows.pages.posted_form import MAX_DIGITS, read_number, read_posted
 
 METHODS = ("GET", "HEAD", "POST")

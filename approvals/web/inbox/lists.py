@@ -18,13 +18,13 @@ from uuid import UUID
 from django.db.models import BooleanField, ExpressionWrapper, OuterRef, Q
 from django.utils import timezone
 
-from approvals.inbox.filters import Filters, ListPlace
-from approvals.inbox.search import is_requester, list_words, mention
 from approvals.models import Candidate, Review, Vote
 from approvals.people.eligibility_sql import ExistsHere, is_aside
 from approvals.people.inbox_source import InboxSource, read_streams
 from approvals.people.principals import GROUP, USER, name_user
 from approvals.people.viewer import Viewer
+from approvals.web.base.filters import Filters, ListPlace
+from approvals.web.inbox.search import is_requester, list_words, mention
 from workflows.api import owned_answers
 
 #: Rows of a page.

@@ -15,9 +15,9 @@ from django.db.models import OuterRef
 from django.db.models.functions import JSONObject
 from django.http import QueryDict
 
-from approvals.inbox.filters import Filters, read_filters
 from approvals.models import Preference, SavedView
 from approvals.people.viewer import Viewer
+from approvals.web.base.filters import Filters, read_filters
 from workflows.clock import Now, read_now
 
 #: Of one person.

@@ -17,18 +17,18 @@ from django.utils.translation import gettext, ngettext, pgettext
 
 from approvals.actions.visibility import note_unseen
 from approvals.exceptions import UnknownReview
-from approvals.inbox.desk import read_query
-from approvals.inbox.each import DOOR, Came, decide_each, undo_each
-from approvals.inbox.filters import Filters, read_filters
-from approvals.inbox.lists import WINDOW, Lists
-from approvals.inbox.materials import Material, read_materials
-from approvals.inbox.rail import read_rail, tell_count
-from approvals.inbox.together import MOST, read_together
-from approvals.inbox.totals import sum_up
 from approvals.people.viewer import Viewer
-from approvals.views.bulk_form import BulkPost, find_reason_error, read_sent
-from approvals.views.reader import Opened, for_people
-from approvals.views.visit import TopMessage
+from approvals.web.base.desk import read_query
+from approvals.web.base.filters import Filters, read_filters
+from approvals.web.base.page import Opened, for_people
+from approvals.web.base.request_visit import TopMessage
+from approvals.web.bulk.bulk_data import Material, read_materials
+from approvals.web.bulk.bulk_form import BulkPost, find_reason_error, read_sent
+from approvals.web.bulk.bulk_page import MOST, read_together
+from approvals.web.bulk.bulk_run import DOOR, Came, decide_each, undo_each
+from approvals.web.bulk.totals import sum_up
+from approvals.web.inbox.lists import WINDOW, Lists
+from approvals.web.inbox.rail import read_rail, tell_count
 from workflows.clock import read_now
 from workflows.pages.posted_form import read_ids, read_posted
 

@@ -31,7 +31,7 @@ from approvals.exceptions import (
     Stale,
     UnknownOutcome,
 )
-from approvals.views.visit import RequestVisit, TopMessage, Typed
+from approvals.web.base.request_visit import RequestVisit, TopMessage, Typed
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge, WorkflowError
 from workflows.wording.messages import make_sentence
 from workflows.wording.punctuation import end_sentence

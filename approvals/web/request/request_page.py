@@ -20,17 +20,17 @@ from approvals.cards.case_query import load_again, load_case
 from approvals.display.times import show_when
 from approvals.display.values import MAX_NAME, show_text
 from approvals.exceptions import UnknownReview
-from approvals.inbox.filters import Filters, read_filters
-from approvals.inbox.presence import Around, list_lookers, look, write_said
-from approvals.inbox.snoozes import list_snoozes
 from approvals.models import Vote
 from approvals.people.principals import forget_permissions, has_groups, list_active, list_users, name_person
 from approvals.reviews.case import Case
 from approvals.reviews.electorate import keep_members
 from approvals.rules.door import Door
-from approvals.views.deeds import note_attempt, take_deed
-from approvals.views.reader import Opened, for_people
-from approvals.views.visit import RequestVisit, TopMessage, Typed
+from approvals.web.base.filters import Filters, read_filters
+from approvals.web.base.page import Opened, for_people
+from approvals.web.base.request_visit import RequestVisit, TopMessage, Typed
+from approvals.web.inbox.presence import Around, list_lookers, look, write_said
+from approvals.web.inbox.snoozes import list_snoozes
+from approvals.web.request.form_actions import note_attempt, take_deed
 from workflows.conf import conf as engine_conf
 
 METHODS = ("GET", "HEAD", "POST")

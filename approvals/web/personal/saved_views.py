@@ -15,9 +15,9 @@ from django.db import router, transaction
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from approvals.inbox.desk import MAX_SAVED, read_query
 from approvals.models import SavedView
 from approvals.people.person import Person
+from approvals.web.base.desk import MAX_SAVED, read_query
 
 MAX_NAME = 60
 #: Of a query, as the table has it.

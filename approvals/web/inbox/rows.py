@@ -24,15 +24,15 @@ from approvals.cards.card import RISK_LABELS
 from approvals.cards.case_query import gather, make_rows
 from approvals.display.times import show_at, show_soon
 from approvals.display.values import MAX_BLOCK, MAX_NAME, name_kind, show_text
-from approvals.inbox.filters import Filters
-from approvals.inbox.lists import DECIDABLE, Lists
-from approvals.inbox.presence import looking_at
 from approvals.models import Comment, Review, Vote
 from approvals.models.review import RISKS
 from approvals.people.principals import name_person
 from approvals.reviews.answer import find_answerer
 from approvals.rules import count_fixed, load_outcomes, load_quorum
 from approvals.rules.outcomes import WITHDRAWN
+from approvals.web.base.filters import Filters
+from approvals.web.inbox.lists import DECIDABLE, Lists
+from approvals.web.inbox.presence import looking_at
 from workflows.pages.relative_times import SOON
 
 #: So many are shown as one.

@@ -14,15 +14,15 @@ from uuid import UUID
 from django.utils.translation import gettext, ngettext
 
 from approvals.display.values import MAX_BLOCK, MAX_NAME, name_kind, show_text
-from approvals.inbox.compared import Cell, Column, compare_facts
-from approvals.inbox.each import Came, count_undone
-from approvals.inbox.filters import Filters
-from approvals.inbox.lists import Lists
-from approvals.inbox.materials import Material
-from approvals.inbox.rows import RequestRow, read_rows
 from approvals.models import Review
 from approvals.models.review import RISKS
 from approvals.rules import Outcome
+from approvals.web.base.filters import Filters
+from approvals.web.bulk.bulk_data import Material
+from approvals.web.bulk.bulk_run import Came, count_undone
+from approvals.web.bulk.comparison import Cell, Column, compare_facts
+from approvals.web.inbox.lists import Lists
+from approvals.web.inbox.rows import RequestRow, read_rows
 
 #: Requests of one page, and of one decision.
 MOST = 200

@@ -19,15 +19,9 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from approvals.access.personal_links import read_link
 from approvals.exceptions import UnknownReview
 from approvals.notify.failures import describe_error, describe_place
-from approvals.views.deeds import note_attempt, take_deed
-from approvals.views.link_page import (
-    answer_no_link,
-    answer_refused,
-    answer_trouble,
-    find_refusal,
-    make_visit,
-)
-from approvals.views.reader import speaking_to
+from approvals.web.base.page import speaking_to
+from approvals.web.request.form_actions import note_attempt, take_deed
+from approvals.web.request.link_page import answer_no_link, answer_refused, answer_trouble, find_refusal, make_visit
 from workflows.exceptions import InvalidToken
 from workflows.pages.posted_form import FormRefused
 from workflows.rest.base.program_views import open_to_machines

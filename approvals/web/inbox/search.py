@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from django.contrib.auth import get_user_model
 from django.db.models import OuterRef, Q
 
-from approvals.inbox.filters import Filters
 from approvals.people.eligibility_sql import ExistsHere
+from approvals.web.base.filters import Filters
 
 #: Of a search.
 MAX_WORDS = 6

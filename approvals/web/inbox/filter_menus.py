@@ -14,10 +14,10 @@ from django.urls import reverse
 from django.utils.translation import gettext, pgettext
 
 from approvals.display.values import MAX_NAME, name_kind, show_text
-from approvals.inbox.filters import Filters
-from approvals.inbox.rail import RailLink
-from approvals.inbox.rows import RequestRow
 from approvals.models.review import RISKS
+from approvals.web.base.filters import Filters
+from approvals.web.inbox.rail import RailLink
+from approvals.web.inbox.rows import RequestRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from django.utils.translation import gettext
 from psycopg.sql import Literal
 
 from approvals.display.values import MAX_NAME, show_text
-from approvals.inbox.desk import Kept
-from approvals.inbox.filters import Filters
-from approvals.inbox.lists import DECIDABLE, WINDOW, Lists
-from approvals.inbox.search import list_words
 from approvals.models import Review
 from approvals.people.eligibility_sql import is_aside
+from approvals.web.base.desk import Kept
+from approvals.web.base.filters import Filters
+from approvals.web.inbox.lists import DECIDABLE, WINDOW, Lists
+from approvals.web.inbox.search import list_words
 from workflows import store
 from workflows.api import owned_answers
 

@@ -19,15 +19,15 @@ from django.http import HttpResponse, HttpResponseNotAllowed, QueryDict
 from django.urls import reverse
 from django.utils.translation import gettext, ngettext
 
-from approvals.inbox.done import tell_today
-from approvals.inbox.filters import Filters, read_filters
-from approvals.inbox.lists import DECIDABLE, ROWS, WINDOW, Found, Lists
-from approvals.inbox.menus import list_menus
-from approvals.inbox.presence import look, write_said
-from approvals.inbox.rail import Rail, read_rail, tell_count, title_list
-from approvals.inbox.rows import RequestRow, Section, complete, make_sections, read_rows
 from approvals.models import Preference, Review
-from approvals.views.reader import Opened, for_people, go_back, set_theme
+from approvals.web.base.filters import Filters, read_filters
+from approvals.web.base.page import Opened, for_people, go_back, set_theme
+from approvals.web.inbox.filter_menus import list_menus
+from approvals.web.inbox.lists import DECIDABLE, ROWS, WINDOW, Found, Lists
+from approvals.web.inbox.presence import look, write_said
+from approvals.web.inbox.rail import Rail, read_rail, tell_count, title_list
+from approvals.web.inbox.rows import RequestRow, Section, complete, make_sections, read_rows
+from approvals.web.inbox.today import tell_today
 from workflows.pages.posted_form import read_ids, read_posted
 from workflows.wording.punctuation import end_sentence, join_label
 

@@ -13,7 +13,10 @@ from django.utils.translation import gettext as _
 
 from approvals.display.times import name_zone
 from approvals.exceptions import UnknownReview
-from approvals.inbox.own import (
+from approvals.models import Preference
+from approvals.web.base.page import Opened, for_people, set_theme
+from approvals.web.base.request_visit import TopMessage
+from approvals.web.personal.own_settings import (
     OwnAbsenceForm,
     OwnPreferenceForm,
     end_absence,
@@ -21,9 +24,6 @@ from approvals.inbox.own import (
     list_own,
     remove_absence,
 )
-from approvals.models import Preference
-from approvals.views.reader import Opened, for_people, set_theme
-from approvals.views.visit import TopMessage
 from workflows.pages.posted_form import MAX_DIGITS, read_number, read_posted
 
 METHODS = ("GET", "HEAD", "POST")

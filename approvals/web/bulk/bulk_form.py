@@ -12,9 +12,9 @@ from uuid import UUID
 from django.http import QueryDict
 from django.utils.translation import gettext
 
-from approvals.inbox.each import Pick
-from approvals.inbox.together import MOST
 from approvals.models.vote import MAX_TEXT
+from approvals.web.bulk.bulk_page import MOST
+from approvals.web.bulk.bulk_run import Pick
 from workflows.exceptions import InvalidCall
 from workflows.pages.posted_form import read_ids, read_number
 from workflows.values.json_text import check_text

@@ -1,0 +1,1 @@
+"""What every page of a reviewer shares: who opens it, and the visit of one request."""

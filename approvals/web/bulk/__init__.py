@@ -1,0 +1,1 @@
+"""Many requests at once: what they share, what differs, and a result for each."""

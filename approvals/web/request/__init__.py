@@ -1,0 +1,1 @@
+"""One request: its page, its posted forms, and the page of a personal link."""
