@@ -29,6 +29,7 @@ def main() -> int:
         "ruff format": [str(BIN / "ruff"), "format", "--check", "."],
         "mypy": python("-m", "mypy"),
         "lint-imports": [str(BIN / "lint-imports"), "--no-logo", "--cache-dir", "var/import-linter"],
+        "rooms": python("-m", "config.rooms"),
         "makemigrations": python("manage.py", "makemigrations", "--check", "--dry-run"),
     }
     deploy = python("manage.py", "check", "--deploy", "--fail-level", "WARNING", "--database", "default")

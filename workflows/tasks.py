@@ -10,23 +10,16 @@ from __future__ import annotations
 
 import time
 
-from django.db import connections, router
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django_q.conf import Conf
-from django_q.tasks import async_task
-
 from workflows import store
-from workflows.models import Instance
 from workflows.worker.django_q import watch
 from workflows.worker.django_q.cluster import WaitingTasks
+from workflows.worker.django_q.pump_queue import push_pump, reach_database, role_name
 from workflows.worker.housekeeping import tidy
 from workflows.worker.pump import Pump
 
 #: How long a pump task stays in its worker before it enqueues its successor and ends. Far below
 #: Q_CLUSTER's timeout, and short, because a cluster that stops waits for its running tasks.
 LINGER_SECONDS = 10.0
-#: A step that begins at the end of the lingering still has its whole time; checked against `retry`.
-MARGIN_SECONDS = 15
 
 
 def pump(ticket: str = "") -> None:
@@ -57,27 +50,3 @@ def enqueue_pump() -> None:
     """Ask the cluster for a pump, and this process's watcher to step in if none begins at once."""
     watch.expect_successor()
     push_pump(store.ask(reach_database(), role_name(), "cluster"))
-
-
-def push_pump(ticket: str) -> None:
-    """Put a pump into the queue; its ticket is void as soon as another is asked for."""
-    if Conf.SYNC:
-        return  # "run it here and now" would mean a pump inside a pump
-    async_task(
-        "workflows.tasks.pump",
-        ticket,
-        task_name="holdpoint pump",
-        timeout=int(Conf.TIMEOUT or 60) + MARGIN_SECONDS,
-        ack_failure=True,
-        save=False,
-    )
-
-
-def role_name() -> str:
-    """The heartbeat row of this cluster's pump."""
-    return f"cluster:{Conf.CLUSTER_NAME}"
-
-
-def reach_database() -> BaseDatabaseWrapper:
-    """The engine's database, on this thread's ordinary connection."""
-    return connections[router.db_for_write(Instance)]

@@ -1,6 +1,7 @@
 """What is asked before something is done to a review: whom instead, until when, and why.
 
-Invariant owned: whatever leaves a form is what the calls of `approvals.actions.actions` take; whether it may be done is theirs.
+Invariant owned: whatever leaves a form is what the calls of `approvals.actions.actions` take; whether it may be done is
+theirs.
 """
 
 from __future__ import annotations

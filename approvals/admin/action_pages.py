@@ -1,8 +1,9 @@
 """Doing something to one review or to many: the question, the answer, and what came of each.
 
-Lives here: pages and messages. Must not live here: what is done (`deeds`) and who may (`approvals.actions.actions`). Invariants
-owned: nothing is done by GET; every try goes to the call that everybody makes, so a request of somebody's own making is
-refused like a greyed-out button, and is in the ledger; a refusal of one leaves the others be.
+Lives here: pages and messages. Must not live here: what is done (`review_actions`) and who may
+(`approvals.actions.actions`). Invariants owned: nothing is done by GET; every try goes to the call that everybody
+makes, so a request of somebody's own making is refused like a greyed-out button, and is in the ledger; a refusal of one
+leaves the others be.
 """
 
 from __future__ import annotations

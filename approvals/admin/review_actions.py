@@ -1,6 +1,7 @@
 """What may be done to a review from here, each as the call of `approvals` that everybody makes.
 
-Lives here: which call, with what, in which words. Must not live here: pages (`acting`) and rules (`approvals.actions.actions`).
+Lives here: which call, with what, in which words. Must not live here: pages (`action_pages`) and rules
+(`approvals.actions.actions`).
 Invariant owned: every one of them says that it came through the admin.
 """
 

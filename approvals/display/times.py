@@ -1,9 +1,9 @@
 """Moments as people say them: since Tuesday, in 2 days, overdue by 3 hours; in the viewer's language and time zone.
 
 Lives here: days by their names, and the words of a request that is due. Must not live here: how long something lasts,
-and how far away it is (`workflows.pages.relative_times`). Pure: "now" is handed in, and is the database's. Invariants owned:
-near moments are told by how far they are and by the name of the day, far ones by their date; a day is that of the zone
-that is active, and no name means two days.
+and how far away it is (`workflows.pages.relative_times`). Pure: "now" is handed in, and is the database's. Invariants
+owned: near moments are told by how far they are and by the name of the day, far ones by their date; a day is that
+of the zone that is active, and no name means two days.
 """
 
 from __future__ import annotations

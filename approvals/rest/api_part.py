@@ -1,4 +1,4 @@
-"""The reviewers' part of `/v1`, as `workflows.rest.base.extensions` takes it: addresses, the document's words, the problems."""
+"""The reviewers' part of `/v1`, for `workflows.rest.base.extensions`: addresses, the document's words, the problems."""
 
 from __future__ import annotations
 

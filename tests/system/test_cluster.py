@@ -25,9 +25,10 @@ from tests.support.processes import (
     wait_until,
     workflow_worker,
 )
-from workflows import tasks
+from workflows import store, tasks
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance, LedgerEvent
+from workflows.worker.django_q import pump_queue
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -136,7 +137,7 @@ def test_two_clusters_share_one_name_or_have_two():
     with qcluster(), running(Cluster(WORKERS="1")) as second, running(Cluster(WORKERS="1", QUEUE="other")) as other:
         wait_until(lambda: second.list_workers() and other.list_workers(), "the other clusters")
         wait_until(
-            lambda: [kind for kind, _ in tasks.store.read_state(tasks.reach_database(), 2.0).pumps],
+            lambda: [kind for kind, _ in store.read_state(pump_queue.reach_database(), 2.0).pumps],
             "one pump per name",
             is_it=lambda kinds: kinds == ["cluster", "cluster"],
         )

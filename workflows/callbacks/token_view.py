@@ -1,7 +1,7 @@
 """`/resume/{token}`: whoever holds the token of a callback answers it, without any other key.
 
-Lives here: who gets JSON and who a page (`workflows.callbacks.answer_page`), the order of the questions and the answers to
-them. Invariants owned: only POST decides; an unknown, cut off, foreign or cancelled token is told the same 404, byte
+Lives here: who gets JSON and who a page (`workflows.callbacks.answer_page`), the order of the questions and the answers
+to them. Invariants owned: only POST decides; an unknown, cut off, foreign or cancelled token is told the same 404, byte
 for byte; and neither the token nor the address that contains it reaches a log of ours or Django's, because whoever
 reads the log could answer with it.
 """

@@ -50,7 +50,7 @@ Result = Sent | Exception | None
 
 
 def seconds_to_next(db: BaseDatabaseWrapper) -> float | None:
-    """Until something is to be sent; see `workflows.definitions.sweeps.Sweep`. Where no channel sends, nothing is asked."""
+    """Until something is to be sent; see `definitions.sweeps.Sweep`. Where no channel sends, nothing is asked."""
     names = [one.name for one in list_sending()]
     return store.seconds_to_dispatch(db, names) if names else None
 

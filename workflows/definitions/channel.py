@@ -81,7 +81,7 @@ class Channel(Generic[A]):
 
     @classmethod
     def due_jobs(cls) -> Iterable[Sweep]:
-        """The channel's own timers, such as reminders: asked once, when the class is made. See `workflows.definitions.sweeps`."""
+        """The channel's own timers, such as reminders: asked once, when the class is made. See `definitions.sweeps`."""
         return ()
 
     def open(self, interactions: Sequence[Interaction]) -> None:

@@ -1,0 +1,1 @@
+"""The commands of the engine, and the text that they print."""

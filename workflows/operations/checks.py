@@ -35,7 +35,7 @@ from workflows.operations.link_checks import check_links, check_routes, check_to
 from workflows.operations.step_checks import check_targets
 
 TAG = "holdpoint"
-#: What `tasks.push_pump` adds to Q_CLUSTER's timeout for a pump.
+#: What `pump_queue.push_pump` adds to Q_CLUSTER's timeout for a pump.
 PUMP_MARGIN = 15
 #: As `conf` wants it.
 SHORTEST_SECRET = 16

@@ -1,7 +1,7 @@
 """An object that is to be made: read from a valid form, and made once it is approved.
 
-Lives here: new rows only; changes of rows that are there are `approvals.subjects.change`'. Invariant owned: as for a change,
-what is kept is JSON and holds no secret, and the model judges the whole when it is made.
+Lives here: new rows only; changes of rows that are there are `approvals.subjects.change`'. Invariant owned: as for a
+change, what is kept is JSON and holds no secret, and the model judges the whole when it is made.
 """
 
 from __future__ import annotations

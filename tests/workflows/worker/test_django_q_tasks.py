@@ -21,7 +21,7 @@ from tests.support.races import race
 from workflows import Done, Workflow, step, store, tasks
 from workflows.lifecycle import Status
 from workflows.models import Worker, Workspace
-from workflows.worker.django_q import cluster
+from workflows.worker.django_q import cluster, pump_queue
 from workflows.worker.django_q.schedule import SCHEDULE, provide_defaults
 from workflows.worker.pump import Pump
 
@@ -56,7 +56,7 @@ def read_queue() -> list[dict[str, Any]]:
 
 
 def beat(kind: str = "cluster", holder: str = "somebody") -> bool:
-    return store.beat(connections["default"], tasks.role_name(), kind, holder)
+    return store.beat(connections["default"], pump_queue.role_name(), kind, holder)
 
 
 # --- the pump as a task -------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def test_a_pump_task_runs_what_is_due_and_queues_its_successor():
     assert successor["func"] == "workflows.tasks.pump"
     [ticket] = successor["args"]
     assert isinstance(ticket, str)
-    assert not store.is_void(connections["default"], tasks.role_name(), ticket)
+    assert not store.is_void(connections["default"], pump_queue.role_name(), ticket)
 
 
 def test_a_pump_task_has_time_for_a_step_that_begins_at_its_end():
@@ -119,7 +119,7 @@ def test_a_queue_that_refuses_tasks_costs_the_role_but_no_workflow(monkeypatch):
     def refuse(*args, **kwargs):
         raise ConnectionError("the broker is gone")
 
-    monkeypatch.setattr(tasks, "async_task", refuse)
+    monkeypatch.setattr(pump_queue, "async_task", refuse)
     instance = workflows.start(TaskHello)
     with pytest.raises(ConnectionError):
         tasks.pump()

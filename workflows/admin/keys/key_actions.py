@@ -1,7 +1,7 @@
 """Revoking and rotating keys, and the one page that shows a new key.
 
-Invariant owned: a key travels from `workflows.access.api_keys` into the answer to the request that made it, and nowhere else:
-no session, message, log entry or cache ever holds it, so that page cannot be had again.
+Invariant owned: a key travels from `workflows.access.api_keys` into the answer to the request that made it, and nowhere
+else: no session, message, log entry or cache ever holds it, so that page cannot be had again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is asked about a key: what it may do, and how long an old one stays beside a new one.
 
-Invariant owned: whatever leaves a form has passed the checks of `workflows.access.api_keys`; what these refuse is told in the
-language of the page, because their own words are for programmers.
+Invariant owned: whatever leaves a form has passed the checks of `workflows.access.api_keys`; what these refuse is told
+in the language of the page, because their own words are for programmers.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ def describe_api() -> dict[str, Any]:
     '3.1.0'
     """
     from workflows.rest.schema.plain_views import PATHS
-    from workflows.urls_api import documented
+    from workflows.rest.urls import documented
 
     *tags, last = SETTINGS["TAGS"]
     brought = [{"name": part.tag, "description": part.description} for part in list_parts()]

@@ -73,12 +73,12 @@ class _Watcher(threading.Thread):
 
     def run(self) -> None:
         """Until the process ends, or another watcher took this one's place."""
-        from workflows import tasks
+        from workflows.worker.django_q import pump_queue
 
         if self._pump_first:
             time.sleep(HANDOVER)
         lookout = Lookout()
-        lookout.watch(tasks.reach_database(), lambda: self._looks)
+        lookout.watch(pump_queue.reach_database(), lambda: self._looks)
         lookout.start()
         while not self._leaving.is_set():
             pause = LOOK_EVERY
@@ -86,10 +86,10 @@ class _Watcher(threading.Thread):
             try:
                 for reader in self._readers:
                     reader.look()
-                pause = self._look(tasks.role_name())
+                pause = self._look(pump_queue.role_name())
             except (DatabaseError, InterfaceError):
                 logger.info("the watcher cannot reach the database; it looks again in a second")
-                tasks.reach_database().close()
+                pump_queue.reach_database().close()
             except (Exception, StepTimedOut):  # an interruption that came too late for its step
                 logger.exception("the watcher failed; it goes on")
             if not self._leaving.is_set() and _handed_over.wait(pause):
@@ -101,9 +101,9 @@ class _Watcher(threading.Thread):
 
     def _look(self, role: str) -> float:
         """Do what is needed; how long to wait before looking again."""
-        from workflows import tasks
+        from workflows.worker.django_q import pump_queue
 
-        db = tasks.reach_database()
+        db = pump_queue.reach_database()
         silence, asked = store.silence(db, role)
         if self._pump_first:
             self._pump_first = False
@@ -115,7 +115,7 @@ class _Watcher(threading.Thread):
             return min(LOOK_EVERY, SILENCE - silence + 0.01)
         if asked is None or silence is None or silence < asked:
             if ticket := store.suspect(db, role, "cluster", silence=SILENCE):
-                tasks.push_pump(ticket)
+                pump_queue.push_pump(ticket)
         elif asked > SILENCE:
             # Just after a start the seconds are those in which nothing ran, and no reason to worry anybody.
             if time.monotonic() - self._born > BEGINNING:
@@ -129,11 +129,11 @@ class _Watcher(threading.Thread):
 
     def _pump_here(self, role: str) -> None:
         """Do a pump task's work in this thread until one begins."""
-        from workflows import tasks
+        from workflows.worker.django_q import pump_queue
 
         while not self._leaving.is_set() and self._pump_a_turn(role):
             try:
-                tasks.push_pump(store.ask(tasks.reach_database(), role, "cluster"))
+                pump_queue.push_pump(store.ask(pump_queue.reach_database(), role, "cluster"))
             except Exception:
                 logger.exception("a pump task cannot be queued; the watch thread goes on pumping")
 
