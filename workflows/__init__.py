@@ -7,6 +7,10 @@ that importing the package loads no model and needs no configured Django. Nothin
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from workflows.importing import moved_modules
+
+moved_modules.install()
+
 #: By this `foreign_packages` knows that nobody else's package stands here.
 __holdpoint__ = True
 

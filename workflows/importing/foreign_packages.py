@@ -25,7 +25,7 @@ def refuse_foreign(name: str) -> None:
 
 def describe_foreign(name: str, file: str | None) -> str:
     """What happened to a package of ours, and the way out, in one sentence."""
-    here = Path(__file__).resolve().parent.parent / name / "__init__.py"
+    here = Path(__file__).resolve().parents[2] / name / "__init__.py"
     others = list_owners(name)
     whose = f"the distribution {' or '.join(map(repr, others))}" if others else "another distribution"
     told = " and ".join(map(repr, others))
