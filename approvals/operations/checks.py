@@ -110,7 +110,7 @@ def check_base_template() -> Iterator[CheckMessage]:
 
 def _tell_where_ours_are() -> str:
     """A wheel has the templates beside the apps. A clone, and so an editable install, has them in a folder apart."""
-    folder = Path(__file__).resolve().parent.parent / "templates"
+    folder = Path(__file__).resolve().parents[2] / "templates"
     if not (folder / DEFAULTS["BASE_TEMPLATE"]).is_file() or not any(one.get("APP_DIRS") for one in settings.TEMPLATES):
         return 'Set "APP_DIRS": True for the DjangoTemplates in TEMPLATES.'
     return (

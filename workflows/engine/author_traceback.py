@@ -18,7 +18,7 @@ from workflows.exceptions import describe_error, to_one_line
 FRAMES = 3
 CAUSES = 2
 
-_ENGINE = f"{Path(__file__).resolve().parent}/"
+_ENGINE = f"{Path(__file__).resolve().parents[1]}/"
 _LIBRARIES = tuple(
     f"{Path(place).resolve()}/"
     for place in {*site.getsitepackages(), site.getusersitepackages(), sysconfig.get_paths()["stdlib"]}

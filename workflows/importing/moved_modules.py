@@ -40,8 +40,8 @@ class _OldPaths(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         old = module.__name__
-        # Four frames of importlib stand between the author's line and this one.
-        warnings.warn(f"{old} is now {MOVED[old]}.", DeprecationWarning, stacklevel=6)
+        # Python does not count the frames of importlib, so this is the line that imports.
+        warnings.warn(f"{old} is now {MOVED[old]}.", DeprecationWarning, stacklevel=2)
         sys.modules[old] = import_module(MOVED[old])
 
 

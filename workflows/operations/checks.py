@@ -86,7 +86,7 @@ def check_apps() -> Iterator[CheckMessage]:
 
 def check_names() -> Iterator[CheckMessage]:
     """Whether another package is called like one of ours."""
-    home = Path(__file__).resolve().parent.parent
+    home = Path(__file__).resolve().parents[2]
     for name in ("workflows", "approvals"):
         for place in _list_places(name):
             if place.resolve().parent != home:

@@ -46,7 +46,7 @@ class MomentInput(forms.DateTimeInput):
         super().__init__(attrs={"class": "input"}, format="%Y-%m-%dT%H:%M")
 
 
-_CATALOGUES = Path(__file__).parent.parent / "locale"
+_CATALOGUES = Path(__file__).parents[2] / "locale"
 
 
 class OwnPreferenceForm(PreferenceForm):
