@@ -1,7 +1,7 @@
 """Moments as people say them: since Tuesday, in 2 days, overdue by 3 hours; in the viewer's language and time zone.
 
 Lives here: days by their names, and the words of a request that is due. Must not live here: how long something lasts,
-and how far away it is (`workflows.pages.relative_times`). Pure: "now" is handed in, and is the database's. Invariants
+and how far away it is (`workflows.wording.relative_times`). Pure: "now" is handed in, and is the database's. Invariants
 owned: near moments are told by how far they are and by the name of the day, far ones by their date; a day is that
 of the zone that is active, and no name means two days.
 """
@@ -15,7 +15,7 @@ from django.utils.formats import date_format
 from django.utils.timesince import timesince
 from django.utils.translation import gettext, pgettext
 
-from workflows.pages.relative_times import show_relative
+from workflows.wording.relative_times import show_relative
 
 #: Days that are told by their name: on the seventh it is that of today.
 NAMED_DAYS = 7

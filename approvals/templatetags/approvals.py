@@ -30,8 +30,8 @@ from approvals.conf import conf
 from approvals.display import times
 from approvals.display.values import name_kind
 from approvals.models.vote import MAX_TEXT
-from workflows.pages.relative_times import SOON, show_length
 from workflows.wording.punctuation import end_sentence, join_label, join_list
+from workflows.wording.relative_times import SOON, show_length
 
 register = template.Library()
 

@@ -25,11 +25,11 @@ from workflows.forms.form import SchemaForm
 from workflows.forms.form_plan import LONGEST_HINT, LONGEST_LABEL, name_key
 from workflows.lifecycle import Cardinality, InteractionStatus
 from workflows.models import Interaction
-from workflows.pages.relative_times import Moment, show_length, show_moment
 from workflows.pages.value_view import Value, dump_shown, show_value
 from workflows.schemas.schema import Schema, load_schema
 from workflows.store.sql import CLOCK
 from workflows.wording.hidden_characters import reveal
+from workflows.wording.relative_times import Moment, show_length, show_moment
 
 DOOR = "resume"
 

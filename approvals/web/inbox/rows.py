@@ -33,7 +33,7 @@ from approvals.rules.outcomes import WITHDRAWN
 from approvals.web.base.filters import Filters
 from approvals.web.inbox.lists import DECIDABLE, Lists
 from approvals.web.inbox.presence import looking_at
-from workflows.pages.relative_times import SOON
+from workflows.wording.relative_times import SOON
 
 #: So many are shown as one.
 ALIKE = 3

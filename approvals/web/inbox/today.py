@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 
 from approvals.models import Vote
 from approvals.web.inbox.lists import Lists
-from workflows.pages.relative_times import show_length
+from workflows.wording.relative_times import show_length
 
 #: So many of somebody's latest decisions are looked through.
 MOST = 500

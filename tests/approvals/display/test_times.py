@@ -14,8 +14,8 @@ from django.utils import timezone, translation
 from approvals import decide
 from approvals.display.times import name_zone, show_at, show_due, show_since, show_when
 from tests.support.worlds.cards import People, ask, make_people, tell
-from workflows.pages.relative_times import show_length
 from workflows.testing import advance
+from workflows.wording.relative_times import show_length
 
 #: A Saturday, shortly before noon in Berlin.
 NOW = datetime(2026, 11, 14, 10, 30, tzinfo=UTC)

@@ -84,7 +84,7 @@ assert "django.db.models" not in sys.modules
 ours = {name for name in sys.modules if name.startswith("workflows.")}
 errors = {name for name in ours if name.startswith("workflows.exceptions.")}
 known = {"exceptions", "importing", "importing.foreign_packages", "importing.moved_modules"}
-known |= {"values", "values.durations", "wording", "wording.messages", "wording.punctuation"}
+known |= {"values", "values.durations", "wording", "wording.relative_times", "wording.messages", "wording.punctuation"}
 assert ours - errors == {f"workflows.{name}" for name in known}, ours
 """
     env = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}

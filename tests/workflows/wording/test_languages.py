@@ -53,11 +53,11 @@ from workflows import Channel
 from workflows.exceptions import InvalidData
 from workflows.forms.form import SchemaForm
 from workflows.models import Interaction
-from workflows.pages.relative_times import show_moment
 from workflows.schemas.schema import load_schema
 from workflows.testing import drain
 from workflows.wording.messages import make_sentence, tell_reason
 from workflows.wording.punctuation import join_and, join_clauses, join_html, join_list, join_or, label_html
+from workflows.wording.relative_times import show_moment
 
 #: What Django calls days and months; its own words for both are looked up without a context.
 DATE_WORDS = [dates.WEEKDAYS, dates.WEEKDAYS_ABBR, dates.MONTHS, dates.MONTHS_3]
