@@ -24,7 +24,7 @@ from approvals.people.person import Person
 from approvals.people.principals import name_person
 from approvals.reviews.permissions import explain
 from approvals.rules.door import Door
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.exceptions import InvalidCall, show
 from workflows.models import Instance, Interaction
 

@@ -15,13 +15,13 @@ moved_modules.install()
 __holdpoint__ = True
 
 if TYPE_CHECKING:
-    from workflows.api.batch_completion import CompletionResult as CompletionResult
-    from workflows.api.batch_completion import complete_many as complete_many
-    from workflows.api.completion import complete as complete
-    from workflows.api.completion_checks import Completion as Completion
+    from workflows.api.completions.batch_completion import CompletionResult as CompletionResult
+    from workflows.api.completions.batch_completion import complete_many as complete_many
+    from workflows.api.completions.completion import complete as complete
+    from workflows.api.completions.completion_checks import Completion as Completion
+    from workflows.api.completions.failing import fail as fail
+    from workflows.api.completions.failing import retry_item as retry_item
     from workflows.api.events import emit as emit
-    from workflows.api.failing import fail as fail
-    from workflows.api.failing import retry_item as retry_item
     from workflows.api.instances import cancel as cancel
     from workflows.api.instances import result as result
     from workflows.api.instances import retry as retry
@@ -122,11 +122,11 @@ _HOMES = {
     "workflows.styles.function.context_calls": "FunctionContext",
     "workflows.styles.machine.machine_context": "MachineContext",
     "workflows.api.signals": "Delivery",
-    "workflows.api.completion": "complete",
-    "workflows.api.completion_checks": "Completion",
+    "workflows.api.completions.completion": "complete",
+    "workflows.api.completions.completion_checks": "Completion",
     "workflows.styles.function.durable": "durable",
-    "workflows.api.batch_completion": "CompletionResult complete_many",
-    "workflows.api.failing": "fail retry_item",
+    "workflows.api.completions.batch_completion": "CompletionResult complete_many",
+    "workflows.api.completions.failing": "fail retry_item",
     "workflows.units.await_lifecycle": "LifecycleEvent lifecycle_events",
     "workflows.units.item_results": "ItemResult",
     "workflows.channels.kafka.kafka_channel": "Kafka",

@@ -17,7 +17,7 @@ from django.urls import NoReverseMatch, reverse
 from approvals.models import Review
 from approvals.people.person import Person
 from approvals.people.principals import load_user
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.definitions import callback_tokens
 from workflows.exceptions import InvalidToken
 

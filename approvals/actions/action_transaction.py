@@ -23,8 +23,8 @@ from approvals.reviews.case import Case
 from approvals.reviews.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.reviews.permissions import Permissions, find_next_nudge
 from approvals.rules import Obstacle
-from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
+from workflows.api.completions import owned_answers
 from workflows.exceptions import InvalidCall, PolicyRefused
 from workflows.lifecycle import Event
 from workflows.values.json_text import check_text

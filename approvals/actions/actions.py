@@ -20,8 +20,8 @@ from approvals.people.principals import USER
 from approvals.reviews.held_case import read_id
 from approvals.reviews.permissions import find_question
 from approvals.rules import Obstacle
-from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
+from workflows.api.completions import owned_answers
 
 
 def claim(review: Any, *, actor: Person, door: str = "python") -> Review:

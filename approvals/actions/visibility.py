@@ -17,7 +17,7 @@ from approvals.exceptions import ApprovalError, UnknownReview
 from approvals.models import Review
 from approvals.reviews.case import Case
 from approvals.reviews.permissions import Permissions
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.exceptions import InvalidData, PolicyRefused
 
 #: What deciding, and the other actions, may be refused with.

@@ -19,7 +19,7 @@ from approvals.models import Candidate, Comment, Review, Vote
 from approvals.people.viewer import Viewer, see_as
 from approvals.reviews.case import MAX_ROWS, Case
 from approvals.reviews.permissions import sees
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.clock import Now
 from workflows.lifecycle import Event
 from workflows.models import Interaction, LedgerEvent

@@ -24,7 +24,7 @@ from approvals.models import Candidate, Review, Vote
 from approvals.people.person import Person
 from approvals.reviews.case import Case
 from approvals.subjects.reference import find_alias
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.clock import Now
 
 

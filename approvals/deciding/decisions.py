@@ -38,8 +38,8 @@ from approvals.rules import Attempt, Facts, Obstacle, Verdict, check_decision, d
 from approvals.rules.door import PYTHON, Door
 from approvals.subjects.current_state import SubjectState
 from workflows import store
-from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
+from workflows.api.completions import owned_answers
 from workflows.exceptions import InteractionResolved, InvalidData, PolicyRefused
 from workflows.lifecycle import Event
 from workflows.models import Interaction

@@ -29,8 +29,8 @@ from approvals.reviews.held_case import HeldCase
 from approvals.rules.escalation import load_rungs, next_moment
 from approvals.subjects.diff_parts import same_json
 from approvals.subjects.field_values import write_canonical
-from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
+from workflows.api.completions import owned_answers
 from workflows.api.instances import cancel
 from workflows.definitions.decision import Answer
 from workflows.definitions.question import find_projector

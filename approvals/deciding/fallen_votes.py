@@ -17,7 +17,7 @@ from approvals.reviews.held_case import HeldCase
 from approvals.subjects.current_state import SubjectState
 from approvals.subjects.diff import FieldDiff
 from approvals.subjects.diff_parts import ABSENT
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.exceptions import PolicyRefused
 from workflows.lifecycle import Event
 

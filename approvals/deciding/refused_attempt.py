@@ -14,8 +14,8 @@ from approvals.exceptions import NotAllowed, Stale
 from approvals.models import Review
 from approvals.reviews.held_case import open_case
 from workflows import store
-from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
+from workflows.api.completions import owned_answers
 from workflows.exceptions import show
 
 

@@ -27,7 +27,7 @@ from approvals.reviews.electorate import is_stranded
 from approvals.reviews.held_case import HeldCase, open_case
 from approvals.rules.escalation import Rung, load_rungs
 from workflows import store
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.lifecycle import Event
 
 logger = logging.getLogger("approvals")

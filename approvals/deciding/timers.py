@@ -26,7 +26,7 @@ from approvals.reviews.held_case import HeldCase, open_case
 from approvals.rules import dump_verdict
 from approvals.rules.escalation import Rung, load_rungs, next_rung
 from workflows import store
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.clock import Now
 from workflows.exceptions import PolicyRefused
 from workflows.lifecycle import Event

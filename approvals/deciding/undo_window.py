@@ -26,8 +26,8 @@ from approvals.reviews.permissions import find_undoable
 from approvals.rules import Obstacle, says_no
 from approvals.rules.door import PYTHON, Door
 from workflows import store
-from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
+from workflows.api.completions import owned_answers
 
 
 def find_end(case: HeldCase, *, wanted: bool | timedelta) -> datetime | None:

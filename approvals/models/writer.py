@@ -18,7 +18,7 @@ from django.db.models import F, QuerySet
 from approvals.models import Candidate, Comment, Guess, Notice, Review, Snooze, Vote
 from approvals.people.person import Person
 from workflows import store
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 
 Row = TypeVar("Row", bound=models.Model)
 

@@ -18,7 +18,7 @@ from django.db.models import F, Q, QuerySet
 from approvals.models import Delivery, Notice, Review
 from approvals.models.writer import rows
 from workflows import store
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.clock import Now, read_now
 
 #: How long a claimed message is left to its sender: longer than any sending may take.

@@ -21,7 +21,7 @@ from approvals.notify.messages.smtp import Postman
 from approvals.notify.preferences import ReaderPreferences, speaking_to
 from approvals.notify.sending import AFTER_GRACE, find_reader, settle
 from approvals.people.principals import name_person
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.clock import read_now
 
 

@@ -23,7 +23,7 @@ from approvals.notify.preferences import ReaderPreferences, read_readers
 from approvals.notify.recipients import Recipient, list_recipients
 from approvals.notify.schedule import find_slot
 from approvals.reviews.case import Case
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.clock import read_now
 
 logger = logging.getLogger("approvals")

@@ -33,7 +33,7 @@ from approvals.people.viewer import is_within_absence
 from approvals.reviews.answer import find_answerer
 from approvals.reviews.case import Case
 from approvals.reviews.electorate import keep_members
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.clock import Now
 
 #: Notices that ask for a decision: they are told only as long as there is one to make.

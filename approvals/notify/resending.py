@@ -14,8 +14,8 @@ from approvals.notify import delivery_writer
 from approvals.people.person import Person
 from approvals.reviews.held_case import check_actor, open_case
 from approvals.rules import Obstacle
-from workflows.api import owned_answers
 from workflows.api.arguments import read_actor
+from workflows.api.completions import owned_answers
 from workflows.lifecycle import Event
 
 PERMISSION = "holdpoint_approvals.resend_delivery"

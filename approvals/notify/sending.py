@@ -41,7 +41,7 @@ from approvals.people.principals import USER, list_users, load_user, name_person
 from approvals.reviews.case import Case
 from approvals.reviews.electorate import is_stranded
 from approvals.rules import find_obstacle
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.clock import Now, read_now
 
 logger = logging.getLogger("approvals")

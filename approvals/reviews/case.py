@@ -28,7 +28,7 @@ from approvals.rules.rights import Risk
 from approvals.subjects.current_state import SubjectState, read_subject_now
 from approvals.subjects.diff_parts import ABSENT
 from workflows.access.memberships import list_workspaces
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.clock import read_now
 from workflows.lifecycle import Event
 from workflows.models import LedgerEvent

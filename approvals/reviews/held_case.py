@@ -16,7 +16,7 @@ from approvals.exceptions import UnknownReview
 from approvals.models import Review, writer
 from approvals.people.principals import load_user
 from approvals.reviews.case import Case
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.exceptions import InvalidCall, UnknownInteraction, show
 from workflows.models import Instance, Interaction
 from workflows.schemas.schema import Schema

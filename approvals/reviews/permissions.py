@@ -24,7 +24,7 @@ from approvals.people.principals import name_user
 from approvals.reviews.case import MAX_ROWS, Case
 from approvals.reviews.held_case import read_id
 from approvals.rules import Facts, Obstacle, Rules, find_obstacle
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 
 
 class Permissions:

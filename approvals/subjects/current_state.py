@@ -13,7 +13,7 @@ from typing import Any
 from approvals.models import Review
 from approvals.subjects.diff import FieldDiff, find_drift
 from approvals.subjects.reference import Subject, digest, find_home, load_subject, snapshot_again
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext as _
 
-from workflows.api.completion import complete_at
+from workflows.api.completions.completion import complete_at
 from workflows.api.idempotency import make_once
 from workflows.callbacks.asked_question import DOOR
 from workflows.callbacks.page_content import (

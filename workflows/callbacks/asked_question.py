@@ -18,7 +18,7 @@ from django.db.models import DateTimeField
 from django.db.models.expressions import RawSQL
 from django.utils.translation import gettext as _
 
-from workflows.api.completion_checks import DOORS
+from workflows.api.completions.completion_checks import DOORS
 from workflows.definitions.channel import find_door
 from workflows.exceptions import UnknownInteraction
 from workflows.forms.form import SchemaForm

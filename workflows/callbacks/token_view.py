@@ -20,8 +20,8 @@ from django.db import InterfaceError, OperationalError, connections, router
 from django.http import HttpRequest, HttpResponse
 
 from workflows import store
-from workflows.api.completion import complete_at
-from workflows.api.completion_checks import LISTS
+from workflows.api.completions.completion import complete_at
+from workflows.api.completions.completion_checks import LISTS
 from workflows.api.refused import count_dropped
 from workflows.callbacks.answer_page import answer_person
 from workflows.conf import conf

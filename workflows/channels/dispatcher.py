@@ -22,7 +22,7 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
-from workflows.api.failing import fail_interactions
+from workflows.api.completions.failing import fail_interactions
 from workflows.channels.outgoing import Outgoing, Sent
 from workflows.conf import conf
 from workflows.definitions.channel import Channel, list_sending

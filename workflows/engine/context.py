@@ -24,7 +24,7 @@ from workflows.engine.progress import write_progress
 if TYPE_CHECKING:
     from workflows.definitions.awaited_event import EventSpec
     from workflows.engine.author_calls import Host
-    from workflows.engine.journal import Journal
+    from workflows.engine.journals.journal import Journal
     from workflows.exceptions.trouble import Trouble
     from workflows.schemas.schema import Schema
     from workflows.store import Claim, Rewind

@@ -40,8 +40,8 @@ from workflows.engine.commits import (
 )
 from workflows.engine.context import Context, StepContext
 from workflows.engine.event_permission import make_permission
-from workflows.engine.journal import Journal
-from workflows.engine.store_access import Ousted
+from workflows.engine.journals.journal import Journal
+from workflows.engine.journals.store_access import Ousted
 from workflows.exceptions import ClaimLost, UnitFailed, describe_error
 from workflows.exceptions.trouble import Trouble, engine_at_work, is_repeatable, raise_if_passing
 from workflows.store import Claim, Commit, InvokePlan, Kind, RunEnd, RunResult, SpawnPlan

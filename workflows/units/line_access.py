@@ -20,7 +20,7 @@ from workflows.values.json_text import read_back
 
 if TYPE_CHECKING:
     from workflows.definitions.item_streams import Asking, ItemStream
-    from workflows.engine.journal import Journal
+    from workflows.engine.journals.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)

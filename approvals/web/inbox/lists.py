@@ -25,7 +25,7 @@ from approvals.people.principals import GROUP, USER, name_user
 from approvals.people.viewer import Viewer
 from approvals.web.base.filters import Filters, ListPlace
 from approvals.web.inbox.search import is_requester, list_words, mention
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 
 #: Rows of a page.
 ROWS = 50

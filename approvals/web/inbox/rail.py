@@ -26,7 +26,7 @@ from approvals.web.base.filters import Filters
 from approvals.web.inbox.lists import DECIDABLE, WINDOW, Lists
 from approvals.web.inbox.search import list_words
 from workflows import store
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 
 #: More are told as "1,000+".
 MOST_TOLD = 1_000

@@ -20,7 +20,7 @@ from approvals.notify.preferences import read_readers
 from approvals.reviews.case import Case
 from approvals.web.base.page import read_theme
 from approvals.web.base.request_visit import RequestVisit, TopMessage, Typed
-from workflows.api import owned_answers
+from workflows.api.completions import owned_answers
 from workflows.pages.posted_form import give_token, keep_cookie
 from workflows.pages.response import answer_page
 from workflows.wording.punctuation import end_sentence

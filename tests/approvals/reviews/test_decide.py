@@ -59,7 +59,7 @@ from workflows import (
     step,
     wait_for,
 )
-from workflows.api.completion import complete_at
+from workflows.api.completions.completion import complete_at
 from workflows.clock import read_now
 from workflows.definitions.decision import Decision
 from workflows.models import Instance, Interaction, Signal

@@ -22,7 +22,7 @@ import tests.support.units.flows  # noqa: E402, F401
 import workflows  # noqa: E402
 from tests.support.races import play, settle, take_one  # noqa: E402
 from workflows import engine, store  # noqa: E402
-from workflows.engine.journal import Journal  # noqa: E402
+from workflows.engine.journals.journal import Journal  # noqa: E402
 from workflows.models import AwaitUnit, Interaction  # noqa: E402
 from workflows.units import item_outcomes, unit_sweep  # noqa: E402
 

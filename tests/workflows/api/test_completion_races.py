@@ -46,7 +46,7 @@ from workflows import (
     step,
     store,
 )
-from workflows.engine.store_access import Ousted
+from workflows.engine.journals.store_access import Ousted
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
 from workflows.store import Claim
 

@@ -25,7 +25,7 @@ from workflows import (
     event,
     step,
 )
-from workflows.api.completion import complete_at
+from workflows.api.completions.completion import complete_at
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 from workflows.values.json_text import MISSING

@@ -27,7 +27,7 @@ from workflows import (
     step,
     wait_for,
 )
-from workflows.api.completion import complete_at
+from workflows.api.completions.completion import complete_at
 from workflows.api.events import emit_event
 from workflows.models import EventWait, Instance, Interaction
 from workflows.testing import advance, assert_done, drain

@@ -24,7 +24,7 @@ from workflows import (
     step,
     wait_for,
 )
-from workflows.api.completion import complete_at
+from workflows.api.completions.completion import complete_at
 from workflows.models import EventWait, Instance, Interaction, LedgerEvent, Signal
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 

@@ -21,8 +21,8 @@ from tests.support.pumps import pumping
 from tests.support.races import COMMITTED, _provided_again, committed, forget  # noqa: F401 (fixtures)
 from workflows import Await, Done, Workflow, durable, engine, event, step, store
 from workflows.conf import conf
-from workflows.engine import store_access
 from workflows.engine.author_calls import Host
+from workflows.engine.journals import store_access
 from workflows.models import AwaitUnit, Checkpoint, EventWait, Instance, Interaction, LedgerEvent
 from workflows.values import back_off
 from workflows.values.back_off import BackOff

@@ -22,9 +22,9 @@ from django.db import InterfaceError, InternalError, OperationalError, connectio
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
-from workflows.api.batch_completion import complete_lines
-from workflows.api.completion_checks import AddressedAnswer
-from workflows.api.failing import fail_at
+from workflows.api.completions.batch_completion import complete_lines
+from workflows.api.completions.completion_checks import AddressedAnswer
+from workflows.api.completions.failing import fail_at
 from workflows.api.refused import count_dropped
 from workflows.channels.kafka.envelopes import Malformed, Response, read_response
 from workflows.conf import conf

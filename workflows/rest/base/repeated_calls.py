@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from django.http import HttpRequest, HttpResponse
 
-from workflows.api.completion_checks import Completion, write_completion
+from workflows.api.completions.completion_checks import Completion, write_completion
 from workflows.api.idempotency import LONGEST_KEY, make_once
 from workflows.exceptions import InvalidCall
 from workflows.rest.protocol.problems import INVALID_REQUEST, RequestRefused

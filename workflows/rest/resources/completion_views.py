@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from rest_framework.request import Request
 
 from workflows import store
-from workflows.api.batch_completion import CompletionResult, complete_lines
-from workflows.api.completion_checks import AddressedAnswer
+from workflows.api.completions.batch_completion import CompletionResult, complete_lines
+from workflows.api.completions.completion_checks import AddressedAnswer
 from workflows.api.idempotency import check_told, make_once
 from workflows.api.refused import count_dropped
 from workflows.conf import conf

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from rest_framework.request import Request
 
 import workflows
-from workflows.api.failing import MOST_REASON, fail_at
+from workflows.api.completions.failing import MOST_REASON, fail_at
 from workflows.exceptions import InteractionRefused
 from workflows.models import Interaction
 from workflows.rest.base.authentication import COMPLETE, RETRY

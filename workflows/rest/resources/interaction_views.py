@@ -11,7 +11,7 @@ from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
-from workflows.api.completion import complete_at, takes_many
+from workflows.api.completions.completion import complete_at, takes_many
 from workflows.api.refused import count_dropped
 from workflows.definitions.item_streams import LINE
 from workflows.definitions.question import check_signal_id

@@ -23,7 +23,7 @@ from workflows.styles.caught_exceptions import describe_raised, is_authors, revi
 from workflows.values.json_text import check_text, read_back
 
 if TYPE_CHECKING:
-    from workflows.engine.journal import Journal
+    from workflows.engine.journals.journal import Journal
     from workflows.store import Claim
 
 

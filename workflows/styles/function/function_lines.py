@@ -23,7 +23,7 @@ from workflows.definitions.outcomes import Outcome, Suspend
 from workflows.definitions.question import find_projector
 from workflows.definitions.registry import LINES, Definition
 from workflows.engine.context import Context
-from workflows.engine.journal import Journal
+from workflows.engine.journals.journal import Journal
 from workflows.exceptions import NonDeterministic
 from workflows.lifecycle import Call
 from workflows.styles.function.call_replay import Suspended

@@ -24,7 +24,7 @@ from workflows.engine.context import Context, StepContext
 from workflows.exceptions import InvalidDefinition, WorkflowError
 from workflows.schemas.schema import read_schema
 from workflows.styles.machine.stage_plan import Plan, plan_machine
-from workflows.styles.machine.stream_ends import run_line, run_machine
+from workflows.styles.machine.streams.stream_ends import run_line, run_machine
 from workflows.styles.retryable_errors import settle_error
 from workflows.values.durations import parse_timeout
 from workflows.values.json_text import check_signal_name, check_text

@@ -24,9 +24,9 @@ from workflows.values.json_text import read_back
 if TYPE_CHECKING:
     from workflows.engine.context import StepContext
     from workflows.store import FoundItem, LineItem
-    from workflows.styles.machine.machine_line import LineView
     from workflows.styles.machine.stage_plan import Plan
-    from workflows.styles.machine.stream_plan import PlanStream
+    from workflows.styles.machine.streams.machine_line import LineView
+    from workflows.styles.machine.streams.stream_plan import PlanStream
 
 _NO_ITEM: Any = object()
 

@@ -13,7 +13,7 @@ from typing import Any
 from workflows.exceptions import InvalidDefinition, WorkflowError, show
 from workflows.schemas.schema import Schema
 from workflows.styles.machine.stages import END, FAIL, ActionStage, Branch, Flow, Sleep, Stage, WaitFor
-from workflows.styles.machine.stream_plan import (
+from workflows.styles.machine.streams.stream_plan import (
     PlanStream,
     StreamProblem,
     check_crossings,

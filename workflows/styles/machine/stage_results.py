@@ -19,7 +19,7 @@ from workflows.styles.machine.stages import Stage, WaitFor, is_function
 
 if TYPE_CHECKING:
     from workflows.styles.machine.machine_context import MachineContext
-    from workflows.styles.machine.stream_plan import PlanStream
+    from workflows.styles.machine.streams.stream_plan import PlanStream
 
 
 class Steps:

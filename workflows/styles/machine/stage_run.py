@@ -27,7 +27,7 @@ from workflows.values.json_text import dump_value, read_back
 
 if TYPE_CHECKING:
     from workflows.engine.context import Signal, StepContext
-    from workflows.styles.machine.machine_line import LineView
+    from workflows.styles.machine.streams.machine_line import LineView
 
 
 @dataclass(frozen=True, slots=True)

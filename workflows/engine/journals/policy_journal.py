@@ -13,8 +13,8 @@ from workflows import store
 from workflows.conf import conf
 from workflows.definitions.awaited_event import EVENT, EventSpec
 from workflows.definitions.question import UNIT
+from workflows.engine.journals.store_access import Ousted, StoreAccess
 from workflows.engine.policy import ask_policy, describe_event, describe_wait
-from workflows.engine.store_access import Ousted, StoreAccess
 from workflows.exceptions import PolicyRefused
 from workflows.lifecycle import InteractionStatus
 from workflows.store import Claim, NewQuestion

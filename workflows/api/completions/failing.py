@@ -15,8 +15,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.api.arguments import read_actor
-from workflows.api.completion import find_question, find_to_fail
-from workflows.api.completion_checks import Completion
+from workflows.api.completions.completion import find_question, find_to_fail
+from workflows.api.completions.completion_checks import Completion
 from workflows.api.instances import retry
 from workflows.definitions.channel import find_door
 from workflows.exceptions import AnswerElsewhere, InteractionResolved, NotRetryable, UnknownInteraction

@@ -17,8 +17,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.api.arguments import read_actor
-from workflows.api.completion import complete_at, read_line
-from workflows.api.completion_checks import AddressedAnswer, Completion, Ready, judge, write_completion
+from workflows.api.completions.completion import complete_at, read_line
+from workflows.api.completions.completion_checks import AddressedAnswer, Completion, Ready, judge, write_completion
 from workflows.conf import conf
 from workflows.definitions.workspace import current_workspace
 from workflows.exceptions import InvalidCall, UnknownWorkspace, WorkflowError, show

@@ -19,8 +19,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.definitions.question import UNIT, Asked, Question
-from workflows.engine.item_journal import ItemJournal
-from workflows.engine.store_access import Ousted
+from workflows.engine.journals.item_journal import ItemJournal
+from workflows.engine.journals.store_access import Ousted
 from workflows.exceptions import SignalCollision
 from workflows.exceptions.trouble import Trouble
 from workflows.lifecycle import Call, InteractionStatus

@@ -15,8 +15,8 @@ from workflows import store
 from workflows.conf import conf
 from workflows.definitions.item_streams import Asking, ItemStream
 from workflows.definitions.question import Question
-from workflows.engine.policy_journal import PolicyJournal
-from workflows.engine.store_access import Ousted
+from workflows.engine.journals.policy_journal import PolicyJournal
+from workflows.engine.journals.store_access import Ousted
 from workflows.exceptions import SignalCollision
 from workflows.lifecycle import Call, InteractionStatus, UnitStatus
 from workflows.store import FoundItem, NewItem, NewUnit

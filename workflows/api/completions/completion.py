@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.api.arguments import read_actor
-from workflows.api.completion_checks import (
+from workflows.api.completions.completion_checks import (
     AddressedAnswer,
     By,
     Completion,

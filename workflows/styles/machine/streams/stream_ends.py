@@ -20,7 +20,6 @@ from workflows.definitions.outcomes import Next, Outcome, Stop, Suspend
 from workflows.definitions.question import UNIT
 from workflows.exceptions import InvalidOutcome, TooMany, describe_error, show
 from workflows.lifecycle import ItemPolicy, UnitStatus
-from workflows.styles.machine.machine_line import LineView
 from workflows.styles.machine.stage_plan import Plan, PlanNode
 from workflows.styles.machine.stage_run import (
     StageRun,
@@ -36,7 +35,8 @@ from workflows.styles.machine.stage_run import (
 )
 from workflows.styles.machine.stage_values import make_plain
 from workflows.styles.machine.stages import END, Collect, Expand, WaitFor, is_function, takes_items
-from workflows.styles.machine.stream_plan import PlanStream
+from workflows.styles.machine.streams.machine_line import LineView
+from workflows.styles.machine.streams.stream_plan import PlanStream
 from workflows.units.line_access import make_error
 from workflows.values.durations import parse_timeout
 from workflows.values.json_text import dump_value, read_back

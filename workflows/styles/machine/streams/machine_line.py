@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from workflows.engine.context import StepContext
     from workflows.store import Claim, LineItem
     from workflows.styles.machine.stage_plan import Plan
-    from workflows.styles.machine.stream_plan import PlanStream
+    from workflows.styles.machine.streams.stream_plan import PlanStream
 
 
 class LineView:

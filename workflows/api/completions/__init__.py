@@ -1,0 +1,1 @@
+"""Completing interactions: one or many, by whatever door, answered by their owner, or failed."""

@@ -1,0 +1,1 @@
+"""What a run writes while it lasts: questions, items, checkpoints, each fenced and committed at once."""

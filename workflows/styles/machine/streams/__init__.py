@@ -1,0 +1,1 @@
+"""The streams of a machine: planned with its class, opened, continued for each item, and ended."""
