@@ -27,6 +27,7 @@ from tests.support.bad_input import (
     list_cursors,
     make_cursor,
 )
+from tests.support.combinations import take_share
 from tests.support.routes import Route
 from workflows import durable
 from workflows.models import Instance, StoredAnswer
@@ -52,20 +53,26 @@ def api(settings: Any) -> Api:
 # --- paths ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("narrow", [False, True], ids=["key for all", "key for some workflows"])
-@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "k"}, {"Accept": "text/html"}], ids=str)
-def test_no_path_is_a_failure(settings: Any, narrow: bool, headers: dict[str, str]) -> None:
+#: Whose key it is, and what is sent beside the path: every path is tried with the first, and with one of the others.
+BESIDE: list[tuple[bool, dict[str, str]]] = [
+    (narrow, headers) for headers in ({}, {"Idempotency-Key": "k"}, {"Accept": "text/html"}) for narrow in (False, True)
+]
+
+
+@pytest.mark.parametrize("number", range(len(BESIDE)), ids=lambda n: " ".join(map(str, BESIDE[n])))
+def test_no_path_is_a_failure(settings: Any, number: int) -> None:
+    narrow, headers = BESIDE[number]
     settings.WORKFLOWS = {**settings.WORKFLOWS, "API_RATE": None}
     api = calm(Api(make_key(workflows=["input-takes"] if narrow else None)))
     failed = set()
-    for method, route in CALLS:
-        for part in STRANGE_PARTS if route.parameters else []:
-            try:
-                response = call(api, method, route.fill_raw(part), route_body(route), headers)
-            except AssertionError:
-                failed.add((method, route.name, part))
-            else:
-                assert response.status_code >= 400 or route.name == "", (method, route.path, part)
+    with_parts = [(method, route) for method, route in CALLS if route.parameters]
+    for (method, route), part in take_share(with_parts, STRANGE_PARTS, number, len(BESIDE) - 1 if number else 1):
+        try:
+            response = call(api, method, route.fill_raw(part), route_body(route), headers)
+        except AssertionError:
+            failed.add((method, route.name, part))
+        else:
+            assert response.status_code >= 400 or route.name == "", (method, route.path, part)
     assert not failed
 
 
@@ -162,11 +169,12 @@ def test_a_filter_that_no_row_can_match_names_itself(api: Api) -> None:
 
 
 def test_no_query_is_a_failure(api: Api) -> None:
-    for method, route in CALLS:
+    for number, (method, route) in enumerate(CALLS):
         path = route.fill(**NOBODY)
-        for name in PARAMETERS if method == "GET" else ["workspace", "limit"]:
-            for text in STRANGE_TEXTS:
-                call(api, method, f"{path}?{name}={text}&{name}[]=1&{name}")
+        names = PARAMETERS if method == "GET" else ["workspace", "limit"]
+        # A list reads them; elsewhere each is sent with some of the texts, and each text with some of them.
+        for name, text in take_share(names, STRANGE_TEXTS, number, 1 if route in LISTS else 4):
+            call(api, method, f"{path}?{name}={text}&{name}[]=1&{name}")
 
 
 def test_more_parameters_than_a_site_reads_are_refused(api: Api) -> None:
@@ -210,9 +218,10 @@ HEADERS = (
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_no_header_is_a_failure(api: Api, name: str) -> None:
-    for method, route in CALLS:
-        for text in STRANGE_HEADERS:
-            call(api, method, route.fill(**NOBODY), headers={name: text})
+    # Each address looks at this key itself. The others are read before it, by what is the same for all.
+    shares = 1 if name == "Idempotency-Key" else len(HEADERS)
+    for (method, route), text in take_share(CALLS, STRANGE_HEADERS, HEADERS.index(name), shares):
+        call(api, method, route.fill(**NOBODY), headers={name: text})
     if name not in {"Authorization", "X-Workspace"}:
         assert Instance.objects.exists()
 
