@@ -1,6 +1,6 @@
 """What people do to a review beside deciding it: claim, ask, put aside, remind, withdraw; handing on lives beside it.
 
-Lives here: each action. Must not live here: the rules that forbid them (`action_rules`). Invariant owned: everything
+Lives here: each action. Must not live here: the rules that forbid them (`permissions`). Invariant owned: everything
 that was done is in the instance's ledger, in the same transaction; but for what somebody puts aside for themselves.
 """
 

@@ -1,7 +1,7 @@
 """One review with all that bears on it, in one statement: for pages that show all of it.
 
-Lives here: reading for a look. What is decided reads its rows one by one under its locks (`cases`). Invariants owned:
-the rows of a look are of one moment, that of `Case.now`; whoever may not see the review is given nothing of it.
+Lives here: reading for a look. What is decided reads its rows one by one under its locks (`held_case`). Invariants
+owned: the rows of a look are of one moment, that of `Case.now`; whoever may not see the review is given nothing of it.
 """
 
 from __future__ import annotations

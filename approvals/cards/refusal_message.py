@@ -81,7 +81,7 @@ def tell_refusal(error: Exception, review: Review) -> str:
 
 
 def tell_problem(data: Mapping[str, Any], review: Review) -> str:
-    """The same of what a notice tells (`settling.dump_problem`), in the language that is spoken now.
+    """The same of what a notice tells (`fallen_votes.dump_problem`), in the language that is spoken now.
 
     >>> tell_problem({"reason": "no such account"}, review)
     'no such account'

@@ -1,7 +1,7 @@
 """`decide()`: the only way to answer, for page, REST, admin, link, chat and agents alike.
 
-Lives here: deciding. Must not live here: what the rules are (`policies`), what is known (`cases`), and what happens
-between a decision and its effect (`grace`). Invariants owned:
+Lives here: deciding. Must not live here: what the rules are (`rules`), what is known (`case`), and what happens
+between a decision and its effect (`undo_window`). Invariants owned:
 
 * Everything is checked and written under the locks of instance, interaction and review, in one transaction: one of
   two deciders wins, and a person counts once.

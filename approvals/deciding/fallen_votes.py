@@ -1,8 +1,8 @@
 """Votes that no longer count: taken back, overturned by another answer, or about a subject that has changed.
 
-Lives here: writing that under the locks of a held case. Must not live here: whether it may be (`action_rules`) and
-decisions that are undone (`grace`). Invariants owned: a vote is taken back by a row of its own, nothing is deleted;
-everybody whose vote fell by what others did is told once.
+Lives here: writing that under the locks of a held case. Must not live here: whether it may be (`permissions`) and
+decisions that are undone (`undo_window`). Invariants owned: a vote is taken back by a row of its own, nothing is
+deleted; everybody whose vote fell by what others did is told once.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def show_anew(case: HeldCase, now: SubjectState) -> None:
 
 def dump_problem(problem: Exception, drift: Sequence[FieldDiff] = ()) -> dict[str, Any]:
     """Why something was not carried out, for a notice: in words of ours for programs, and as what it is, to be told to
-    each in their language (`refused.tell_problem`).
+    each in their language (`refusal_message.tell_problem`).
 
     >>> dump_problem(DecisionFailed("no such account"))["problem"]
     'no such account'

@@ -1,7 +1,7 @@
 """Approvals that nobody can decide any more, because those who were asked by name have left.
 
 Lives here: finding them, telling of them, and asking the next of their ladder at once. Must not live here: whether
-anybody can decide (`cases`). Invariants owned: only reviews that ask somebody whose account was closed, deleted or
+anybody can decide (`case`). Invariants owned: only reviews that ask somebody whose account was closed, deleted or
 opened again since the last look are judged, never all that wait; each under the locks of a decision and by what is
 true there, so two who look at once do it once; who was asked and has left is remembered with the candidate's row, so a
 process that dies forgets nothing.

@@ -1,7 +1,7 @@
 """Who gave an answer, and in whose words: it is not always whoever's vote was the last one that it took.
 
-Lives here: telling that, of a review and its votes. Must not live here: how it reads (`status`, `cards`,
-`policies.rights`). Invariant owned: an answer is never told with the name or the words of somebody who said otherwise,
+Lives here: telling that, of a review and its votes. Must not live here: how it reads (`status`, `card`,
+`rights`). Invariant owned: an answer is never told with the name or the words of somebody who said otherwise,
 because every door asks here.
 """
 

@@ -66,7 +66,7 @@ class Case:
         self._members: dict[Any, bool] = {}
         self._absent: dict[Any, list[Any]] = {}
         self._viewers: dict[Any, Viewer] = {}
-        #: Comments and rows of the ledger, the newest first and not all of very many; once `loading` has read them.
+        #: Comments and rows of the ledger, the newest first and not all of very many; once `case_query` has read them.
         self.said: list[Comment] | None = None
         self.told: list[LedgerEvent] | None = None
 

@@ -1,7 +1,7 @@
 """Who may still vote about a review, and what the votes amount to against them.
 
 Lives here: counting people and votes of one case. Must not live here: what a rule makes of the figures
-(`policies.judging`). Invariant owned: whoever can never vote is not waited for.
+(`counting`). Invariant owned: whoever can never vote is not waited for.
 """
 
 from __future__ import annotations

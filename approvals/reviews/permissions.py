@@ -1,6 +1,6 @@
 """Why can't I? For every action the rule that may forbid it to somebody, with a sentence.
 
-Lives here: the rules of actions (`policies.rights` has those of a decision). Must not live here: doing anything.
+Lives here: the rules of actions (`rights` has those of a decision). Must not live here: doing anything.
 Invariants owned: a page that greys out a button and the action that refuses ask the same rule and give the same
 sentence; permissions are as old as the case that they were asked of, so under the locks they are of the locked rows.
 """

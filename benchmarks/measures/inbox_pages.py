@@ -17,7 +17,7 @@ from django.test import Client
 from django.urls import reverse
 
 from approvals.models import Review
-from approvals.web.base.filters import Filters, ListPlace
+from approvals.web.base.filters import Filters, InboxPlace
 from benchmarks.contenders.caller import call_all, write_get
 from benchmarks.contenders.holdpoint import Holdpoint
 from benchmarks.contenders.web import run_server
@@ -101,7 +101,7 @@ def _list_paths(population: Population) -> dict[str, tuple[str, dict[str, str]]]
     inbox = reverse("approvals:inbox")
     dated = Review.objects.filter(due_at__isnull=False).by_due()
     half = dated[population.size // 4]
-    after = Filters().write(after=ListPlace(half.pk, half.due_at))
+    after = Filters().write(after=InboxPlace(half.pk, half.due_at))
     one = reverse("approvals:review", args=[_ask_one(population)])
     part = {"HX-Request": "true"}
     return {

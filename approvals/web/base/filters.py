@@ -29,7 +29,7 @@ _NARROWING = ("q", "workflow", "risk", "due", "age", "person", "asked", "type")
 
 
 @dataclass(frozen=True, slots=True)
-class ListPlace:
+class InboxPlace:
     """Where a page of a list begins: after this one."""
 
     id: UUID
@@ -57,7 +57,7 @@ class Filters:
     #: What it is about: a model, "shop.order".
     type: str = ""
     sort: str = ""
-    after: ListPlace | None = None
+    after: InboxPlace | None = None
 
     def write(self, **changes: Any) -> str:
         """The address's query; what is not said stays as it is, but for the place: another list begins at its top."""
@@ -66,7 +66,7 @@ class Filters:
         for one in fields(wanted):
             value = getattr(wanted, one.name)
             if value and value != one.default:
-                query[one.name] = _write_place(value) if isinstance(value, ListPlace) else str(value)
+                query[one.name] = _write_place(value) if isinstance(value, InboxPlace) else str(value)
         return query.urlencode()
 
     @property
@@ -123,14 +123,14 @@ def _read_text(given: Any) -> str:
     return "".join(char for char in text if char != "\0" and not "\ud800" <= char <= "\udfff").strip()[:LONGEST]
 
 
-def _write_place(place: ListPlace) -> str:
+def _write_place(place: InboxPlace) -> str:
     return str(place.id) if place.due_at is None else f"{place.due_at.astimezone(UTC):%Y%m%dT%H%M%S.%f}_{place.id}"
 
 
-def _read_place(given: Any) -> ListPlace | None:
+def _read_place(given: Any) -> InboxPlace | None:
     moment, _, id = given.rpartition("_") if isinstance(given, str) else ("", "", "")
     try:
         due_at = datetime.strptime(moment, "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC) if moment else None
-        return ListPlace(UUID(id), due_at)
+        return InboxPlace(UUID(id), due_at)
     except ValueError:
         return None

@@ -47,7 +47,7 @@ _NOT_TYPED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class PageOwner:
     """What every page says of whoever looks."""
 
     name: str
@@ -97,11 +97,11 @@ class Opened:
         return read_theme(self.request)
 
     @cached_property
-    def person(self) -> Person:
+    def person(self) -> PageOwner:
         """Who is logged in, as the page says it."""
         if not self.is_somebody:
-            return Person("", "", keys_on=False, theme=self.theme, logout_url="")
-        return Person(
+            return PageOwner("", "", keys_on=False, theme=self.theme, logout_url="")
+        return PageOwner(
             name=show_text(name_person(self.user), MAX_NAME),
             username=show_text(self.user.get_username(), MAX_NAME),
             keys_on=self.desk.preference.shortcuts if self.desk.preference else True,

@@ -1,8 +1,9 @@
 """A person's page of one request: what is on it, whichever door they came by.
 
 Lives here: what the link's page and the inbox's have in common. Must not live here: how either looks (`link_page`,
-`one_page`) and what a form does (`deeds`). Invariants owned: a door tells `decide` truly how carefully it was done
-there; what somebody typed is on every page that refuses it, but for the password; the outcome is there for ever.
+`request_page`) and what a form does (`form_actions`). Invariants owned: a door tells `decide` truly how carefully it
+was done there; what somebody typed is on every page that refuses it, but for the password; the outcome is there for
+ever.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Many requests that are alike, as one page: what they share, what differs, and which of them can be decided together.
 
-Lives here: reading and comparing. Must not live here: deciding (`each`). Invariants owned: however many rows, a page of
-them costs the same statements; nothing is said to be the same in all of them that could not be seen in full; what is of
-high risk, or has to be filled in, stands apart and never among what can be ticked.
+Lives here: reading and comparing. Must not live here: deciding (`bulk_run`). Invariants owned: however many rows, a
+page of them costs the same statements; nothing is said to be the same in all of them that could not be seen in full;
+what is of high risk, or has to be filled in, stands apart and never among what can be ticked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SharedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class BulkLine:
+class BulkEntry:
     """One of them."""
 
     row: RequestRow
@@ -69,9 +69,9 @@ class Together:
     kind: str
     risk: str
     risk_label: str
-    lines: tuple[BulkLine, ...]
+    lines: tuple[BulkEntry, ...]
     #: Those that take a look of their own: each says why.
-    apart: tuple[BulkLine, ...]
+    apart: tuple[BulkEntry, ...]
     columns: tuple[Column, ...]
     #: What is the same in all of them, as (label, value).
     same: tuple[tuple[str, str], ...]
@@ -116,7 +116,7 @@ def read_together(
         obstacle = _find_obstacle(row, materials[row.id], is_mine=row.id in mine)
         is_ticked = not obstacle and (ticked is None or row.id in ticked)
         digest, before = materials[row.id].digest, undone.get(row.id, 0)
-        lines.append(BulkLine(row, (), digest, obstacle, is_ticked, before, came.get(row.id)))
+        lines.append(BulkEntry(row, (), digest, obstacle, is_ticked, before, came.get(row.id)))
     apart = tuple(one for one in lines if _is_apart(one.row, materials[one.row.id]) and one.came is None)
     kept = [one for one in lines if one not in apart]
     compared = compare_facts({one.row.id: _list_facts(one.row, materials[one.row.id]) for one in kept})

@@ -1,6 +1,6 @@
 """`/approvals/bulk/`: many requests that are alike, decided together, with a result for each.
 
-Lives here: between a page and `inbox.together` and `inbox.each`. Must not live here: a rule about who may what.
+Lives here: between a page and `bulk_page` and `bulk_run`. Must not live here: a rule about who may what.
 Invariants owned: looking decides nothing; a request is decided as it was shown or not at all; what became of one is
 said of that one, whoever was quicker; what was ticked and typed is on the page again where it was not taken.
 """

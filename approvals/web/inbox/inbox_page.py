@@ -40,7 +40,7 @@ MAX_SHOWN = 3 * ROWS
 
 
 @dataclass(frozen=True, slots=True)
-class ListPage:
+class InboxList:
     """A list as its templates show it."""
 
     title: str
@@ -115,7 +115,7 @@ def keys(page: Opened) -> HttpResponse:
     return go_back(page)
 
 
-def make_page(lists: Lists, filters: Filters, rail: Rail, *, keep: Sequence[UUID] | None = None) -> ListPage:
+def make_page(lists: Lists, filters: Filters, rail: Rail, *, keep: Sequence[UUID] | None = None) -> InboxList:
     """One page of a list; with `keep`, also those that were on the screen and have left it."""
     found = lists.find(filters, partial(complete, lists))
     gone = _find_gone(lists, found, keep or ())
@@ -130,7 +130,7 @@ def make_page(lists: Lists, filters: Filters, rail: Rail, *, keep: Sequence[UUID
         count = "" if found.count is None else tell_count(found.count, is_cut=found.is_cut)
     else:
         count = current.count
-    return ListPage(
+    return InboxList(
         title=title_list(filters, rail),
         count=count,
         sections=make_sections(rows, lists, filters),

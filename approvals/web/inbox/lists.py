@@ -23,7 +23,7 @@ from approvals.people.eligibility_sql import ExistsHere, is_aside
 from approvals.people.inbox_source import InboxSource, read_streams
 from approvals.people.principals import GROUP, USER, name_user
 from approvals.people.viewer import Viewer
-from approvals.web.base.filters import Filters, ListPlace
+from approvals.web.base.filters import Filters, InboxPlace
 from approvals.web.inbox.search import is_requester, list_words, mention
 from workflows.api.completions import owned_answers
 
@@ -43,7 +43,7 @@ class Found:
 
     ids: tuple[UUID, ...]
     #: Where the next page begins; None: there is none.
-    next: ListPlace | None = None
+    next: InboxPlace | None = None
     #: How many there are, where they were counted: at least, if `is_cut`.
     count: int | None = None
     #: Whether the list goes on behind what was looked through.
@@ -94,7 +94,7 @@ class Lists:
                 rows = Review.objects.filter(pk__in=ids).order_by("-pk")
             read = list(complete(rows)[: ROWS + 1])
             last = read[ROWS - 1] if len(read) > ROWS else None
-            place = None if last is None else ListPlace(last.pk, last.due_at)
+            place = None if last is None else InboxPlace(last.pk, last.due_at)
             return Found(tuple(one.pk for one in read[:ROWS]), place, read=tuple(read[:ROWS]))
         return self._scan(rows, filters, narrowing)
 
@@ -197,10 +197,10 @@ class Lists:
         rows = rows if filters.sort else _begin_after(rows, filters)
         seen = list(rows.annotate(fits=fits).values_list("pk", "due_at", "fits")[: WINDOW + 1])
         is_cut = len(seen) > WINDOW
-        found = [ListPlace(id, due_at) for id, due_at, is_one in seen[:WINDOW] if is_one]
+        found = [InboxPlace(id, due_at) for id, due_at, is_one in seen[:WINDOW] if is_one]
         if filters.sort and not is_cut:
             found = _sort(found, filters)
-        next = found[ROWS - 1] if len(found) > ROWS else ListPlace(*seen[WINDOW - 1][:2]) if is_cut else None
+        next = found[ROWS - 1] if len(found) > ROWS else InboxPlace(*seen[WINDOW - 1][:2]) if is_cut else None
         return Found(
             tuple(one.id for one in found[:ROWS]),
             next,
@@ -224,7 +224,7 @@ class Lists:
         next = found[ROWS - 1][0] if len(found) > ROWS else seen[most - 1][0] if is_cut else None
         return Found(
             tuple(review for _, review in found[:ROWS]),
-            None if next is None else ListPlace(next),
+            None if next is None else InboxPlace(next),
             count=len(found) if narrowing is not None and filters.after is None else None,
             is_cut=narrowing is not None and is_cut,
         )
@@ -246,7 +246,7 @@ def _begin_after(rows: Any, filters: Filters) -> Any:
     return rows.filter(later)
 
 
-def _sort(found: list[ListPlace], filters: Filters) -> list[ListPlace]:
+def _sort(found: list[InboxPlace], filters: Filters) -> list[InboxPlace]:
     """By age, which the ids tell; from where the page before ended."""
     newest = filters.sort == "newest"
     ordered = sorted(found, key=lambda one: one.id, reverse=newest)

@@ -1,6 +1,6 @@
 """What somebody may say about themselves: how they like to work, and who stands in while they are away.
 
-Must not live here: what these do (`viewers`, `notify.readers`). Invariants owned: nobody changes what is another's; who
+Must not live here: what these do (`viewer`, `preferences`). Invariants owned: nobody changes what is another's; who
 stands in is somebody who could be asked there; whoever is not of one's workspaces is not told from who does not exist.
 """
 

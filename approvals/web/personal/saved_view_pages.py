@@ -1,6 +1,6 @@
 """`/approvals/views/`: one's saved views.
 
-Must not live here: what is kept (`inbox.kept`). Invariants owned: nothing is changed by looking; what was typed is on
+Must not live here: what is kept (`saved_views`). Invariants owned: nothing is changed by looking; what was typed is on
 the page that refuses it.
 """
 

@@ -1,7 +1,7 @@
 """`/approvals/settings/`: how somebody likes to work, and who stands in while they are away.
 
-Must not live here: what is valid, and whose it is (`inbox.own`). Invariants owned: nothing is changed by looking; what
-was typed is on the page that refuses it; every change leads to a page that a reload does not make again.
+Must not live here: what is valid, and whose it is (`own_settings`). Invariants owned: nothing is changed by looking;
+what was typed is on the page that refuses it; every change leads to a page that a reload does not make again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`/approvals/link/{token}/`: one person's page of one review, without any sign-in.
 
-Lives here: methods, headers and failures. Must not live here: what is done (`deeds`) and shown (`link_page`).
+Lives here: methods, headers and failures. Must not live here: what is done (`form_actions`) and shown (`link_page`).
 Invariants owned: GET and HEAD change nothing, whoever asks (a mail scanner, a prefetcher, a browser that runs
 scripts); only a form of ours that was posted does; the person is the link's, whoever is logged in; no log line of ours
 or Django's holds the address; what is no link of ours is told the same 404, byte for byte.

@@ -1,8 +1,8 @@
 """A decision that was posted: made, answered alike when it is sent twice, or refused on the page that it came from.
 
 Lives here: between a form and `decide`. Must not live here: a rule about who may what, and what else a form does
-(`deeds`). Invariants owned: a refusal keeps what was typed, but for the password; a decision that is sent again, by a
-second tap or another tab, gets the first one's answer.
+(`form_actions`). Invariants owned: a refusal keeps what was typed, but for the password; a decision that is sent again,
+by a second tap or another tab, gets the first one's answer.
 """
 
 from __future__ import annotations

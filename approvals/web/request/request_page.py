@@ -1,7 +1,7 @@
 """`/approvals/{id}/`: one request for whoever is logged in, as a page of its own or as the pane beside the list.
 
-Nothing here decides (`deeds` does). Invariants owned: a request that somebody may not see is, to them, not there; the
-pane and the page are the same card with the same forms, and only the page's frame differs.
+Nothing here decides (`form_actions` does). Invariants owned: a request that somebody may not see is, to them, not
+there; the pane and the page are the same card with the same forms, and only the page's frame differs.
 """
 
 from __future__ import annotations

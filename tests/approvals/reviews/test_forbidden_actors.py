@@ -134,14 +134,14 @@ class Door:
 
 DOORS = {
     "python": Door(enter_python, "python", ""),
-    "page": Door(enter_page, "page", "views.deeds"),
-    "pane": Door(enter_pane, "page", "views.deeds"),
-    "bulk": Door(enter_bulk, "page", "inbox.each"),
-    "link": Door(enter_link, "link", "views.deeds"),
-    "REST": Door(enter_rest, "api", "rest.reviews"),
-    "admin page": Door(enter_admin_page, "admin", "admin.deciding"),
-    "admin action": Door(enter_admin_action, "admin", "admin.deeds"),
-    "MCP": Door(enter_mcp, "mcp", "mcp.desk"),
+    "page": Door(enter_page, "page", "web.request.posted_decision"),
+    "pane": Door(enter_pane, "page", "web.request.posted_decision"),
+    "bulk": Door(enter_bulk, "page", "web.bulk.bulk_run"),
+    "link": Door(enter_link, "link", "web.request.posted_decision"),
+    "REST": Door(enter_rest, "api", "rest.review_views"),
+    "admin page": Door(enter_admin_page, "admin", "admin.decision_page"),
+    "admin action": Door(enter_admin_action, "admin", "admin.review_actions"),
+    "MCP": Door(enter_mcp, "mcp", "mcp.agent_desk"),
 }
 
 
@@ -500,8 +500,8 @@ def list_callers(name: str) -> set[str]:
 def test_whatever_decides_is_a_door_above() -> None:
     assert list_callers("decide") == {one.module for one in DOORS.values() if one.module} | NO_DOORS
     # Beside `decide()` only time, grace and withdrawing end a review.
-    assert list_callers("finish") == {"decisions", "grace", "settling"}
-    assert list_callers("answer_by_time") == {"timers"}
+    assert list_callers("finish") == {"deciding.decisions", "deciding.undo_window", "deciding.effects"}
+    assert list_callers("answer_by_time") == {"deciding.timers"}
 
 
 #: Every address below which something is decided, and every other one of ours: what is posted there decides nothing.

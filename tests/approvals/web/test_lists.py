@@ -15,7 +15,7 @@ from approvals.actions import actions
 from approvals.models import Review, SavedView
 from approvals.people.viewer import Viewer
 from approvals.web.base.desk import ask_desk, read_desk
-from approvals.web.base.filters import Filters, ListPlace, read_filters
+from approvals.web.base.filters import Filters, InboxPlace, read_filters
 from approvals.web.inbox import lists as lists_module
 from approvals.web.inbox.filter_menus import list_menus
 from approvals.web.inbox.lists import Lists
@@ -202,7 +202,7 @@ def test_an_address_is_read_as_it_was_written(query: str) -> None:
 
 def test_a_place_is_read_as_it_was_written() -> None:
     now, id = read_now(), ask(title="x").pk
-    for place in (ListPlace(id), ListPlace(id, now)):
+    for place in (InboxPlace(id), InboxPlace(id, now)):
         assert read_filters(QueryDict(Filters().write(after=place))).after == place
 
 
