@@ -22,7 +22,7 @@ from approvals.rest.shapes import ApprovalOut
 from approvals.rules.door import Door
 from workflows.rest.base.endpoint import ChangeAnswer
 from workflows.rest.protocol.bodies import Body, read_as
-from workflows.rest.schema.openapi import ID, document
+from workflows.rest.protocol.operation import ID, document
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -24,7 +24,7 @@ from approvals.rest.review_rows import name_people, read_rows, show_listed
 from approvals.rest.shapes import ApprovalList
 from workflows.clock import Now
 from workflows.rest.base.lists import Segment, answer_list, read_choice, read_filter
-from workflows.rest.schema.openapi import FILTER, document
+from workflows.rest.protocol.operation import FILTER, document
 
 STATUSES = ("open", "grace", "decided", "closed", "any")
 FLAGS = ("true", "false")

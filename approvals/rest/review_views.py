@@ -24,7 +24,7 @@ from workflows.rest.base.endpoint import ChangeAnswer
 from workflows.rest.base.ids import read_id, refuse_unknown
 from workflows.rest.base.repeated_calls import answer_json
 from workflows.rest.protocol.bodies import read_as
-from workflows.rest.schema.openapi import ID, document
+from workflows.rest.protocol.operation import ID, document
 
 
 class OneReview(ReviewEndpoint):

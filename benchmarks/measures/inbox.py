@@ -25,7 +25,7 @@ from benchmarks.plan import Plan, say
 from benchmarks.site.routing import use
 from benchmarks.table import Row, at_most, times_at_most
 from workflows.models import Workspace
-from workflows.rest.base.lists import ListPlace, Segment, find_page
+from workflows.rest.base.lists import OrderPlace, Segment, find_page
 
 PAGE = 50
 #: A badge counts so far.
@@ -87,7 +87,7 @@ class Inbox:
             holdpoint.close()
             middle = Review.objects.filter(due_at__isnull=False).by_due()[self.size // 4]
             self.viewer = Viewer(self.user)
-            self.middle = ListPlace(False, 0, (middle.due_at, middle.pk))
+            self.middle = OrderPlace(False, 0, (middle.due_at, middle.pk))
 
     def empty(self) -> None:
         """Leave nothing behind."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from workflows.rest.base.lists import ListPlace, find_page
+from workflows.rest.base.lists import OrderPlace, find_page
 
 MODES = ["web, custom", "web, generic"]
 #: A workspace in which nothing is.
@@ -15,4 +15,4 @@ MIDDLE = UUID(int=1 << 127)
 
 
 def page(rows: Any, segments: Any, *place: Any) -> Callable[[], object]:
-    return lambda: find_page(rows, segments, ListPlace(*place) if place else None, 50)
+    return lambda: find_page(rows, segments, OrderPlace(*place) if place else None, 50)

@@ -18,7 +18,7 @@ from approvals.rest.review_rows import read_rows
 from tests.support.rest_pages import MIDDLE, MODES, OTHER, page
 from tests.support.statements import explain, listen
 from workflows.models import Workspace
-from workflows.rest.base.lists import ListPlace, find_page
+from workflows.rest.base.lists import OrderPlace, find_page
 
 pytestmark = pytest.mark.django_db
 
@@ -116,7 +116,7 @@ def visible(status: str) -> Any:
 def look_through(status: str, segments: Any, *place: Any, **wanted: Any) -> Callable[[], object]:
     """A page of what somebody may see who is asked for little of it."""
     here = Review.objects.filter(workspace_id=Workspace.objects.get(slug="default").pk, **wanted)
-    where = ListPlace(*place) if place else None
+    where = OrderPlace(*place) if place else None
     return lambda: find_page(visible(status), segments, where, 50, str, here)
 
 

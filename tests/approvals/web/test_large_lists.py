@@ -18,7 +18,7 @@ from django.db.models import Q
 from approvals.models import Review
 from tests.support.many_reviews import MOST_ROWS_OF_A_BADGE, PEOPLE, explain, filled
 from tests.support.statements import listen
-from workflows.rest.base.lists import ListPlace, Segment, find_page
+from workflows.rest.base.lists import OrderPlace, Segment, find_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
@@ -37,11 +37,11 @@ def list_for(name: str) -> Any:
     return Review.objects.for_user(User.objects.get(username=name))
 
 
-def _find_place(back: bool, segment: int) -> ListPlace:
+def _find_place(back: bool, segment: int) -> OrderPlace:
     """In the middle of those that are due, or of those that are not."""
     rows = Review.objects.filter(workspace__slug="default", due_at__isnull=bool(segment)).by_due()
     row = rows[PENDING // 4 if rows.count() > PENDING // 4 else rows.count() // 2]
-    return ListPlace(back, segment, (row.pk,) if segment else (row.due_at, row.pk))
+    return OrderPlace(back, segment, (row.pk,) if segment else (row.due_at, row.pk))
 
 
 def _page(back: bool, segment: int) -> Callable[[str], Callable[[], object]]:

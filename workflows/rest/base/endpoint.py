@@ -40,6 +40,7 @@ from workflows.rest.base.json_body import parse_body, read_bytes
 from workflows.rest.base.program_views import open_to_machines
 from workflows.rest.base.repeated_calls import answer_json, read_idempotency_key, read_once
 from workflows.rest.base.throttle import count_call
+from workflows.rest.protocol.operation import ApiSchema
 from workflows.rest.protocol.problems import (
     FORBIDDEN,
     INVALID_REQUEST,
@@ -50,7 +51,6 @@ from workflows.rest.protocol.problems import (
     answer_error,
     answer_problem,
 )
-from workflows.rest.schema.openapi import ApiSchema
 from workflows.store import Once, Told
 
 logger = logging.getLogger("workflows")

@@ -69,7 +69,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class ListPlace:
+class OrderPlace:
     """Where a page begins: after (or, going back, before) these values of a segment."""
 
     back: bool
@@ -80,12 +80,12 @@ class ListPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class ListPage:
+class RowPage:
     """Some rows as they are written, and the places on both sides."""
 
     rows: list[str]
-    next: ListPlace | None
-    previous: ListPlace | None
+    next: OrderPlace | None
+    previous: OrderPlace | None
 
 
 def answer_list(
@@ -115,11 +115,11 @@ def answer_list(
 def find_page(
     rows: QuerySet[Any],
     segments: Sequence[Segment],
-    place: ListPlace | None,
+    place: OrderPlace | None,
     limit: int,
     write: Callable[[Any], str] = str,
     within: QuerySet[Any] | None = None,
-) -> ListPage:
+) -> RowPage:
     """The rows after a place, or before it, as they are written; fewer than `limit` where they are large, or where
     hardly any of those `within` are among them."""
     back = place is not None and place.back
@@ -141,12 +141,12 @@ def find_page(
     first = _place(*found[0][:2], segments, back=True) if found else None
     last = _place(*found[-1][:2], segments, back=False) if found else None
     if end is not None:  # the next page goes on where this one stopped to look
-        first = ListPlace(True, *end) if back or not found else first
-        last = ListPlace(False, *end) if not back or not found else last
+        first = OrderPlace(True, *end) if back or not found else first
+        last = OrderPlace(False, *end) if not back or not found else last
     elif within is not None and not found and place is not None:
         around = replace(place, back=not back, is_with=True)
-        return ListPage([], next=around if back else None, previous=None if back else around)
-    return ListPage(
+        return RowPage([], next=around if back else None, previous=None if back else around)
+    return RowPage(
         [text for _, _, text in found],
         next=last if more or back else None,
         previous=first if (more if back else place is not None) else None,
@@ -156,7 +156,7 @@ def find_page(
 def _walk(
     rows: QuerySet[Any],
     segments: Sequence[Segment],
-    place: ListPlace | None,
+    place: OrderPlace | None,
     most: int,
     within: QuerySet[Any] | None = None,
 ) -> Iterator[tuple[int, Any]]:
@@ -207,7 +207,7 @@ def read_limit(request: HttpRequest) -> int:
     return int(text)
 
 
-def read_cursor(request: HttpRequest, model: type[Model], segments: Sequence[Segment]) -> ListPlace | None:
+def read_cursor(request: HttpRequest, model: type[Model], segments: Sequence[Segment]) -> OrderPlace | None:
     """The place that a link of an earlier page names."""
     text = request.GET.get("cursor", "")
     if not text:
@@ -221,7 +221,7 @@ def read_cursor(request: HttpRequest, model: type[Model], segments: Sequence[Seg
             raise ValueError
         columns = [model._meta.get_field(name) for name in segment.fields]
         read = tuple(_read(column, value) for column, value in zip(columns, values, strict=True))
-        return ListPlace(back, number, read, is_with)
+        return OrderPlace(back, number, read, is_with)
     except (ValueError, TypeError, IndexError, RecursionError, OverflowError):
         raise refuse_cursor() from None
 
@@ -314,11 +314,11 @@ def _compare(segment: Segment, values: Sequence[Any], back: bool, *, or_equal: b
     return _RowComparison(columns, wanted, arg_joiner=f" {sign} ")
 
 
-def _place(number: int, row: Any, segments: Sequence[Segment], *, back: bool) -> ListPlace:
-    return ListPlace(back, number, tuple(getattr(row, name) for name in segments[number].fields))
+def _place(number: int, row: Any, segments: Sequence[Segment], *, back: bool) -> OrderPlace:
+    return OrderPlace(back, number, tuple(getattr(row, name) for name in segments[number].fields))
 
 
-def _link(request: HttpRequest, place: ListPlace | None) -> str | None:
+def _link(request: HttpRequest, place: OrderPlace | None) -> str | None:
     if place is None:
         return None
     values = [value if isinstance(value, int) else _write(value) for value in place.values]

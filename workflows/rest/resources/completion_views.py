@@ -29,6 +29,7 @@ from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.base.ids import read_id
 from workflows.rest.base.json_body import count_malformed
 from workflows.rest.protocol.bodies import list_mistakes, refuse_without_data
+from workflows.rest.protocol.operation import document
 from workflows.rest.protocol.problems import (
     INVALID_REQUEST,
     NOT_FOUND,
@@ -42,7 +43,6 @@ from workflows.rest.protocol.request_bodies import CompleteManyBody, CompleteMan
 from workflows.rest.protocol.response_bodies import CompletionResults
 from workflows.rest.resources.interaction_views import DOOR
 from workflows.rest.resources.signal_views import MOST_LINES, MOST_MISTAKES
-from workflows.rest.schema.openapi import document
 from workflows.store import MANY, Once, Told
 from workflows.values.json_text import MISSING, dump_value
 

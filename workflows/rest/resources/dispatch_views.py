@@ -17,11 +17,11 @@ from workflows.rest.base.endpoint import ChangeAnswer
 from workflows.rest.base.ids import read_id, refuse_unknown
 from workflows.rest.base.lists import Segment, answer_list
 from workflows.rest.protocol.bodies import Shape, read_as
+from workflows.rest.protocol.operation import ID, document
 from workflows.rest.protocol.representations import show_interaction
 from workflows.rest.protocol.request_bodies import RetryBody
 from workflows.rest.protocol.response_bodies import InteractionOut, ListOut, ProblemOut
 from workflows.rest.resources.interaction_views import InteractionEndpoint
-from workflows.rest.schema.openapi import ID, document
 from workflows.values.times import to_rfc3339
 
 #: The first try first.

@@ -17,11 +17,11 @@ from workflows.rest.base.authentication import COMPLETE, RETRY
 from workflows.rest.base.endpoint import ChangeAnswer
 from workflows.rest.base.ids import read_id, refuse_unknown
 from workflows.rest.protocol.bodies import Body, read_as
+from workflows.rest.protocol.operation import ID, document
 from workflows.rest.protocol.representations import show_interaction
 from workflows.rest.protocol.request_bodies import RetryBody
 from workflows.rest.protocol.response_bodies import InteractionOut, ProblemOut
 from workflows.rest.resources.interaction_views import DOOR, InteractionEndpoint
-from workflows.rest.schema.openapi import ID, document
 
 
 class FailBody(Body):

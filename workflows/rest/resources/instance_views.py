@@ -33,6 +33,7 @@ from workflows.rest.base.lists import (
 )
 from workflows.rest.base.repeated_calls import answer_json
 from workflows.rest.protocol.bodies import read_as
+from workflows.rest.protocol.operation import FILTER, ID, document
 from workflows.rest.protocol.problems import (
     DUPLICATE_KEY,
     INSTANCE_CANCELLED,
@@ -52,7 +53,6 @@ from workflows.rest.protocol.response_bodies import (
 )
 from workflows.rest.resources.history_pages import answer_history
 from workflows.rest.resources.long_polls import wait_for_end
-from workflows.rest.schema.openapi import FILTER, ID, document
 
 MOST_SECONDS = 30
 

@@ -33,6 +33,7 @@ from workflows.rest.base.lists import (
 )
 from workflows.rest.base.repeated_calls import answer_completion, answer_json, read_once
 from workflows.rest.protocol.bodies import read_as, refuse_without_data
+from workflows.rest.protocol.operation import FILTER, ID, document
 from workflows.rest.protocol.problems import RequestRefused
 from workflows.rest.protocol.representations import INTERACTION_FIELDS, show_event, show_interaction
 from workflows.rest.protocol.request_bodies import CompleteBody
@@ -43,7 +44,6 @@ from workflows.rest.protocol.response_bodies import (
     ProblemOut,
     RowList,
 )
-from workflows.rest.schema.openapi import FILTER, ID, document
 from workflows.values.json_text import MISSING
 
 #: Any text but control characters, and the two that stand for a place in an address.

@@ -26,6 +26,7 @@ from workflows.rest.base.authentication import SIGNAL
 from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.base.ids import read_id
 from workflows.rest.protocol.bodies import SEEN, list_mistakes, read_as
+from workflows.rest.protocol.operation import ID, document
 from workflows.rest.protocol.problems import (
     FORBIDDEN,
     INVALID_REQUEST,
@@ -39,7 +40,6 @@ from workflows.rest.protocol.problems import (
 from workflows.rest.protocol.request_bodies import BulkBody, BulkLine, EventBody, KeySignalBody, SignalBody
 from workflows.rest.protocol.response_bodies import BulkResults, DeliveryOut, EmissionOut
 from workflows.rest.resources.interaction_views import DOOR
-from workflows.rest.schema.openapi import ID, document
 from workflows.store import MANY, Once, Told
 from workflows.values.json_text import check_text
 

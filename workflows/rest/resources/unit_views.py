@@ -24,9 +24,9 @@ from workflows.rest.base.lists import (
     read_id_filter,
 )
 from workflows.rest.base.repeated_calls import answer_json
+from workflows.rest.protocol.operation import FILTER, ID, document
 from workflows.rest.protocol.representations import UNIT_FIELDS, show_unit
 from workflows.rest.protocol.response_bodies import UnitList, UnitOut
-from workflows.rest.schema.openapi import FILTER, ID, document
 
 #: What is true or false in an address.
 FLAGS = ("true", "false")
