@@ -454,7 +454,7 @@ def test_when_somebody_leaves_the_votes_that_count_agree(maya: User, lena: User,
     assert answers[-1].data == EDITED
 
 
-@pytest.mark.parametrize("module", ["form_values"])
+@pytest.mark.parametrize("module", ["forms.form_values"])
 def test_what_the_docstrings_say_is_so(module: str) -> None:
     ran = doctest.testmod(import_module(f"approvals.{module}"))
     assert ran.attempted > 0

@@ -58,14 +58,14 @@ def test_the_examples_are_true(shop: Any, db: None) -> None:
     names |= {"shown": snapshot(invoice), "subject": read_subject(invoice)}
     shop.Invoice.objects.update(amount=1300)
     for module in (
-        "plain_values",
-        "show_values",
-        "show_money",
-        "show_fields",
-        "diff_parts",
-        "subjects",
-        "changes",
-        "diffs",
+        "subjects.field_values",
+        "display.values",
+        "display.money",
+        "subjects.field_display",
+        "subjects.diff_parts",
+        "subjects.reference",
+        "subjects.change",
+        "subjects.diff",
     ):
         ran = doctest.testmod(import_module(f"approvals.{module}"), extraglobs=names)
         assert (ran.failed, ran.attempted > 0) == (0, True), module

@@ -41,9 +41,9 @@ def make_ann() -> User:
     return make_person("ann", "finance")
 
 
-@pytest.mark.parametrize("module", ["compared", "materials", "together", "totals"])
+@pytest.mark.parametrize("module", ["comparison", "bulk_data", "bulk_page", "totals"])
 def test_what_the_docstrings_say_is_so(module: str) -> None:
-    ran = doctest.testmod(import_module(f"approvals.inbox.{module}"))
+    ran = doctest.testmod(import_module(f"approvals.web.bulk.{module}"))
     assert ran.attempted > 0
     assert ran.failed == 0
 
