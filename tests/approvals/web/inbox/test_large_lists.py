@@ -1,7 +1,7 @@
 """What pages and badges of the inbox cost beside 50,000 other reviews: what they show, wherever they lie.
 
 Plans are looked at, not times, because a test never times (`python -m benchmarks --only inbox --full` does). For a
-million: PENDING=1000000 pytest -n0 tests/approvals/web/test_large_lists.py
+million: PENDING=1000000 pytest -n0 tests/approvals/web/inbox/test_large_lists.py
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.process
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 #: Modules of ours that somebody imports first, and that are still there when the other distribution has come.
 DOORS = (

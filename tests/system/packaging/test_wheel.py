@@ -21,7 +21,7 @@ from tests.support.processes import Process, running
 
 pytestmark = pytest.mark.process
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 #: What the README has a newcomer type, and two questions to the installation.
 SESSION = """

@@ -1,7 +1,7 @@
 """Whose reviews are whose: a list shows what may be decided, a look who has to do with it; and what both cost.
 
 The random worlds compare two ways of saying the same: `for_user` in SQL for a list, the rules of a decision in Python
-for one review under its locks. To try a world again: SEED=123 pytest tests/approvals/reviews/test_visibility.py
+for one review under its locks. To try a world again: SEED=123 pytest tests/approvals/actions/test_visibility.py
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from workflows.testing import advance, assert_awaiting, assert_done, assert_fail
 
 pytestmark = pytest.mark.django_db
 
-HOME = Path(__file__).resolve().parents[2]
+HOME = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)

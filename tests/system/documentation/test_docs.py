@@ -47,7 +47,7 @@ from workflows.models import Instance
 from workflows.values import json_text
 from workflows.worker.pump import Pump
 
-HOME = Path(__file__).resolve().parents[2]
+HOME = Path(__file__).resolve().parents[3]
 PAGES = (
     "docs/guide.md",
     "docs/await-or-hand-off.md",
