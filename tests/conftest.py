@@ -52,6 +52,11 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
         remember_migrated()
 
 
+@pytest.fixture
+def committed(transactional_db: None) -> None:
+    """What a test commits is seen by every connection, and gone after it."""
+
+
 @pytest.fixture(autouse=True)
 def no_supplied_links(monkeypatch: pytest.MonkeyPatch) -> None:
     """`drain()` lets links be made without settings; a test that looks at the settings must not see that of another."""

@@ -1,7 +1,7 @@
 """A served site, a Chromium, and people who visit the one with the other.
 
-Lives here: fixtures; what they do is in `served`, `visiting`, `judging` and `picturing`. A module of browser tests says
-`pytestmark = [pytest.mark.browser, pytest.mark.django_db]`: ordinary tests, whose rows are rolled back.
+Lives here: fixtures; what they do is in `served`, `visiting`, `judging` and `picturing`, and the markers of every test
+below: they are ordinary tests, whose rows are rolled back.
 """
 
 from __future__ import annotations
@@ -19,12 +19,18 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.support.browser.served import Served, Site
 from tests.support.browser.visiting import Visits
+from tests.support.browser.world import Desk, make_desk
 
 KEYS = {"2026-11": "n" * 40}
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 PATIENCE = 300
 EXPECT_MS = 15_000
 MISSING = "there is no Chromium: `apt install chromium fonts-noto-cjk`, or name one with CHROMIUM=/path/to/chromium"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.add_marker(pytest.mark.browser)
+    item.add_marker(pytest.mark.django_db)
 
 
 # For the package and not for the session: as long as Playwright runs, an event loop stands still in this thread. Tests
@@ -57,14 +63,19 @@ def served() -> Iterator[Served]:
 
 
 @pytest.fixture
-def site(request: pytest.FixtureRequest, served: Served, db: None, settings: Any) -> Iterator[Site]:
+def site(served: Served, db: None, settings: Any) -> Iterator[Site]:
     """The site, served from the test's own transaction; links lead to it."""
-    assert request.node.get_closest_marker("browser") is not None, "mark this test: pytest.mark.browser"
     settings.WORKFLOWS = {**settings.WORKFLOWS, "BASE_URL": served.url, "TOKEN_KEYS": KEYS}
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     cache.clear()
     with served.lending(connections[DEFAULT_DB_ALIAS]):
         yield Site(served)
+
+
+@pytest.fixture
+def desk(site: Site) -> Desk:
+    """The people of the inbox, on a served site."""
+    return make_desk()
 
 
 @pytest.fixture

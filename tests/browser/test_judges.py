@@ -17,8 +17,6 @@ from tests.support.browser.served import Site
 from tests.support.browser.visiting import Visits
 from workflows.clock import read_now
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
 
 def test_whatever_goes_wrong_in_a_page_is_noticed(visit: Visits, site: Site) -> None:
     park()

@@ -21,25 +21,12 @@ from django.db import connection, connections, transaction
 from workflows import engine, store
 from workflows.engine.author_calls import Host
 from workflows.store import Claim, Commit, RunResult
-from workflows.worker.django_q.schedule import provide_defaults
 
 PATIENCE = 60.0
 
 
 #: Only the engine is there: what it does beside other apps is tested elsewhere.
 COMMITTED = pytest.mark.django_db(transaction=True, available_apps=["workflows"])
-
-
-@pytest.fixture(scope="module")
-def _provided_again(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    yield
-    with django_db_blocker.unblock():
-        provide_defaults()
-
-
-@pytest.fixture
-def committed(transactional_db: None) -> None:
-    """What a test commits is seen by every connection, and gone after it."""
 
 
 def empty() -> None:

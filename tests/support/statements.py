@@ -9,14 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from django.db import connections, transaction
+from django.db import transaction
 from django.test.utils import CaptureQueriesContext
 
+from tests.support.database import db
+
 TRANSACTION = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
-
-
-def db() -> Any:
-    return connections["default"]
 
 
 @contextmanager

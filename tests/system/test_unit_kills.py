@@ -8,15 +8,14 @@ from django.db import connection, connections
 
 import workflows
 from tests.support.processes import Process, find_environment, running, wait_until
-from tests.support.races import COMMITTED, committed, work
-from tests.support.races import _provided_again as _provided_again
+from tests.support.races import COMMITTED, work
 from tests.support.units.dying import POINTS
 from tests.support.units.flows import killed
 from workflows import InteractionResolved, UnknownInteraction, store
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
 from workflows.units import unit_sweep
 
-pytestmark = [COMMITTED, pytest.mark.usefixtures(committed.__name__)]
+pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
 
 def kill_at(point: str, instance: Instance) -> None:

@@ -38,11 +38,6 @@ def ann(db: None) -> User:
 
 
 @pytest.fixture
-def ben(db: None) -> User:
-    return User.objects.create_user("ben", first_name="Ben", last_name="Okafor")
-
-
-@pytest.fixture
 def ada(db: None) -> User:
     return User.objects.create_superuser("ada", first_name="Ada")
 

@@ -34,11 +34,6 @@ def ann(db: None) -> User:
 
 
 @pytest.fixture
-def ben(db: None) -> User:
-    return User.objects.create_user("ben", first_name="Ben", last_name="Okafor")
-
-
-@pytest.fixture
 def operator(db: None) -> Client:
     """A superuser's browser."""
     return login(User.objects.create_superuser("ada", first_name="Ada"))

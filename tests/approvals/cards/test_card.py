@@ -17,7 +17,7 @@ from approvals.models import Comment, Review, Vote
 from approvals.reviews.permissions import CHECKS
 from approvals.subjects.reference import digest, snapshot_again
 from tests.support.review_calls import count_statements
-from tests.support.worlds.cards import REFUND, People, ask, ask_about_order, build, list_texts, make_people, read_again
+from tests.support.worlds.cards import REFUND, People, ask, build, list_texts, read_again
 
 pytestmark = pytest.mark.django_db
 
@@ -26,16 +26,6 @@ HOSTILE = "invoice\u202egpj.exe\x07 <b onclick='x'>\u200b\u2066"
 
 def grant(user: User, codename: str) -> None:
     user.user_permissions.add(Permission.objects.get(codename=codename))
-
-
-@pytest.fixture
-def people(db: None) -> People:
-    return make_people()
-
-
-@pytest.fixture
-def asked(shop: Any, people: People) -> Review:
-    return ask_about_order(shop, people)
 
 
 # --- every field ------------------------------------------------------------------------------------------

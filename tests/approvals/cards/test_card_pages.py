@@ -15,7 +15,7 @@ from approvals.cards.decision_form import DecisionForm
 from approvals.exceptions import ReasonRequired
 from approvals.models import Review, Vote
 from approvals.rules.door import Door
-from tests.support.worlds.cards import Page, People, ask, ask_about_order, build, make_people, read_again, render_part
+from tests.support.worlds.cards import Page, People, ask, build, read_again, render_part
 from workflows.exceptions import InvalidData
 from workflows.testing import advance
 
@@ -31,16 +31,6 @@ SCHEMA = {
         "parts": {"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}}}},
     },
 }
-
-
-@pytest.fixture
-def people(db: None) -> People:
-    return make_people()
-
-
-@pytest.fixture
-def asked(shop: Any, people: People) -> Review:
-    return ask_about_order(shop, people)
 
 
 def render(review: Review, user: Any, **options: Any) -> Page:

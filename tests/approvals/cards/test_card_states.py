@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.db import connection
@@ -11,20 +10,10 @@ from django.db import connection
 from approvals import decide, undo, withdraw
 from approvals.exceptions import AlreadyDecided
 from approvals.models import Review
-from tests.support.worlds.cards import People, ask, ask_about_order, build, make_people
+from tests.support.worlds.cards import People, ask, build
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def people(db: None) -> People:
-    return make_people()
-
-
-@pytest.fixture
-def asked(shop: Any, people: People) -> Review:
-    return ask_about_order(shop, people)
 
 
 def test_in_its_grace_nothing_else_can_be_decided(people: People) -> None:

@@ -17,19 +17,9 @@ from approvals.people.viewer import Viewer, find_viewer
 from approvals.reviews.case import MAX_ROWS, Case
 from approvals.reviews.permissions import find_question
 from tests.support.review_calls import count_statements
-from tests.support.worlds.cards import People, ask_about_order, build, make_people, read_again
+from tests.support.worlds.cards import People, build, read_again
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def people(db: None) -> People:
-    return make_people()
-
-
-@pytest.fixture
-def asked(shop: Any, people: People) -> Review:
-    return ask_about_order(shop, people)
 
 
 def load(review: Review, user: User) -> Case:

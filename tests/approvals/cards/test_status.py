@@ -18,7 +18,7 @@ from approvals import (
 from approvals.cards.status import describe_status, find_status
 from approvals.models import Review
 from approvals.reviews.case import Case
-from tests.support.worlds.cards import People, ask, make_people, read_again, tell
+from tests.support.worlds.cards import People, ask, read_again, tell
 from workflows.api.instances import cancel
 from workflows.testing import advance, drain
 
@@ -27,11 +27,6 @@ from workflows.testing import advance, drain
 def berlin(own_language: None) -> None:
     """The viewer is in Berlin, also where the process is not."""
     timezone.activate(ZoneInfo("Europe/Berlin"))
-
-
-@pytest.fixture
-def people(db: None) -> People:
-    return make_people()
 
 
 @pytest.mark.django_db

@@ -16,15 +16,10 @@ from approvals.cards.latest_review import find_newest, find_visible
 from approvals.models import Review
 from approvals.rules.door import Door
 from approvals.templatetags.approvals import gauge, initials
-from tests.support.worlds.cards import Page, People, ask, make_people
+from tests.support.worlds.cards import Page, People, ask
 from workflows.testing import advance
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def people(db: None) -> People:
-    return make_people()
 
 
 def render(obj: Any, user: Any = None, **context: Any) -> str:

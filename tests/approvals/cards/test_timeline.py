@@ -30,7 +30,7 @@ from approvals.display.times import show_when
 from approvals.exceptions import DecisionRefused
 from approvals.reviews.case import Case
 from approvals.rules.door import Door
-from tests.support.worlds.cards import People, ask, list_told, make_people, read_again
+from tests.support.worlds.cards import People, ask, list_told, read_again
 from workflows.api.instances import cancel
 from workflows.testing import advance
 
@@ -39,11 +39,6 @@ from workflows.testing import advance
 def berlin(own_language: None) -> None:
     """The viewer is in Berlin, also where the process is not."""
     timezone.activate(ZoneInfo("Europe/Berlin"))
-
-
-@pytest.fixture
-def people(db: None) -> People:
-    return make_people()
 
 
 @pytest.mark.django_db

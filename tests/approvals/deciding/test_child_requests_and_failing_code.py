@@ -56,11 +56,6 @@ class AboutSupplier(Workflow):
         return Done(ctx.answer.outcome)
 
 
-@pytest.fixture
-def ann() -> User:
-    return make_person("ann")
-
-
 def test_nobody_approves_what_they_asked_for_through_a_child(ann: User) -> None:
     ann = review_calls.grant(ann, "decide_review")
     workflows.start(Outer, {}, actor=ann)

@@ -20,7 +20,7 @@ from django.test.utils import CaptureQueriesContext
 from approvals.models import Review
 from tests.support.api_calls import Api
 from tests.support.call_counts import count_calls
-from tests.support.races import _provided_again, committed, work  # noqa: F401 (fixtures)
+from tests.support.races import work
 from tests.support.review_calls import again, ask, make_person
 from tests.support.statements import TRANSACTION
 

@@ -37,11 +37,6 @@ def ann() -> User:
     return make_person("ann", last_name="Archer")
 
 
-@pytest.fixture
-def ben() -> User:
-    return make_person("ben")
-
-
 # --- what was shown -------------------------------------------------------------------------------------------
 
 

@@ -40,16 +40,6 @@ pytestmark = pytest.mark.django_db
 NOBODY = "Nobody can decide this any more"
 
 
-@pytest.fixture
-def ann() -> User:
-    return make_person("ann")
-
-
-@pytest.fixture
-def ben() -> User:
-    return make_person("ben")
-
-
 def leave(user: User) -> None:
     User.objects.filter(pk=user.pk).update(is_active=False)
 

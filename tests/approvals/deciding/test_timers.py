@@ -41,11 +41,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def ann() -> User:
-    return make_person("ann")
-
-
-@pytest.fixture
 def board() -> Group:
     return Group.objects.create(name="board")
 

@@ -53,11 +53,6 @@ def ann() -> User:
     return make_person("ann", last_name="Archer")
 
 
-@pytest.fixture
-def ben() -> User:
-    return make_person("ben")
-
-
 def begin(review: Review, outcome: str = "approve", *, actor: User, **options: Any) -> Review:
     """Decided on the page, and still to be undone."""
     recorded = decide(review, outcome, actor=actor, grace=True, door=PAGE, **options)

@@ -13,7 +13,7 @@ from django.utils import timezone, translation
 
 from approvals import decide
 from approvals.display.times import name_zone, show_at, show_due, show_since, show_when
-from tests.support.worlds.cards import People, ask, make_people, tell
+from tests.support.worlds.cards import People, ask, tell
 from workflows.testing import advance
 from workflows.wording.relative_times import show_length
 
@@ -25,11 +25,6 @@ NOW = datetime(2026, 11, 14, 10, 30, tzinfo=UTC)
 def berlin(own_language: None) -> None:
     """The viewer is in Berlin, also where the process is not."""
     timezone.activate(ZoneInfo("Europe/Berlin"))
-
-
-@pytest.fixture
-def people(db: None) -> People:
-    return make_people()
 
 
 @pytest.mark.parametrize(

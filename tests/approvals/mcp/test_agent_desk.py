@@ -22,7 +22,7 @@ from approvals.mcp.agent_desk import AgentDesk, open_desk
 from approvals.mcp.server import INSTRUCTIONS, build_server
 from approvals.models import Vote
 from tests.support.processes import ROOT, find_environment
-from tests.support.races import _provided_again, committed, work  # noqa: F401 (fixtures)
+from tests.support.races import work
 from tests.support.review_calls import again, ask, grant, list_events, list_standing, make_person, truth  # noqa: F401 (a fixture)
 from workflows.exceptions import InvalidCall
 from workflows.models import Instance, Workspace
@@ -57,11 +57,6 @@ def read_error(result: Any) -> str:
     assert result.is_error, result.structured_content
     [content] = result.content
     return str(content.text).partition(": ")[2]
-
-
-@pytest.fixture
-def ann() -> User:
-    return make_person("ann")
 
 
 @pytest.fixture

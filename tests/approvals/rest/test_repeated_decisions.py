@@ -14,13 +14,7 @@ from django.test import Client
 
 from approvals.models import Review, Vote
 from tests.support.api_calls import Api, problem
-from tests.support.races import (
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-    race,
-    run_threads,
-    work,
-)
+from tests.support.races import race, run_threads, work
 from tests.support.rest_reviews import login
 from tests.support.review_calls import again, ask, make_person, truth  # noqa: F401 (a fixture)
 from workflows.models import Instance, LedgerEvent, StoredAnswer

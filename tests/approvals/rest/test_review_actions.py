@@ -38,11 +38,6 @@ def act(user: User, review: Any, action: str, body: Any = None, headers: dict[st
     return login(user).post(path, headers=headers, raw=b"") if body is None else login(user).post(path, body, headers)
 
 
-@pytest.fixture
-def ann() -> User:
-    return make_person("ann")
-
-
 # --- claim and release ----------------------------------------------------------------------------------------
 
 

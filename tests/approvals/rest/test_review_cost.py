@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from approvals import decide
 from approvals.actions import actions
 from tests.support.api_calls import Api, make_key
-from tests.support.races import _provided_again, committed, work  # noqa: F401 (fixtures)
+from tests.support.races import work
 from tests.support.rest_reviews import login
 from tests.support.review_calls import ask, make_person
 from tests.support.statements import TRANSACTION

@@ -40,11 +40,6 @@ def send(user: User, review: Review, body: dict[str, Any], headers: dict[str, st
     return login(user).post(f"/v1/approvals/{review.pk}/decide", body, headers)
 
 
-@pytest.fixture
-def ann() -> User:
-    return make_person("ann")
-
-
 # --- taken ----------------------------------------------------------------------------------------------------
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.db import connections, transaction
+from django.db import transaction
 from django.db.models import Q
 
 from approvals.models import Review
 from approvals.rest.review_list import BY_DECISION, BY_DUE, NEWEST, is_asked
 from approvals.rest.review_rows import read_rows
+from tests.support.database import db
 from tests.support.rest_pages import MIDDLE, MODES, OTHER, page
 from tests.support.statements import explain, listen
 from workflows.models import Workspace
@@ -28,10 +29,6 @@ TABLES = (
 )
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SOON = NOW + timedelta(hours=250)
-
-
-def db() -> Any:
-    return connections["default"]
 
 
 def fill_tables() -> None:

@@ -14,7 +14,7 @@ from approvals import Approval, decide
 from approvals.exceptions import NotAllowed
 from approvals.models import Review
 from tests.support.review_calls import ask as make_review
-from tests.support.review_calls import find_review, make_person, start
+from tests.support.review_calls import find_review, start
 from workflows import Await, Child, Done, Spawn, Workflow, durable, step
 from workflows.models import Instance
 from workflows.store.ledger.retention import prune
@@ -111,16 +111,6 @@ class OnEvent(Workflow):
     @step
     def end(self, ctx: Any) -> Any:
         return Done(ctx.answer.outcome)
-
-
-@pytest.fixture
-def ann() -> User:
-    return make_person("ann")
-
-
-@pytest.fixture
-def ben() -> User:
-    return make_person("ben")
 
 
 def refuse(review: Review, user: User, *, rule: str) -> None:

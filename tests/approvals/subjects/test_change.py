@@ -32,11 +32,6 @@ def opened(shop: Any) -> None:
     """Every test here may use the shop."""
 
 
-@pytest.fixture
-def acme(shop: Any, db: None) -> Any:
-    return shop.Customer.objects.create(name="Acme GmbH", code="acme")
-
-
 def refuse(obj: Any, change: Any) -> dict[str, list[str]]:
     """The reasons for which a change is refused."""
     with pytest.raises(InvalidChange) as caught:

@@ -41,11 +41,6 @@ def opened(shop: Any) -> None:
 
 
 @pytest.fixture
-def acme(shop: Any, db: None) -> Any:
-    return shop.Customer.objects.create(name="Acme GmbH", code="acme")
-
-
-@pytest.fixture
 def registered(shop: Any, settings: Any) -> Any:
     """In the admin, and in routes made after that: those of the site were made when somebody first looked at them."""
     admin.site.register(shop.Customer)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.support.browser.judging import check_axe, check_fits, weigh
 from tests.support.browser.picturing import shoot
 from tests.support.browser.served import Site
 from tests.support.browser.visiting import Visits
-
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
 
 #: One operation of each group.
 SAMPLE = ".docs-group > .docs-op:first-of-type"

@@ -28,13 +28,6 @@ from tests.support.browser.world import (
 )
 from tests.support.browser.world import read_again as again
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
-
-@pytest.fixture(name="desk")
-def make_a_desk(site: Site) -> Desk:
-    return make_desk()
-
 
 def ask_about(number: int) -> Review:
     invoice = Invoice.objects.create(number=f"A-{number}", customer="Acme", amount=Decimal(number))

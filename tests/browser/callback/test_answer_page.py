@@ -14,8 +14,6 @@ from tests.support.browser.served import Site
 from tests.support.browser.visiting import Visits
 from workflows.testing import assert_awaiting, assert_done
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
 PHONE: dict[str, Any] = {"width": 375, "height": 720, "touch": True}
 ANSWER = {"count": 2, "note": "One box was open", "lines": [{"part": "KX-1"}, {"part": "KX-2"}]}
 

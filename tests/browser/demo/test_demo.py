@@ -20,8 +20,6 @@ from tests.support.browser.visiting import Visits
 from tests.support.browser.world import MORNING, PHONE, ask_three
 from workflows.models import Instance
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
 WINDOWS: dict[str, Any] = {"desktop": {}, "phone": PHONE}
 each_theme = pytest.mark.parametrize("theme", ["light", "dark"])
 each_window = pytest.mark.parametrize("window", WINDOWS)

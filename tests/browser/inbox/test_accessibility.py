@@ -11,9 +11,7 @@ from playwright.sync_api import Page, expect
 from approvals import Outcome
 from tests.support.browser.judging import check_axe, check_fits, check_touch, weigh
 from tests.support.browser.visiting import Visits
-from tests.support.review_calls import ask, make_person
-
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
+from tests.support.review_calls import ask
 
 REASONS = ("Not covered", "Evidence is missing")
 OUTCOMES: Any = (
@@ -25,11 +23,6 @@ OUTCOMES: Any = (
 PHONE: dict[str, Any] = {"width": 375, "height": 812, "touch": True}
 #: A page may weigh so much, compressed.
 LIGHT = 100_000
-
-
-@pytest.fixture
-def ann() -> User:
-    return make_person("ann", "finance")
 
 
 def ask_several() -> None:

@@ -10,8 +10,6 @@ from tests.browser.conftest import Site
 from tests.support.browser.visiting import Visits
 from tests.support.review_calls import ask, make_person
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
 
 @pytest.mark.parametrize("width", [375, 1024, 1360, 1600])
 def test_the_reasons_open_inside_the_window(visit: Visits, site: Site, width: int) -> None:

@@ -26,11 +26,8 @@ from tests.support.browser.world import (
     ask_three,
     find_detail,
     find_row,
-    make_desk,
 )
 from tests.support.browser.world import read_again as again
-
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
 
 SCRIPT = "<script>window.ran=1</script><img src=x onerror='window.ran=1'><style>body{display:none}</style>"
 CLOSING = (
@@ -52,11 +49,6 @@ INSIDE = """(where) => [...document.querySelectorAll(where)].flatMap((box) => {
     return own.right > at.right + 8 || own.left < at.left - 8;
   }).map((one) => `${one.localName}.${one.className}`);
 })"""
-
-
-@pytest.fixture(name="desk")
-def make_a_desk(site: Site) -> Desk:
-    return make_desk()
 
 
 def ask_badly(desk: Desk, words: str, **options: Any) -> Review:

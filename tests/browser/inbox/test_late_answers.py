@@ -14,15 +14,8 @@ from tests.support.browser.judging import check_axe
 from tests.support.browser.picturing import shoot
 from tests.support.browser.served import Site
 from tests.support.browser.visiting import Visits, wait_for_held
-from tests.support.browser.world import Desk, ask_acme, ask_three, find_detail, find_row, make_desk, make_neighbours
+from tests.support.browser.world import Desk, ask_acme, ask_three, find_detail, find_row, make_neighbours
 from tests.support.browser.world import read_again as again
-
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
-
-@pytest.fixture(name="desk")
-def make_a_desk(site: Site) -> Desk:
-    return make_desk()
 
 
 def open_inbox(visit: Visits, desk: Desk, review: Review, **options: Any) -> Page:

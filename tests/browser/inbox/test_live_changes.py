@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from approvals import decide
@@ -26,16 +25,8 @@ from tests.support.browser.world import (
     ask_three,
     find_detail,
     find_row,
-    make_desk,
 )
 from tests.support.browser.world import read_again as again
-
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
-
-@pytest.fixture(name="desk")
-def make_a_desk(site: Site) -> Desk:
-    return make_desk()
 
 
 def test_what_another_decides_turns_grey_and_nothing_moves(visit: Visits, site: Site, desk: Desk) -> None:

@@ -13,16 +13,9 @@ from tests.support.browser.news import wait_for_news
 from tests.support.browser.picturing import shoot
 from tests.support.browser.served import Site
 from tests.support.browser.visiting import Visits
-from tests.support.browser.world import PHONE, Desk, ask_three, find_detail, find_row, make_desk
-
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
+from tests.support.browser.world import PHONE, Desk, ask_three, find_detail, find_row
 
 OVER = "You are no longer logged in."
-
-
-@pytest.fixture(name="desk")
-def make_a_desk(site: Site) -> Desk:
-    return make_desk()
 
 
 def lead_to_login(page: Page, address: str, method: str = "GET") -> None:

@@ -19,17 +19,9 @@ from tests.support.browser.world import (
     ask_three,
     find_detail,
     find_row,
-    make_desk,
 )
 from tests.support.browser.world import read_again as again
 from workflows.testing import assert_done
-
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
-
-@pytest.fixture(name="desk")
-def make_a_desk(site: Site) -> Desk:
-    return make_desk()
 
 
 def open_menu(page: Page, name: str) -> None:

@@ -13,8 +13,6 @@ from tests.support.browser.served import Site
 from tests.support.browser.visiting import Visits
 from tests.support.browser.world import ask, make_desk
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
 
 def list_titles(page: Page) -> list[str]:
     return page.locator("#rows .request-title").all_inner_texts()

@@ -35,8 +35,6 @@ from tests.support.browser.world import (
 from tests.support.browser.world import read_again as again
 from workflows.clock import read_now
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
 #: What a first visit with fifty rows may cost, and one request beside the list, compressed.
 MOST, MOST_OF_ONE = 100_000, 8_000
 

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.support.browser.served import Site
 from tests.support.browser.visiting import Visits
-from tests.support.browser.world import Desk, ask, ask_alike, ask_three, find_detail, find_row, make_desk
-
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
-
-@pytest.fixture(name="desk")
-def make_a_desk(site: Site) -> Desk:
-    return make_desk()
+from tests.support.browser.world import Desk, ask, ask_alike, ask_three, find_detail, find_row
 
 
 def test_where_the_list_is_alone_keys_move_in_it_and_enter_opens(visit: Visits, site: Site, desk: Desk) -> None:

@@ -27,18 +27,10 @@ from tests.support.browser.world import (
     ask_high,
     find_detail,
     find_row,
-    make_desk,
 )
 from tests.support.browser.world import read_again as again
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
 FILES = "https://files.example/media/"
-
-
-@pytest.fixture(name="desk")
-def make_a_desk(site: Site) -> Desk:
-    return make_desk()
 
 
 # --- low windows: a wide one at 400 %, and a phone held sideways ----------------------------------------------------

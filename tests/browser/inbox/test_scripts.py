@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, Route, expect
 
@@ -14,15 +13,8 @@ from tests.support.browser.served import Site
 from tests.support.browser.visiting import Visits
 from tests.support.review_calls import ask, make_person
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
 REASONS = ("Not covered", "Evidence is missing")
 OUTCOMES: Any = ("approve", Outcome("reject", requires_reason=True, presets=REASONS))
-
-
-@pytest.fixture
-def ann() -> User:
-    return make_person("ann", "finance")
 
 
 def ask_for(title: str, **more: Any) -> Review:

@@ -20,8 +20,6 @@ from tests.support.browser.visiting import Visits
 from tests.support.link_pages import SCHEMA, ask, make_ann, make_ben, snapshot  # noqa: F401 (two are fixtures)
 from workflows.testing import assert_done
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
 MORNING = datetime(2026, 11, 18, 9, 41, tzinfo=UTC)
 PHONE: dict[str, Any] = {"width": 375, "height": 720, "touch": True}
 

@@ -24,18 +24,10 @@ from tests.support.browser.world import (
     ask_three,
     find_detail,
     find_row,
-    make_desk,
     make_neighbours,
 )
 from tests.support.browser.world import read_again as again
 from workflows.testing import assert_done
-
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
-
-@pytest.fixture(name="desk")
-def make_a_desk(site: Site) -> Desk:
-    return make_desk()
 
 
 def open_one(page: Page, review: Review) -> Any:

@@ -17,8 +17,6 @@ from tests.support.browser.visiting import Visits
 from tests.support.link_pages import ask
 from tests.support.review_calls import make_person
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
 PHONE: dict[str, Any] = {"width": 375, "height": 720, "touch": True}
 SCREENS = {
     "desktop-light": {"theme": "light"},

@@ -21,21 +21,13 @@ from tests.support.browser.world import (
     ask_high,
     find_detail,
     find_row,
-    make_desk,
 )
-
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
 
 SAW = "I have looked at what changes"
 READY: Any = (
     Outcome("approve", presets=("I called them", "Letter checked")),
     Outcome("reject", requires_reason=True, presets=REASONS),
 )
-
-
-@pytest.fixture(name="desk")
-def make_a_desk(site: Site) -> Desk:
-    return make_desk()
 
 
 def ask_long() -> Review:

@@ -10,17 +10,9 @@ from tests.support.browser.news import open_inbox, wait_for_news
 from tests.support.browser.picturing import shoot
 from tests.support.browser.served import Site
 from tests.support.browser.visiting import Visits
-from tests.support.browser.world import PHONE, Desk, ask, ask_alike, ask_three, find_detail, find_row, make_desk
+from tests.support.browser.world import PHONE, Desk, ask, ask_alike, ask_three, find_detail, find_row
 from tests.support.browser.world import read_again as again
 from workflows.testing import assert_done
-
-pytestmark = [pytest.mark.browser, pytest.mark.django_db]
-
-
-@pytest.fixture(name="desk")
-def make_a_desk(site: Site) -> Desk:
-    return make_desk()
-
 
 # --- one's own decision -----------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from datetime import timedelta
 from html.parser import HTMLParser
 from typing import Any
 
+import pytest
 from django.contrib.auth.models import Group, User
 from django.template.loader import render_to_string
 
@@ -167,3 +168,13 @@ class Page(HTMLParser):
         """The attributes of the tags of this name that have these among them."""
         wanted = {name.rstrip("_"): value for name, value in attributes.items()}
         return [found for name, found in self.tags if name == tag and wanted.items() <= found.items()]
+
+
+@pytest.fixture(name="people")
+def make_people_of_cards(db: None) -> People:
+    return make_people()
+
+
+@pytest.fixture(name="asked")
+def ask_about_the_order(shop: Any, people: People) -> Review:
+    return ask_about_order(shop, people)

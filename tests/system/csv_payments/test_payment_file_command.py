@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.csv_payments.checking import check_report
 from tests.support.processes import Process, find_free_port, running, wait_until
-from tests.support.races import _provided_again, committed  # noqa: F401
 from workflows.models import Dispatch, Instance, Interaction
 
 pytestmark = [

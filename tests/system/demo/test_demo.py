@@ -195,12 +195,6 @@ def test_make_run_makes_the_demo_with_debug_unless_it_is_told_not_to(
 # --- the processes ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def people() -> dict[str, User]:
-    rows.file_papers()
-    return make_people(addresses=False)
-
-
 def begin(people: dict[str, User], who: str, workflow: str, given: dict[str, Any]) -> Instance:
     instance = workflows.start(workflow, given, actor=people[who])
     drain()

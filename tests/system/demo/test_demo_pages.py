@@ -27,12 +27,6 @@ from workflows.testing import drain
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def people() -> dict[str, User]:
-    rows.file_papers()
-    return make_people(addresses=False)
-
-
 # --- the login ----------------------------------------------------------------------------------------------
 
 

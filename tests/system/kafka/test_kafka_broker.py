@@ -17,7 +17,6 @@ from tests.support.kafka.broker import require_bootstrap
 from tests.support.processes import ROOT, Process, find_free_port, is_alive, running, wait_until
 
 needs_broker = pytest.mark.usefixtures("bootstrap")
-pytestmark = [pytest.mark.kafka, pytest.mark.process]
 
 
 @pytest.fixture

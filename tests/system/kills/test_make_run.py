@@ -37,8 +37,6 @@ from workflows.client import (
 )
 from workflows.hooks import stripe
 
-pytestmark = [pytest.mark.process, pytest.mark.kill, pytest.mark.slow]
-
 PATIENCE = 180
 #: With which the payment service of the demo signs.
 SECRET = "whsec_of_the_payment_service"

@@ -5,11 +5,7 @@ import random
 import subprocess
 import sys
 
-import pytest
-
 from tests.support.processes import ROOT
-
-pytestmark = [pytest.mark.process, pytest.mark.kill, pytest.mark.slow]
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "18"))
 

@@ -24,7 +24,7 @@ from config.postgres.home import DATABASE, ROLE
 from tests.support.processes import ROOT, Process, find_environment, running, wait_until
 from workflows.lifecycle import Status
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.kill, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 SERVER, WORKER = f"hp-server-{os.getpid()}", f"hp-worker-{os.getpid()}"
 ADDRESS = "10.213.7.1"

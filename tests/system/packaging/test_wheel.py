@@ -19,8 +19,6 @@ import pytest
 from config.environment import parse_database_url
 from tests.support.processes import Process, running
 
-pytestmark = pytest.mark.process
-
 ROOT = Path(__file__).resolve().parents[3]
 
 #: What the README has a newcomer type, and two questions to the installation.

@@ -30,7 +30,7 @@ from workflows.lifecycle import Event, Status
 from workflows.models import Instance, LedgerEvent
 from workflows.worker.django_q import pump_queue
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 RESUME_SECONDS = 20.0
 

@@ -14,7 +14,7 @@ import workflows
 from tests.support.processes import Process, running, wait_for_pump, wait_for_status, wait_until
 from workflows.models import Instance, Interaction
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 OLD, NEW = "o" * 40, "n" * 40
 SITE = {"DJANGO_SETTINGS_MODULE": "tests.support.apps.restarted.settings", "BASE_URL": "https://pay.example"}

@@ -28,7 +28,7 @@ from tests.support.processes import (
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance, Worker
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 RESUME_SECONDS = 20.0
 

@@ -16,7 +16,7 @@ from examples import rabbitmq
 from examples.rabbitmq import ANSWERS, PARKED, take_answers
 from tests.support.processes import Process, running, wait_for_status, wait_until, workflow_worker
 from tests.support.rabbitmq_node import Node
-from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401
+from tests.support.races import COMMITTED
 from workflows.models import Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, drain
 

@@ -17,15 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import workflows
-from tests.support.races import (
-    COMMITTED,
-    Other,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-    gate,
-    race,
-    run_threads,
-)
+from tests.support.races import COMMITTED, Other, gate, race, run_threads
 from tests.support.tables import dump_tables
 from workflows.access import api_keys
 from workflows.access.api_keys import (

@@ -22,7 +22,6 @@ from tests.support.admin_pages import (
     ESCAPED,
     HOSTILE,
     LIST,
-    log_operator_in,  # noqa: F401 (a fixture)
     page_of,
     read_rows,
     staff,

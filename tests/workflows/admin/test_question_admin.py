@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection, connections
 from django.test import Client
@@ -18,7 +17,6 @@ from tests.support.admin_pages import (
     HOSTILE,
     LIST,
     SCHEMA,
-    login,
     page_of,
     part,
     read_rows,
@@ -34,12 +32,6 @@ from workflows.testing import advance, drain
 pytestmark = pytest.mark.django_db
 
 QUESTIONS = "/admin/holdpoint/interaction/"
-
-
-@pytest.fixture
-def operator() -> Client:
-    """A superuser's browser."""
-    return login(get_user_model().objects.create_superuser("ada"))
 
 
 class AdminListens(Workflow):

@@ -9,18 +9,7 @@ from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from tests.support.races import (  # noqa: F401
-    COMMITTED,
-    Refused,
-    _provided_again,
-    committed,
-    forget,
-    play,
-    race,
-    settle,
-    take,
-    take_one,
-)
+from tests.support.races import COMMITTED, Refused, forget, play, race, settle, take, take_one
 from workflows import (
     Await,
     Child,

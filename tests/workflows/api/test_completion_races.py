@@ -15,21 +15,7 @@ from django.db import connection, connections
 import workflows
 from tests.support.deadlines import make_due, make_overdue
 from tests.support.folds import check_all_folds
-from tests.support.races import (
-    COMMITTED,
-    Other,
-    Refused,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-    forget,
-    play,
-    race,
-    run_threads,
-    settle,
-    take,
-    take_one,
-    work,
-)
+from tests.support.races import COMMITTED, Other, Refused, forget, play, race, run_threads, settle, take, take_one, work
 from workflows import (
     Await,
     Completion,

@@ -6,13 +6,7 @@ import pytest
 from django.db import connection
 
 import workflows
-from tests.support.races import (
-    COMMITTED,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-    run_threads,
-    work,
-)
+from tests.support.races import COMMITTED, run_threads, work
 from workflows import Await, Child, Done, DuplicateKey, Spawn, Workflow, step
 from workflows.models import Instance
 from workflows.testing import assert_done

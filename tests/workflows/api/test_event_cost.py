@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import transaction
 
 import workflows
+from tests.support.database import db
 from tests.support.statements import explain, listen, statements
 from workflows import Await, Done, Workflow, emit, step, store
 from workflows.definitions.awaited_event import EventSpec, event
@@ -39,10 +40,6 @@ class Waiter(Workflow):
     @step
     def end(self, ctx):
         return Done()
-
-
-def db() -> Any:
-    return connections["default"]
 
 
 def parked(count: int, **match: Any) -> list[Instance]:

@@ -15,16 +15,7 @@ from psycopg import IsolationLevel, errors
 
 import workflows
 from tests.support.api_calls import Api, make_key
-from tests.support.races import (
-    COMMITTED,
-    Other,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-    play,
-    settle,
-    take_one,
-    work,
-)
+from tests.support.races import COMMITTED, Other, play, settle, take_one, work
 from workflows import Await, Done, Workflow, durable, emit, step
 from workflows.api.events import emit_event
 from workflows.definitions.awaited_event import event

@@ -10,22 +10,12 @@ import random
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import transaction
 
 import workflows
+from tests.support.database import db
 from tests.support.folds import check_all_folds
-from tests.support.races import (
-    COMMITTED,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-    play,
-    race,
-    run_threads,
-    settle,
-    take,
-    take_one,
-    work,
-)
+from tests.support.races import COMMITTED, play, race, run_threads, settle, take, take_one, work
 from workflows import Await, Done, Workflow, emit, step, store
 from workflows.api.events import emit_event
 from workflows.definitions.awaited_event import EVENT, EventSpec, event
@@ -52,10 +42,6 @@ class Racer(Workflow):
         if len(got) == ctx.input.get("times", 1):
             return Done(got)
         return Await(event("paid"), then="note", state={"got": got})
-
-
-def db() -> Any:
-    return connections["default"]
 
 
 def running(**input: Any) -> tuple[Instance, Claim]:

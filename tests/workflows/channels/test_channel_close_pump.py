@@ -12,7 +12,7 @@ from django.db import connection
 import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401
+from tests.support.races import COMMITTED
 from workflows import Await, Channel, Done, Workflow, durable, step
 from workflows.definitions.channel import _channels, _closing, find_channel
 from workflows.lifecycle import Status

@@ -22,7 +22,6 @@ from examples.partner import sell
 from tests.support.api_calls import make_key
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import _provided_again, committed  # noqa: F401 (fixtures)
 from workflows import Await, Done, Stop, Workflow, durable, step
 from workflows.client import (
     ApiError,

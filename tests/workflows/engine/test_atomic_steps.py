@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import IntegrityError, connections, transaction
+from django.db import IntegrityError, transaction
 
 import workflows
+from tests.support.database import db
 from workflows import Await, Child, Done, Next, Retry, Spawn, Stop, Workflow, engine, step, store
 from workflows.engine.author_calls import Host
 from workflows.lifecycle import Status
@@ -19,10 +20,6 @@ from workflows.store import Address
 from workflows.testing import assert_awaiting, assert_done, assert_failed, drain
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def db() -> Any:
-    return connections["default"]
 
 
 @pytest.fixture

@@ -18,16 +18,7 @@ from django.db import connection, connections, transaction
 import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import (  # noqa: F401
-    COMMITTED,
-    _provided_again,
-    attempt,
-    committed,
-    play,
-    run_threads,
-    settle,
-    take,
-)
+from tests.support.races import COMMITTED, attempt, play, run_threads, settle, take
 from workflows import Done, Next, Retry, Stop, Workflow, step
 from workflows.models import Instance, Workspace
 from workflows.testing import assert_done, assert_failed, drain

@@ -10,17 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 import workflows
 from tests.support.horizon import wait_for_foreigners
-from tests.support.races import (
-    COMMITTED,
-    Refused,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-    play,
-    race,
-    settle,
-    take_one,
-    work,
-)
+from tests.support.races import COMMITTED, Refused, play, race, settle, take_one, work
 from workflows import (
     Await,
     Delivery,

@@ -9,11 +9,7 @@ import pytest
 import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import (
-    COMMITTED,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-)
+from tests.support.races import COMMITTED
 from workflows import Await, Done, Workflow, event, step
 from workflows.models import Instance, Interaction, LedgerEvent
 

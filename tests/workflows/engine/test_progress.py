@@ -19,7 +19,7 @@ import workflows
 from tests.support.api_calls import Api, make_key
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import COMMITTED, _provided_again, committed, forget, play, settle, take, take_one  # noqa: F401
+from tests.support.races import COMMITTED, forget, play, settle, take, take_one
 from workflows import (
     Await,
     Done,

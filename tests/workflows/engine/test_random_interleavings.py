@@ -21,14 +21,7 @@ from django.db import connections, transaction
 import workflows
 from tests.support.engine_model import MAX_ATTEMPTS, Held, Plan, World
 from tests.support.folds import check_all_folds, check_fold
-from tests.support.races import (
-    COMMITTED,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-    forget,
-    play,
-    run_threads,
-)
+from tests.support.races import COMMITTED, forget, play, run_threads
 from workflows import (
     Await,
     Child,

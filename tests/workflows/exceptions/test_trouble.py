@@ -16,13 +16,7 @@ from django.db import DatabaseError, OperationalError, connection, transaction
 import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import (  # noqa: F401  (fixtures)
-    COMMITTED,
-    _provided_again,
-    committed,
-    run_threads,
-    take_one,
-)
+from tests.support.races import COMMITTED, run_threads, take_one
 from workflows import Await, Child, Done, Next, Retry, Spawn, Stop, Workflow, durable, event, step, store
 from workflows.engine import commits
 from workflows.exceptions.trouble import Trouble

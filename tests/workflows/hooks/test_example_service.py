@@ -15,7 +15,6 @@ from examples import hooks as example
 from tests.support.hook_posts import post
 from tests.support.processes import Process, find_free_port, wait_until
 from tests.support.pumps import pumping
-from tests.support.races import _provided_again, committed  # noqa: F401 (fixtures)
 from workflows.hooks import definition, stripe
 from workflows.models import HookReceipt, Instance, NamedEvent
 from workflows.testing import advance, assert_awaiting, assert_done, drain

@@ -8,12 +8,7 @@ import pytest
 
 import workflows
 from tests.support.hook_posts import post, signed
-from tests.support.races import (
-    COMMITTED,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-    race,
-)
+from tests.support.races import COMMITTED, race
 from workflows import Done, Workflow, hook, step
 from workflows.hooks import HookMessage
 from workflows.models import HookReceipt, Instance

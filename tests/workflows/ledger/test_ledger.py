@@ -19,13 +19,7 @@ from psycopg.conninfo import make_conninfo
 import workflows
 from tests.support.horizon import wait_for_foreigners
 from tests.support.ledger_rows import execute, live, no_triggers, seal, seal_now
-from tests.support.races import (
-    COMMITTED,
-    Other,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-    run_threads,
-)
+from tests.support.races import COMMITTED, Other, run_threads
 from workflows.exceptions import InvalidCall
 from workflows.ledger import (
     Anchor,

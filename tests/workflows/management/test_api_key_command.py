@@ -19,11 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import workflows
-from tests.support.races import (
-    COMMITTED,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-)
+from tests.support.races import COMMITTED
 from workflows import Done, Workflow, step
 from workflows.access.api_keys import SCOPES, create_key, find_access, revoke_key
 from workflows.models import ApiKey, Workspace

@@ -13,11 +13,7 @@ from django.core.management import CommandError, call_command
 import workflows
 from tests.support.horizon import wait_for_foreigners
 from tests.support.ledger_rows import execute, live, no_triggers, seal
-from tests.support.races import (
-    COMMITTED,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-)
+from tests.support.races import COMMITTED
 
 pytestmark = [
     COMMITTED,

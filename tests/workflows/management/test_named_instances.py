@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 import workflows
-from tests.support.command_line import Parcel, make_run, worker  # noqa: F401 (fixtures)
+from tests.support.command_line import Parcel, worker  # noqa: F401 (a fixture)
 from workflows import Await, Done, Workflow, event, step
 from workflows.lifecycle import Status
 from workflows.management.terminal import show_count, show_moment

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection, connections
 
 import workflows
-from tests.support.command_line import Parcel, make_run, worker  # noqa: F401 (fixtures)
+from tests.support.command_line import Parcel, worker  # noqa: F401 (a fixture)
 from tests.support.deploys import (
     define_parcel,
     deploy,  # noqa: F401 (a fixture)

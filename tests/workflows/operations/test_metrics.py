@@ -19,6 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 import workflows
+from tests.support.database import db
 from tests.support.horizon import wait_for_foreigners
 from tests.support.ledger_rows import execute, fill_pending
 from tests.support.processes import find_environment
@@ -77,10 +78,6 @@ def fresh(monkeypatch: pytest.MonkeyPatch, transactional_db: None) -> Iterator[N
     yield
     api_keys.forget_keys()
     dropped.forget_dropped()
-
-
-def db() -> Any:
-    return connections["default"]
 
 
 def make_key(workspace: str = "default", **options: Any) -> str:

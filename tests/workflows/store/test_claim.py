@@ -13,20 +13,7 @@ from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from tests.support.races import (  # noqa: F401
-    COMMITTED,
-    Other,
-    _provided_again,
-    attempt,
-    committed,
-    forget,
-    play,
-    race,
-    settle,
-    take,
-    take_one,
-    work,
-)
+from tests.support.races import COMMITTED, Other, forget, play, race, settle, take, take_one, work
 from workflows import Await, Child, Done, Next, Retry, Spawn, Workflow, step, store
 from workflows.models import Instance, Signal
 from workflows.testing import assert_done

@@ -19,7 +19,7 @@ from django.db.backends.signals import connection_created
 import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import COMMITTED, _provided_again, committed, play, settle, take  # noqa: F401
+from tests.support.races import COMMITTED, play, settle, take
 from workflows import Done, Workflow, step, store
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent

@@ -12,16 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, connections, transaction
+from django.db import OperationalError, connection, transaction
 
 import workflows
+from tests.support.database import db
 from tests.support.races import (
     COMMITTED,
     Other,
     Refused,
-    _provided_again,  # noqa: F401 (a fixture)
     attempt,
-    committed,  # noqa: F401 (a fixture)
     empty,
     forget,
     gate,
@@ -100,10 +99,6 @@ class Mother(Workflow):
     @step
     def tell(self, ctx):
         return Done([child.status for child in ctx.children])
-
-
-def db():
-    return connections["default"]
 
 
 def fresh(instance: Instance) -> Instance:

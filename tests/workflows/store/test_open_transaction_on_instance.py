@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 import workflows
-from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401 (fixtures)
+from tests.support.races import COMMITTED
 from workflows import Done, Workflow, engine, step, store
 from workflows.engine.author_calls import Host
 from workflows.models import Instance

@@ -18,7 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import COMMITTED, _provided_again, committed, forget  # noqa: F401 (fixtures)
+from tests.support.races import COMMITTED, forget
 from workflows import Await, Done, Workflow, durable, engine, event, step, store
 from workflows.conf import conf
 from workflows.engine.author_calls import Host

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401 (fixtures)
+from tests.support.races import COMMITTED
 from workflows import Await, Child, Done, Spawn, Workflow, durable, event, step
 from workflows.models import Instance
 from workflows.testing import assert_done

@@ -12,7 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from tests.support.api_calls import Api, make_key, problem
+from tests.support.api_calls import Api, problem
 from tests.support.webhook.letters import Letter
 from workflows import Await, Done, SignalTimeoutError, Workflow, durable, lifecycle_events, step
 from workflows.models import AwaitUnit, Instance, LedgerEvent
@@ -64,11 +64,6 @@ class LifeSteps(Workflow):
     @step
     def end(self, ctx: Any) -> Done:
         return Done(ctx.timed_out)
-
-
-@pytest.fixture
-def api() -> Api:
-    return Api(make_key())
 
 
 def start(workflow: Any, **input: Any) -> Instance:

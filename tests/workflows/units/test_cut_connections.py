@@ -10,15 +10,14 @@ import pytest
 from django.db import Error, connection, connections
 
 import workflows
-from tests.support.races import COMMITTED, committed, work
-from tests.support.races import _provided_again as _provided_again
+from tests.support.races import COMMITTED, work
 from tests.support.units.flows import killed
 from workflows import InteractionResolved, UnknownInteraction, durable, store
 from workflows.lifecycle import CODES, Status
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
 from workflows.units import unit_sweep
 
-pytestmark = [COMMITTED, pytest.mark.usefixtures(committed.__name__)]
+pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
 
 @durable(name="units.cut")

@@ -9,15 +9,14 @@ from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 import workflows
-from tests.support.races import COMMITTED, committed, work
-from tests.support.races import _provided_again as _provided_again
+from tests.support.races import COMMITTED, work
 from tests.support.units.payments import pay
 from workflows import store
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.units import unit_sweep
 from workflows.units.item_outcomes import release
 
-pytestmark = [COMMITTED, pytest.mark.usefixtures(committed.__name__)]
+pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
 MANY = 10_000
 

@@ -7,8 +7,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 import workflows
-from tests.support.races import COMMITTED, Refused, committed, play, race, run_threads, settle, take_one, work
-from tests.support.races import _provided_again as _provided_again
+from tests.support.races import COMMITTED, Refused, play, race, run_threads, settle, take_one, work
 from tests.support.units.payments import pay
 from workflows import InteractionResolved, UnknownInteraction, ledger, store
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal, Workspace
@@ -16,7 +15,7 @@ from workflows.store import ItemFailure
 from workflows.units import unit_sweep
 from workflows.units.item_outcomes import follow_up, release
 
-pytestmark = [COMMITTED, pytest.mark.usefixtures(committed.__name__)]
+pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
 
 def begin(n: int, **more: Any) -> Instance:

@@ -6,14 +6,13 @@ import pytest
 from django.db import connections, transaction
 
 import workflows
-from tests.support.races import COMMITTED, Other, committed, forget, play, settle, take_one, work
-from tests.support.races import _provided_again as _provided_again
+from tests.support.races import COMMITTED, Other, forget, play, settle, take_one, work
 from workflows import Machine, action, collect, durable, expand, store, wait_for
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.testing import assert_done
 from workflows.units import unit_sweep
 
-pytestmark = [COMMITTED, pytest.mark.usefixtures(committed.__name__)]
+pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
 
 @durable(name="lines.raced")

@@ -19,14 +19,13 @@ from django.db.models import F
 
 import workflows
 from tests.support.folds import check_all_folds
-from tests.support.races import COMMITTED, committed, empty, play, run_threads, settle, take
-from tests.support.races import _provided_again as _provided_again
+from tests.support.races import COMMITTED, empty, play, run_threads, settle, take
 from workflows import Channel, ItemResult, Machine, WorkflowError, action, collect, durable, expand
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
 from workflows.units import unit_sweep
 from workflows.units.item_outcomes import release
 
-pytestmark = [COMMITTED, pytest.mark.usefixtures(committed.__name__)]
+pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
 SEED = os.environ.get("HOLDPOINT_SEED")
 TRIALS = int(os.environ.get("HOLDPOINT_TRIALS", "3"))

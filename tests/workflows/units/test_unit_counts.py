@@ -12,7 +12,7 @@ from django.test import Client
 import workflows
 from tests.support.api_calls import Api, make_key
 from tests.support.horizon import wait_for_foreigners
-from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401 (fixtures)
+from tests.support.races import COMMITTED
 from workflows import durable
 from workflows.api import refused
 from workflows.api.refused import flush_dropped
@@ -47,7 +47,7 @@ TOKENS: dict[str, str] = {}
 
 
 @pytest.fixture(autouse=True)
-def fresh(committed: None) -> None:  # noqa: F811 (a fixture)
+def fresh(committed: None) -> None:
     refused.forget_dropped()
     execute("DELETE FROM holdpoint_tally")
 

@@ -32,11 +32,6 @@ def one(ctx, assignee=None, group=None):
     return ctx.wait_for("look", "chat", assignee=assignee, group=group, timeout="1d")
 
 
-@pytest.fixture
-def api() -> Api:
-    return Api(make_key())
-
-
 def start(workflow: str, key: str | None = None, **input: Any) -> Instance:
     started = workflows.start(workflow, input, key=key)
     drain()

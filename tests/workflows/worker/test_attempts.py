@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connections, transaction
+from django.db import OperationalError, transaction
 
 import workflows
+from tests.support.database import db
 from workflows import Await, Child, Done, Next, Retry, Spawn, StepTimedOut, Stop, Workflow, engine, step, store
 from workflows.engine.author_calls import Host
 from workflows.lifecycle import Status
@@ -21,11 +22,6 @@ from workflows.store import Commit, Kind
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
 pytestmark = pytest.mark.django_db
-
-
-def db() -> Any:
-    """The test's connection; the store compares connections by identity, so not Django's proxy of it."""
-    return connections["default"]
 
 
 def host() -> Host:

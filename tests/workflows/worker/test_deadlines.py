@@ -11,7 +11,7 @@ from django.db import connection, transaction
 import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import COMMITTED, Other, _provided_again, committed  # noqa: F401
+from tests.support.races import COMMITTED, Other
 from workflows import Await, Done, Workflow, step
 from workflows.lifecycle import Status
 from workflows.models import Instance, Interaction, Worker

@@ -15,11 +15,7 @@ import workflows
 from tests.support.horizon import wait_for_foreigners
 from tests.support.kept_answers import answer, list_answers
 from tests.support.ledger_rows import execute, live, no_triggers
-from tests.support.races import (
-    COMMITTED,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-)
+from tests.support.races import COMMITTED
 from workflows import store
 from workflows.management import housekeeping_thread as thread
 from workflows.management.commands import workflow_worker

@@ -12,7 +12,7 @@ from django.db import connection, connections, transaction
 import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import COMMITTED, Other, _provided_again, committed, forget, take_one  # noqa: F401
+from tests.support.races import COMMITTED, Other, forget, take_one
 from workflows import Done, Workflow, step, store
 from workflows.lifecycle import Status
 from workflows.models import Instance, Renewal

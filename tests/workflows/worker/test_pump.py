@@ -20,7 +20,7 @@ from django.db.backends.signals import connection_created
 import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import COMMITTED, _provided_again, committed, take  # noqa: F401
+from tests.support.races import COMMITTED, take
 from workflows import Await, Child, Done, Spawn, Workflow, step, store
 from workflows.engine.planning import plan_instance
 from workflows.lifecycle import Event, Status
@@ -37,7 +37,7 @@ on_begin: dict[str, Callable[[], None]] = {}
 
 
 @pytest.fixture(autouse=True)
-def _count_anew(committed: None) -> Iterator[None]:  # noqa: F811
+def _count_anew(committed: None) -> Iterator[None]:
     """Each test counts from nothing; and whatever it saw, nobody took a row from a worker that lives."""
     ran.clear()
     on_begin.clear()

@@ -23,7 +23,7 @@ from django.db import ProgrammingError, connection, connections, transaction
 import workflows
 from tests.support.processes import Process, find_environment, running, wait_until
 from tests.support.pumps import pumping
-from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401
+from tests.support.races import COMMITTED
 from workflows import Await, Done, Workflow, step, store
 from workflows.definitions import sweeps
 from workflows.definitions.sweeps import LAST_WORK_SECONDS, Sweep, list_sweeps, register_sweep, unregister_sweep
@@ -64,7 +64,7 @@ def table(db: None) -> None:
 
 
 @pytest.fixture
-def shared_table(committed: None) -> Iterator[None]:  # noqa: F811
+def shared_table(committed: None) -> Iterator[None]:
     run_sql(f"CREATE TABLE {TABLE}")
     yield
     run_sql("DROP TABLE IF EXISTS armed")

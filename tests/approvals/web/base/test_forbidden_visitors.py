@@ -51,16 +51,6 @@ DOORS = {"page": Door(send_one, None), "bulk": Door(send_many, 200)}
 each_door = pytest.mark.parametrize("door", DOORS.values(), ids=list(DOORS))
 
 
-@pytest.fixture(name="ann")
-def make_ann() -> User:
-    return make_person("ann")
-
-
-@pytest.fixture(name="ben")
-def make_ben() -> User:
-    return make_person("ben")
-
-
 def login(user: User) -> Client:
     client = Client()
     client.force_login(user)

@@ -36,11 +36,6 @@ from workflows.testing import advance
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(name="ann")
-def make_ann() -> User:
-    return make_person("ann", "finance")
-
-
 @pytest.mark.parametrize("module", ["comparison", "bulk_data", "bulk_page", "totals"])
 def test_what_the_docstrings_say_is_so(module: str) -> None:
     ran = doctest.testmod(import_module(f"approvals.web.bulk.{module}"))

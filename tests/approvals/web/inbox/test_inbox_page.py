@@ -30,11 +30,6 @@ pytestmark = pytest.mark.django_db
 SLUGS = ["default", *(f"tenant-{number}" for number in range(60))]
 
 
-@pytest.fixture
-def ann() -> User:
-    return make_person("ann", "finance")
-
-
 def log_in(user: User) -> Client:
     client = Client()
     client.force_login(user)

@@ -27,11 +27,6 @@ from workflows.models import Workspace
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def ann() -> User:
-    return make_person("ann", "finance")
-
-
 def look(user: User) -> Lists:
     return Lists(Viewer(user), read_now())
 

@@ -51,11 +51,6 @@ def counts(user: User) -> dict[str, str]:
     return {one.name: one.count for one in (*rail.waiting, *rail.saved, *rail.groups, *rail.mine)}
 
 
-@pytest.fixture
-def ann() -> User:
-    return make_person("ann", "finance")
-
-
 # --- views --------------------------------------------------------------------------------------------------
 
 

@@ -25,23 +25,6 @@ AT = "/approvals/settings/"
 HOSTILE = "<img src=x onerror=alert(1)>\u202egpj"
 
 
-@pytest.fixture(name="ann")
-def make_ann() -> User:
-    return make_person("ann")
-
-
-@pytest.fixture(name="ben")
-def make_ben() -> User:
-    return make_person("ben")
-
-
-@pytest.fixture(name="client")
-def make_client(ann: User) -> Client:
-    client = Client()
-    client.force_login(ann)
-    return client
-
-
 def keep(client: Client, **changes: Any) -> Any:
     sent = {"language": "", "time_zone": "", "email": "each", "shortcuts": "on", "theme": "system", **changes}
     return client.post(AT, {"do": "preferences", **{name: text for name, text in sent.items() if text is not None}})

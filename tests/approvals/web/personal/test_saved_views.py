@@ -19,18 +19,6 @@ AT = "/approvals/views/"
 HOSTILE = "<img src=x onerror=alert(1)>\u202egpj"
 
 
-@pytest.fixture(name="ann")
-def make_ann() -> User:
-    return make_person("ann")
-
-
-@pytest.fixture(name="client")
-def make_client(ann: User) -> Client:
-    client = Client()
-    client.force_login(ann)
-    return client
-
-
 def keep(client: Client, name: str, query: str = "view=overdue", **more: Any) -> Any:
     return client.post(AT, {"do": "keep", "name": name, "query": query, **more})
 

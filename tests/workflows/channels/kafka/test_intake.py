@@ -17,7 +17,7 @@ from tests.support.kafka.consuming import commanded, consuming
 from tests.support.kafka.records import describe
 from tests.support.kafka.world import Partner, answer, read_requests
 from tests.support.processes import wait_until
-from tests.support.races import COMMITTED, _provided_again, committed  # noqa: F401
+from tests.support.races import COMMITTED
 from workflows.channels.kafka.taking import MOST_TROUBLES, Received, Taken, take_answers
 from workflows.conf.kafka_settings import read_kafka
 from workflows.models import Interaction, LedgerEvent, ParkedAnswer

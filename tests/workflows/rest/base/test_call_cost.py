@@ -25,7 +25,6 @@ from django.test.utils import CaptureQueriesContext
 
 import workflows
 from tests.support.api_calls import Api, make_key
-from tests.support.races import _provided_again, committed  # noqa: F401 (fixtures)
 from tests.support.statements import exact_statements as statements
 from workflows import Await, Done, Workflow, durable, step
 from workflows.access.api_keys import forget_keys

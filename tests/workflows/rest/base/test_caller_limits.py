@@ -52,11 +52,6 @@ def counted_anew():
 
 
 @pytest.fixture
-def api() -> Api:
-    return Api(make_key())
-
-
-@pytest.fixture
 def limited() -> Api:
     return Api(make_key(workflows=["limits-mine"]))
 

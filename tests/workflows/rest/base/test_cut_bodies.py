@@ -22,7 +22,6 @@ from tests.support.answer_pages import Browser
 from tests.support.api_calls import make_key
 from tests.support.html_pages import Page
 from tests.support.processes import Process, find_free_port, wait_until
-from tests.support.races import _provided_again, committed  # noqa: F401 (fixtures)
 from tests.support.request_page import Desk
 from tests.support.review_calls import ask as ask_people
 from tests.support.review_calls import make_person

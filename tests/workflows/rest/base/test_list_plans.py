@@ -9,9 +9,10 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import transaction
 from django.db.models import Q
 
+from tests.support.database import db
 from tests.support.rest_pages import MIDDLE, MODES, OTHER, page
 from tests.support.statements import explain, listen
 from workflows.lifecycle import InteractionStatus, Status, UnitStatus
@@ -27,10 +28,6 @@ pytestmark = pytest.mark.django_db
 PARKED = 100_000
 TABLES = "holdpoint_instance, holdpoint_unit, holdpoint_interaction, holdpoint_answer, holdpoint_ledger"
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
-
-
-def db() -> Any:
-    return connections["default"]
 
 
 def fill_tables() -> None:

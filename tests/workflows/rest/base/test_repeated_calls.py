@@ -18,15 +18,7 @@ from django.test import Client
 
 import workflows
 from tests.support.api_calls import Api, make_key, problem
-from tests.support.races import (
-    COMMITTED,
-    Other,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-    race,
-    run_threads,
-    work,
-)
+from tests.support.races import COMMITTED, Other, race, run_threads, work
 from workflows import Await, Done, Stop, Workflow, durable, step
 from workflows.models import Instance, Interaction, LedgerEvent, NamedEvent, Signal, StoredAnswer
 from workflows.store.ledger.retention import prune

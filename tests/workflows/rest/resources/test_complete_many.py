@@ -56,11 +56,6 @@ def lists(ctx):
     return len(ctx.wait_for("items", "api", cardinality="ONE_TO_MANY", timeout="1h"))
 
 
-@pytest.fixture
-def api() -> Api:
-    return Api(make_key())
-
-
 def park(workflow: Any = "many-gate", input: Any = None, **options: Any) -> Interaction:
     started = workflows.start(workflow, input, **options)
     drain()

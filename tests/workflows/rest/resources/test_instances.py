@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import workflows
-from tests.support.api_calls import Api, make_key, problem
+from tests.support.api_calls import Api, problem
 from workflows import Await, Done, Stop, Workflow, step
 from workflows.models import Instance, LedgerEvent, StoredAnswer
 from workflows.testing import advance, assert_done, drain
@@ -35,11 +35,6 @@ class RestFail(Workflow):
     @step
     def fail(self, ctx):
         return Stop("out of stock")
-
-
-@pytest.fixture
-def api() -> Api:
-    return Api(make_key())
 
 
 FIELDS = {

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 import workflows
-from tests.support.api_calls import Api, make_key, problem
+from tests.support.api_calls import problem
 from tests.support.bad_input import ANY
 from workflows import durable
 from workflows.definitions.channel import Channel
@@ -50,11 +50,6 @@ def several(ctx, cardinality="ONE_TO_MANY"):
     got = ctx.wait_for("items", "api", cardinality=cardinality, timeout="1h")
     ctx.sleep("nap", "1m")
     return [len(got), got[-1]]
-
-
-@pytest.fixture
-def api() -> Api:
-    return Api(make_key())
 
 
 def park(workflow: Any = "rest-gate", input: Any = None, **options: Any) -> Interaction:

@@ -15,7 +15,6 @@ from django.db import connection, connections
 import workflows
 from tests.support.api_calls import Api, make_key
 from tests.support.processes import Process, find_free_port, wait_until
-from tests.support.races import _provided_again, committed  # noqa: F401 (fixtures)
 from workflows import Await, Done, Workflow, step
 from workflows.models import Instance
 from workflows.rest.base.held_threads import PLACES

@@ -38,11 +38,6 @@ def each(ctx, n=3, on_item="partial"):
     return [getattr(one, "status", one) for one in ctx.wait_for_each("pay", list(range(n)), "api", on_item=on_item)]
 
 
-@pytest.fixture
-def api() -> Api:
-    return Api(make_key())
-
-
 def start(name: str, **input: Any) -> Instance:
     started = workflows.start(name, input)
     drain()

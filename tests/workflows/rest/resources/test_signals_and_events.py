@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import workflows
-from tests.support.api_calls import Api, make_key, problem
+from tests.support.api_calls import problem
 from workflows import Await, Done, Workflow, event, step
 from workflows.models import Instance, Signal
 from workflows.testing import assert_done, drain
@@ -48,11 +48,6 @@ class RestForEvent(Workflow):
     @step
     def end(self, ctx):
         return Done(ctx.answer)
-
-
-@pytest.fixture
-def api() -> Api:
-    return Api(make_key())
 
 
 def park(key: str | None = None, **options: Any) -> Instance:

@@ -29,7 +29,6 @@ from django.test import Client
 
 from tests.support.api_calls import Api, make_key
 from tests.support.pumps import pumping
-from tests.support.races import _provided_again, committed  # noqa: F401 (fixtures)
 from tests.support.worlds.openapi import NAMES, Population, populate
 from workflows import hook
 from workflows.hooks import definition

@@ -17,7 +17,6 @@ import workflows
 from tests.support.api_calls import Api, make_key
 from tests.support.openapi_document import OPERATIONS, Witness
 from tests.support.pumps import pumping
-from tests.support.races import _provided_again, committed  # noqa: F401 (fixtures)
 from tests.support.worlds.openapi import ANSWER, Population, populate
 from workflows import hook
 from workflows.access.api_keys import SCOPES
@@ -32,7 +31,7 @@ world = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def population(committed: None, settings: Any) -> Iterator[Population]:  # noqa: F811
+def population(committed: None, settings: Any) -> Iterator[Population]:
     settings.WORKFLOWS = {**settings.WORKFLOWS, "MAX_BULK_BODY": 600_000}
     cache.clear()
     yield populate(5)

@@ -10,7 +10,7 @@ from django.db import connection, connections
 import workflows
 from tests.support.horizon import wait_for_foreigners
 from tests.support.kept_answers import answer, list_answers
-from tests.support.races import COMMITTED, _provided_again, committed, race, work  # noqa: F401 (fixtures)
+from tests.support.races import COMMITTED, race, work
 from workflows import Child, Done, Spawn, Stop, Workflow, step, store
 from workflows.models import Instance, LedgerEvent, StoredAnswer
 from workflows.store.ledger.retention import Pruned, prune

@@ -8,23 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import transaction
 
 import workflows
+from tests.support.database import db
 from tests.support.horizon import wait_for_foreigners
 from tests.support.ledger_rows import execute, fill_pending, live, no_triggers
-from tests.support.races import (
-    COMMITTED,
-    Other,
-    _provided_again,  # noqa: F401 (a fixture)
-    committed,  # noqa: F401 (a fixture)
-    forget,
-    play,
-    run_threads,
-    settle,
-    take_one,
-    work,
-)
+from tests.support.races import COMMITTED, Other, forget, play, run_threads, settle, take_one, work
 from tests.support.statements import explain, statements
 from workflows import Await, Channel, Child, Done, Next, Retry, Spawn, Stop, Workflow, durable, event, step, store
 from workflows.api import refused as dropped
@@ -52,14 +42,10 @@ STEPS = {
 
 
 @pytest.fixture(autouse=True)
-def fresh(committed: None) -> None:  # noqa: F811 (a fixture)
+def fresh(committed: None) -> None:
     """What other tests' refusals have counted is not these tests'."""
     dropped.forget_dropped()
     forget_tallies()
-
-
-def db() -> Any:
-    return connections["default"]
 
 
 def count_all(limit: int = 1_000_000) -> int:

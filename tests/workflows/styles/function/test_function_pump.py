@@ -14,16 +14,7 @@ from django.db import OperationalError, connection, connections, transaction
 import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import (  # noqa: F401 (fixtures)
-    COMMITTED,
-    _provided_again,
-    committed,
-    forget,
-    play,
-    settle,
-    take_one,
-    work,
-)
+from tests.support.races import COMMITTED, forget, play, settle, take_one, work
 from workflows import SignalCollision, durable, store
 from workflows.models import (
     AwaitUnit,
