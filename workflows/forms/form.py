@@ -7,8 +7,8 @@
     reading.place_errors(refused.errors)             # what the schema says, at the fields
     shown = form.show(typed, reading.errors)
 
-Lives here: the door to the modules beside it (`schema_plan`, `form_read`, `form_write`, `form_show`). Invariants owned:
-nothing typed is lost on the way round; adding and taking away rows needs no JavaScript and decides nothing.
+Lives here: the door to the modules beside it (`form_plan`, `form_reader`, `form_writer`, `form_view`). Invariants
+owned: nothing typed is lost on the way round; adding and taking away rows needs no JavaScript and decides nothing.
 """
 
 from __future__ import annotations

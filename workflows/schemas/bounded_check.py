@@ -1,7 +1,7 @@
 """Checking data by a JSON Schema with an end: how much work one check may be is known before it begins.
 
 Lives here: the walk of schema and data side by side, and the keywords about what no other has looked at. Must not live
-here: the other keywords that look further into the data (`schema_keywords`); those of one value are the library's.
+here: the other keywords that look further into the data (`keywords`); those of one value are the library's.
 Invariants owned: the verdict is that of the library; a check applies no more than
 `MOST_WORK` keywords, whatever is in the data, and is `TooComplex` beyond that; no error repeats the data; below a
 choice (anyOf and its like) a schema looks at a list or an object once, a branch ends with its first few errors, and
@@ -59,7 +59,7 @@ class Tree:
             current_work.reset(token)
 
     def count_tries(self, data: Any) -> int:
-        """What `schema_budget.count_tries` counts; 0 for a schema without choices between forms."""
+        """What `check_budget.count_tries` counts; 0 for a schema without choices between forms."""
         return count_tries(self.root, data, {}) if self.chooses else 0
 
 

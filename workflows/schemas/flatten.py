@@ -1,7 +1,7 @@
 """Reading a JSON Schema: references followed, parts merged, branches brought together, null told apart.
 
 Lives here: what forms and the page of the API both read of a schema. Must not live here: what a keyword means for data
-(`schema_check`), and its words for people. What comes out says what to show, never what is right: a branch that cannot
+(`bounded_check`), and its words for people. What comes out says what to show, never what is right: a branch that cannot
 be shown is left out, and the schema itself judges the answer in the end. Invariants owned: following references always
 ends; a schema is only read.
 """

@@ -1,7 +1,7 @@
 """What keywords of JSON Schema mean that look further than at one value.
 
 Lives here: one function for each keyword, called with the node of its schema. Must not live here: the walk through
-schema and data (`schema_check`), which counts what a keyword costs. Invariant owned: no error repeats the data.
+schema and data (`bounded_check`), which counts what a keyword costs. Invariant owned: no error repeats the data.
 """
 
 from __future__ import annotations

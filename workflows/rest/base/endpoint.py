@@ -74,7 +74,7 @@ class AlwaysJson(BaseContentNegotiation):
     """There is one representation, whatever is asked for."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
-        """Bodies are read by `rest.body`."""
+        """Bodies are read by `json_body`."""
         return parsers[0]
 
     def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:

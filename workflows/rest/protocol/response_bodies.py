@@ -1,6 +1,6 @@
 """The JSON that goes out, as types: the OpenAPI document is made of them.
 
-Invariant owned: they say what `rest.rows` and `rest.problems` write; a test compares both.
+Invariant owned: they say what `representations` and `problems` write; a test compares both.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`/v1/docs`: the API's description as a page that needs no network, no script and no login.
 
 Lives here: the view, and what the page says beside the document: the problems with what to do about them, and the
-limits of this site. What the API says about itself is the document's (`rest.openapi`), read by `rest.docs_outline`.
+limits of this site. What the API says about itself is the document's (`openapi`), read by `docs_outline`.
 Invariants owned: the page is made once per process and language, from nothing of a visitor's; whatever the document
 says reaches it as text, never as markup; and it loads nothing but this site's own style sheets.
 """
