@@ -23,6 +23,7 @@ from approvals.reviews.case import Case
 from approvals.reviews.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.reviews.permissions import Permissions, find_next_nudge
 from approvals.rules import Obstacle
+from approvals.rules.action_kinds import ACTION_KINDS
 from workflows.api.arguments import read_actor
 from workflows.api.completions import owned_answers
 from workflows.exceptions import InvalidCall, PolicyRefused
@@ -55,9 +56,10 @@ def act(action: str, review: Any, actor: Any, door: str) -> Iterator[HeldCase]:
         raise
 
 
-def record(case: HeldCase, what: str, actor: Any, door: str, told: Mapping[str, Any] | None = None) -> None:
+def record(case: HeldCase, action: str, actor: Any, door: str, told: Mapping[str, Any] | None = None) -> None:
     """One row of the ledger; what is empty is left out."""
-    row = {"what": what, "door": door, **{name: value for name, value in (told or {}).items() if value}}
+    values = {name: value for name, value in (told or {}).items() if value}
+    row = {"what": ACTION_KINDS[action].event, "door": door, **values}
     owned_answers.record(case.held, Event.HANDLED, row, actor=read_actor(actor))
 
 

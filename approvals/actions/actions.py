@@ -20,6 +20,7 @@ from approvals.people.principals import USER
 from approvals.reviews.held_case import read_id
 from approvals.reviews.permissions import find_question
 from approvals.rules import Obstacle
+from approvals.rules.action_kinds import ACTION_KINDS
 from workflows.api.arguments import read_actor
 from workflows.api.completions import owned_answers
 
@@ -33,7 +34,7 @@ def claim(review: Any, *, actor: Person, door: str = "python") -> Review:
     with act("claim", review, actor, door) as case:
         if case.review.claimed_by_id != actor.pk:
             writer.update_review(case.review, claimed_by_id=actor.pk, claimed_at=case.now)
-            record(case, "claimed", actor, door)
+            record(case, "claim", actor, door)
         return case.review
 
 
@@ -47,7 +48,7 @@ def release(review: Any, *, actor: Person, door: str = "python") -> Review:
         if case.review.claimed_by_id is not None:
             whose = case.review.claimed_by_id
             writer.update_review(case.review, claimed_by_id=None, claimed_at=None)
-            record(case, "released", actor, door, {"of": f"user:{whose}" if whose != actor.pk else None})
+            record(case, "release", actor, door, {"of": f"user:{whose}" if whose != actor.pk else None})
         return case.review
 
 
@@ -72,11 +73,16 @@ def extend(
         for option, moment in (("due", due), ("deadline", deadline)):
             if moment is not None:
                 read_later(moment, option, case.now)
-        told = {"what": "extended", "door": door, "reason": reason or None, "due": due.isoformat() if due else None}
+        told = {
+            "what": ACTION_KINDS["extend"].event,
+            "door": door,
+            "reason": reason or None,
+            "due": due.isoformat() if due else None,
+        }
         if due is not None:
             writer.move_due(case.review, due)
         if deadline is None:
-            record(case, "extended", actor, door, {"due": told["due"], "reason": reason})
+            record(case, "extend", actor, door, {"due": told["due"], "reason": reason})
         elif not owned_answers.move_deadline(case.held, deadline, told, actor=read_actor(actor)):
             raise NotAllowed(
                 Obstacle("closed", gettext("Its instance does not wait for it yet. Try again in a moment."))
@@ -93,7 +99,7 @@ def comment(review: Any, text: str, *, actor: Person, door: str = "python") -> C
     text = read_words(text, "text", "a comment")
     with act("comment", review, actor, door) as case:
         made = writer.insert_comment(case.review, "comment", text, user=actor, at=case.now)
-        record(case, "commented", actor, door, {"comment": str(made.pk)})
+        record(case, "comment", actor, door, {"comment": str(made.pk)})
         return made
 
 
@@ -106,7 +112,7 @@ def request_info(review: Any, text: str, *, actor: Person, door: str = "python")
     text = read_words(text, "text", "a question")
     with act("request_info", review, actor, door) as case:
         made = writer.insert_comment(case.review, "question", text, user=actor, at=case.now)
-        record(case, "asked", actor, door, {"comment": str(made.pk)})
+        record(case, "request_info", actor, door, {"comment": str(made.pk)})
         to = [f"{USER}:{case.review.requester_id}"]
         writer.insert_notice(case.review, "question", at=case.now, to=to, data={"comment": str(made.pk)})
         return made
@@ -123,7 +129,7 @@ def answer_info(review: Any, text: str, *, actor: Person, door: str = "python") 
         question = find_question(case)
         made = writer.insert_comment(case.review, "answer", text, user=actor, at=case.now, answers=question)
         writer.update_review(case.review, is_changed=True)
-        record(case, "answered", actor, door, {"comment": str(made.pk), "version": case.review.version})
+        record(case, "answer_info", actor, door, {"comment": str(made.pk), "version": case.review.version})
         to = None if question is None or question.user_id is None else [f"{USER}:{question.user_id}"]
         writer.insert_notice(case.review, "answer", at=case.now, to=to, data={"comment": str(made.pk)})
         return made
@@ -158,7 +164,7 @@ def nudge(review: Any, *, actor: Person, door: str = "python") -> Review:
     """
     with act("nudge", review, actor, door) as case:
         writer.update_review(case.review, nudged_at=case.now)
-        record(case, "nudged", actor, door)
+        record(case, "nudge", actor, door)
         writer.insert_notice(case.review, "nudge", at=case.now)
         return case.review
 
@@ -171,6 +177,6 @@ def withdraw(review: Any, *, actor: Person, reason: str = "", door: str = "pytho
     """
     reason = read_words(reason, "reason", "a reason", blank=True)
     with act("withdraw", review, actor, door) as case:
-        record(case, "withdrawn", actor, door, {"reason": reason})
+        record(case, "withdraw", actor, door, {"reason": reason})
         close_withdrawn(case, actor, reason, door)
         return case.review

@@ -40,7 +40,7 @@ def delegate(review: Any, *, to: Any, actor: Person, reason: str = "", door: str
         _move_share(case, giver, other)
         _let_go(case)
         told = {"to": name_user(other), "reason": reason, "of": name_user(giver) if giver.pk != actor.pk else ""}
-        record(case, "delegated", actor, door, told)
+        record(case, "delegate", actor, door, told)
         writer.insert_notice(case.review, "new", at=case.now, to=[name_user(other)], data={"by": name_user(actor)})
         return case.review
 
@@ -79,7 +79,7 @@ def reassign(
         _let_go(case)
         if case.review.stranded_at is not None:
             writer.update_review(case.review, stranded_at=None)
-        record(case, "reassigned", actor, door, {"to": asked, "kept": keep, "reason": reason})
+        record(case, "reassign", actor, door, {"to": asked, "kept": keep, "reason": reason})
         writer.insert_notice(case.review, "new", at=case.now, to=asked, data={"by": name_user(actor)})
         return case.review
 

@@ -22,6 +22,7 @@ from approvals.deciding.decisions import decide
 from approvals.models import Review
 from approvals.people.person import Person
 from approvals.rules import load_outcomes
+from approvals.rules.action_kinds import ACTION_KINDS
 from approvals.rules.door import Door
 
 DOOR = "admin"
@@ -147,7 +148,7 @@ REASSIGN = AdminAction(
     _("Reassign"),
     _reassign,
     ReassignForm,
-    permission="reassign_review",
+    permission=ACTION_KINDS["reassign"].permission,
 )
 EXTEND = AdminAction(
     "extend",
@@ -157,7 +158,7 @@ EXTEND = AdminAction(
     _("Extend"),
     _extend,
     ExtendForm,
-    permission="extend_review",
+    permission=ACTION_KINDS["extend"].permission,
 )
 WITHDRAW = AdminAction(
     "withdraw",

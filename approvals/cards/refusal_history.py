@@ -13,9 +13,7 @@ from django.utils.translation import gettext
 from approvals.cards.status import quote_outcome
 from approvals.display.values import MAX_NAME, show_text
 from approvals.reviews.case import Case
-
-#: What only the requester may do, or what takes one; everything else a requester may not.
-_OF_REQUESTERS = ("nudge", "withdraw", "answer_info", "request_info")
+from approvals.rules.action_kinds import ACTION_KINDS
 
 
 def tell_refusal(case: Case, data: Mapping[str, Any]) -> str:
@@ -32,25 +30,13 @@ def tell_refusal(case: Case, data: Mapping[str, Any]) -> str:
 def _tell_attempt(case: Case, tried: str) -> str:
     if any(one.name == tried for one in case.outcomes):
         return gettext("tried to answer %(outcome)s") % {"outcome": quote_outcome(case, tried)}
-    words = {
-        "undo": gettext("tried to undo a decision"),
-        "claim": gettext("tried to claim it"),
-        "release": gettext("tried to release it"),
-        "delegate": gettext("tried to hand it on"),
-        "reassign": gettext("tried to ask others"),
-        "extend": gettext("tried to give more time"),
-        "comment": gettext("tried to comment"),
-        "request_info": gettext("tried to ask"),
-        "answer_info": gettext("tried to answer a question"),
-        "snooze": gettext("tried to put it aside"),
-        "nudge": gettext("tried to remind those asked"),
-        "withdraw": gettext("tried to withdraw it"),
-    }
-    return words.get(tried) or gettext("tried “%(what)s”") % {"what": show_text(tried, MAX_NAME)}
+    if tried in ACTION_KINDS:
+        return str(ACTION_KINDS[tried].tried)
+    return gettext("tried “%(what)s”") % {"what": show_text(tried, MAX_NAME)}
 
 
 def _tell_rule(tried: str, data: Mapping[str, Any]) -> str:
-    if data.get("rule") == "requester" and tried in _OF_REQUESTERS:
+    if data.get("rule") == "requester" and tried in ACTION_KINDS and ACTION_KINDS[tried].is_for_requester:
         return gettext("not theirs to do")
     words = {
         "closed": gettext("no longer waiting"),

@@ -26,6 +26,7 @@ from approvals.models import Comment, Vote
 from approvals.people.person import Person
 from approvals.people.principals import name_user
 from approvals.reviews.case import MAX_ROWS, Case
+from approvals.rules.action_kinds import EVENT_KINDS
 from approvals.rules.escalation import RungAction, describe_action, name_target
 from approvals.rules.outcomes import WITHDRAWN
 from approvals.subjects.diff import FieldDiff
@@ -34,7 +35,8 @@ from workflows.models import LedgerEvent
 from workflows.wording.punctuation import join_list
 
 MAX_ENTRIES = MAX_ROWS
-_TOLD_ELSEWHERE = ("commented", "asked", "answered", "grace", "undo")
+#: Events beside actions that the votes show.
+_SHOWN_AS_VOTES = ("grace", "undo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,7 @@ class _Teller:
         if event.kind is Event.REFUSED:
             what = tell_refusal(self.case, data)
             return self._make(event.at, actor, what, "", "refused", door=door)
-        if deed in _TOLD_ELSEWHERE:
+        if deed in _SHOWN_AS_VOTES or (deed in EVENT_KINDS and not EVENT_KINDS[deed].done):
             return None
         kind = "time" if actor == TIME else "handled"
         return self._make(event.at, actor, self._tell_deed(deed, data), data.get("reason"), kind, door=door)
@@ -185,27 +187,12 @@ class _Teller:
             "to": self._list_names(to if isinstance(to, list) else [to]),
             "of": self._list_names([data.get("of")]),
             "due": self._show_moment(data.get("due")),
+            "kept": data.get("kept"),
             "deed": show_text(deed, MAX_NAME),
         }
+        if deed in EVENT_KINDS:
+            return EVENT_KINDS[deed].describe(given)
         match deed:
-            case "claimed":
-                return gettext("claimed it")
-            case "released":
-                return gettext("released it from %(of)s") % given if given["of"] else gettext("released it")
-            case "delegated":
-                return gettext("handed it on to %(to)s") % given
-            case "reassigned":
-                if data.get("kept"):
-                    return gettext("asked %(to)s as well") % given
-                return gettext("asked %(to)s instead") % given
-            case "extended":
-                if given["due"]:
-                    return gettext("gave more time: due %(due)s") % given
-                return gettext("gave more time")
-            case "nudged":
-                return gettext("reminded those asked")
-            case "withdrawn":
-                return gettext("withdrew it")
             case "shown anew":
                 return self._tell_shown_anew(data)
             case "judged anew":
@@ -215,7 +202,7 @@ class _Teller:
             case "stranded":
                 return gettext("Those asked have left or may not decide it")
             case "escalated":
-                return self._tell_rung(data, given["to"])
+                return self._tell_rung(data, str(given["to"]))
         return gettext("did something: %(deed)s") % given
 
     def _tell_shown_anew(self, data: Mapping[str, Any]) -> str:

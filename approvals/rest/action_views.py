@@ -30,6 +30,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class ReviewAction(ReviewEndpoint):
     """What the other actions share: the body, the call, and the review as it is afterwards."""
 
+    #: The end of its address.
+    address: ClassVar[str]
     body: ClassVar[type[Body]] = NothingBody
 
     def carry_out(self, request: Request, id: str) -> HttpResponse:
@@ -75,6 +77,8 @@ def describe_action(
 class ClaimReview(ReviewAction):
     """Being at it."""
 
+    address = "claim"
+
     @describe_action(
         "claimApproval",
         "Say that you are at it",
@@ -94,6 +98,8 @@ class ClaimReview(ReviewAction):
 
 class ReleaseReview(ReviewAction):
     """Letting others."""
+
+    address = "release"
 
     @describe_action(
         "releaseApproval",
@@ -115,6 +121,7 @@ class ReleaseReview(ReviewAction):
 class DelegateReview(ReviewAction):
     """Handing one's share on."""
 
+    address = "delegate"
     body = DelegateBody
 
     @describe_action(
@@ -139,6 +146,7 @@ class DelegateReview(ReviewAction):
 class CommentReview(ReviewAction):
     """Saying something."""
 
+    address = "comment"
     body = SayBody
 
     @describe_action(
@@ -162,6 +170,7 @@ class CommentReview(ReviewAction):
 class RequestInfo(ReviewAction):
     """Asking back."""
 
+    address = "request_info"
     body = SayBody
 
     @describe_action(
@@ -184,6 +193,8 @@ class RequestInfo(ReviewAction):
 class UndoReview(ReviewAction):
     """Taking one's decision back."""
 
+    address = "undo"
+
     @describe_action(
         "undoApproval",
         "Take your decision back",
@@ -200,3 +211,14 @@ class UndoReview(ReviewAction):
     def do(self, review: Review, body: NothingBody) -> dict[str, Any]:
         """Take it back."""
         return show_review(undo(review, actor=self.caller.user, door=Door(name=DOOR)))
+
+
+#: In the order of the document.
+ACTIONS: tuple[type[ReviewAction], ...] = (
+    ClaimReview,
+    ReleaseReview,
+    DelegateReview,
+    CommentReview,
+    RequestInfo,
+    UndoReview,
+)

@@ -14,12 +14,14 @@ PART = ApiPart(
         path("v1/approvals", review_list.Reviews.as_view(), name="approvals"),
         path("v1/approvals/<str:id>", review_views.OneReview.as_view(), name="approval"),
         path("v1/approvals/<str:id>/decide", review_views.DecideReview.as_view(), name="approval-decide"),
-        path("v1/approvals/<str:id>/claim", action_views.ClaimReview.as_view(), name="approval-claim"),
-        path("v1/approvals/<str:id>/release", action_views.ReleaseReview.as_view(), name="approval-release"),
-        path("v1/approvals/<str:id>/delegate", action_views.DelegateReview.as_view(), name="approval-delegate"),
-        path("v1/approvals/<str:id>/comment", action_views.CommentReview.as_view(), name="approval-comment"),
-        path("v1/approvals/<str:id>/request_info", action_views.RequestInfo.as_view(), name="approval-request-info"),
-        path("v1/approvals/<str:id>/undo", action_views.UndoReview.as_view(), name="approval-undo"),
+        *(
+            path(
+                f"v1/approvals/<str:id>/{action.address}",
+                action.as_view(),
+                name=f"approval-{action.address.replace('_', '-')}",
+            )
+            for action in action_views.ACTIONS
+        ),
     ],
     refusal_problems.KINDS,
 )

@@ -24,6 +24,7 @@ from approvals.people.principals import name_user
 from approvals.reviews.case import MAX_ROWS, Case
 from approvals.reviews.held_case import read_id
 from approvals.rules import Facts, Obstacle, Rules, find_obstacle
+from approvals.rules.action_kinds import ACTION_KINDS
 from workflows.api.completions import owned_answers
 
 
@@ -238,7 +239,9 @@ def _forbid_undoing(may: Permissions) -> Obstacle | None:
     return None
 
 
-def _need(permission: str, told: Callable[[], str]) -> Rule:
+def _need(action: str, told: Callable[[], str]) -> Rule:
+    permission = ACTION_KINDS[action].permission
+
     def check(may: Permissions) -> Obstacle | None:
         if not may.has(permission):
             return Obstacle("permission", told())
@@ -270,7 +273,7 @@ CHECKS: Mapping[str, Rule] = {
     "nudge": _forbid_nudging,
     "withdraw": _forbid_withdrawing,
     "undo": _forbid_undoing,
-    "reassign": _need("reassign_review", lambda: gettext("You can’t reassign: it takes a permission of its own.")),
-    "extend": _need("extend_review", lambda: gettext("You can’t move its deadline: it takes a permission of its own.")),
+    "reassign": _need("reassign", lambda: gettext("You can’t reassign: it takes a permission of its own.")),
+    "extend": _need("extend", lambda: gettext("You can’t move its deadline: it takes a permission of its own.")),
     "override": lambda may: may.overriding,
 }
