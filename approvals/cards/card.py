@@ -1,9 +1,9 @@
 """The one presentation of a review: link page, inbox, e-mail, REST and admin all show what stands here.
 
-Lives here: putting a card together. What must not: how one part reads (`status`, `timelines`, `facts`, `diffs`,
-`similar`) and what may be done (`actions`, `policies`). Invariants owned: everything that comes from outside is plain
-text with its hidden characters made visible; a button's obstacle is the sentence that the refusal would give; the
-number of statements does not grow with votes, comments or candidates.
+Lives here: putting a card together. What must not: how one part reads (`status`, `timeline`, `request_facts`, `diff`,
+`precedents`) and what may be done (`permissions`, `rules`). Invariants owned: everything that comes from outside is
+plain text with its hidden characters made visible; a button's obstacle is the sentence that the refusal would give;
+the number of statements does not grow with votes, comments or candidates.
 """
 
 from __future__ import annotations

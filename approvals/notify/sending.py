@@ -1,6 +1,6 @@
 """Messages on their way: each claimed, looked at once more, sent outside of any transaction, and recorded.
 
-Must not live here: what a message says (`mails`, `places`). Invariants owned: what was claimed is sent at least once,
+Must not live here: what a message says (`mail`, `webhook`). Invariants owned: what was claimed is sent at least once,
 under the same id each time; what is decided meanwhile is asked of nobody; one place that fails delays no other; and of
 a failure only words of ours are kept.
 """

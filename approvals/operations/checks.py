@@ -1,7 +1,7 @@
 """System checks of approvals: what cannot work, in `msg`, and what to write instead, in `hint`.
 
 Lives here: questions to the settings, to templates and to the approvals that machines declare, which cost nothing. What
-needs rows is asked in `checks_reviews`. As with the engine's checks, errors are what loses or stops work, warnings what
+needs rows is asked in `review_checks`. As with the engine's checks, errors are what loses or stops work, warnings what
 surprises, and what only matters where mails leave the machine is said by `check --deploy` alone. The name of the
 package is checked by the engine, for both packages.
 """

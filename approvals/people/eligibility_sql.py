@@ -1,6 +1,6 @@
-"""What keeps somebody from deciding, as conditions of a queryset: the same that `policies.rights` says of one review.
+"""What keeps somebody from deciding, as conditions of a queryset: the same that `rules.rights` says of one review.
 
-Lives here: those conditions. Must not live here: whose reviews are whose (`viewers`, `querysets`). Invariant owned:
+Lives here: those conditions. Must not live here: whose reviews are whose (`viewer`, `querysets`). Invariant owned:
 each is asked of the rows that are shown, by an index that leads from the row, however much somebody has ever voted on.
 """
 

@@ -1,8 +1,8 @@
 """`ApprovalRequiredMixin` for views and viewsets of the REST framework: a call waits, and is made once it is approved.
 
-Lives here: what such a view answers instead. Must not live here: making the call again (`replay`). Invariants owned:
-who, whether and how often are judged before, and bad data is answered at once, as ever; what waits is JSON without
-secrets; and nobody is let past, whatever their rights.
+Lives here: what such a view answers instead. Must not live here: making the call again (`call_replay`). Invariants
+owned: who, whether and how often are judged before, and bad data is answered at once, as ever; what waits is JSON
+without secrets; and nobody is let past, whatever their rights.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether those who are asked could decide at all: asked where it is written, and before anybody else is asked.
 
-Must not live here: whether one person may (`cases`). Invariant owned: nobody is asked whose answer would count nowhere,
-and no rule is left to people who are too few for it.
+Must not live here: whether one person may (`reviews.case`). Invariant owned: nobody is asked whose answer would count
+nowhere, and no rule is left to people who are too few for it.
 """
 
 from __future__ import annotations

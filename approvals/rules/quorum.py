@@ -1,6 +1,6 @@
 """How many equal votes decide: the rule, as a value that is frozen when a decision is requested.
 
-Lives here: the kinds of rules, with all that differs between them. Must not live here: counting votes (`judging`).
+Lives here: the kinds of rules, with all that differs between them. Must not live here: counting votes (`counting`).
 Invariant owned: a rule that was read can be reached by some number of people, and reads back from its JSON as the
 same value.
 """

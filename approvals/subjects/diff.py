@@ -1,7 +1,7 @@
 """What changes, field by field, as a reviewer reads it.
 
-Lives here: which rows a difference has and in which order. What must not: how one value reads (`show_fields`,
-`show_values`) and what a key stands for (`related`). Invariants owned: every difference has a row and no row is
+Lives here: which rows a difference has and in which order. What must not: how one value reads (`field_display`,
+`display.values`) and what a key stands for (`related`). Invariants owned: every difference has a row and no row is
 without one; the two sides of a row never read the same, but for secrets; one statement for each related model, and
 one for each relation to many that is read from an object.
 """

@@ -1,7 +1,7 @@
 """What a review is about: which object, and what was shown of it.
 
 Lives here: naming an object so that it is found again, a snapshot of it, and the digest that a decision is bound to.
-What must not: what a change may be (`changes`) and how it reads (`diffs`). Invariants owned: a snapshot is JSON and
+What must not: what a change may be (`change`) and how it reads (`diff`). Invariants owned: a snapshot is JSON and
 holds no secret; equal states have equal snapshots and digests, also after a stay in jsonb; a subject is always read
 where it is written, never from a replica that lags behind.
 

@@ -1,6 +1,6 @@
 """E-mails: one about one request, and one that collects many.
 
-Lives here: putting them together. Must not live here: sending (`postman`), and whether (`sending`). Invariants owned:
+Lives here: putting them together. Must not live here: sending (`smtp`), and whether (`sending`). Invariants owned:
 a mail is in its reader's language and time zone, works without images, scripts and stylesheets from elsewhere, and its
 links lead to a page that asks once more; however often it is tried, its Message-ID is the same.
 """
