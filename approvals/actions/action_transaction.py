@@ -18,6 +18,7 @@ from django.utils.translation import gettext
 from approvals.deciding.refused_attempt import note_refusal
 from approvals.exceptions import AlreadyDecided, DecisionRefused, InvalidApproval, NotAllowed, TooSoon
 from approvals.models.vote import MAX_TEXT
+from approvals.people.person import Person
 from approvals.people.principals import load_user
 from approvals.reviews.case import Case
 from approvals.reviews.held_case import HeldCase, check_actor, open_case, read_id
@@ -33,7 +34,7 @@ from workflows.wording.messages import Reason, gettext_noop
 
 
 @contextmanager
-def act(action: str, review: Any, actor: Any, door: str) -> Iterator[HeldCase]:
+def act(action: str, review: Any, actor: Person, door: str) -> Iterator[HeldCase]:
     """The review under its locks, for an action that this person may do now; a refusal is in the ledger.
 
     >>> with act("claim", review, ann, "python") as case:
@@ -56,7 +57,7 @@ def act(action: str, review: Any, actor: Any, door: str) -> Iterator[HeldCase]:
         raise
 
 
-def record(case: HeldCase, action: str, actor: Any, door: str, told: Mapping[str, Any] | None = None) -> None:
+def record(case: HeldCase, action: str, actor: Person, door: str, told: Mapping[str, Any] | None = None) -> None:
     """One row of the ledger; what is empty is left out."""
     values = {name: value for name, value in (told or {}).items() if value}
     row = {"what": ACTION_KINDS[action].event, "door": door, **values}

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from uuid import UUID
 
 from approvals.actions.action_transaction import make_refusal
 from approvals.deciding.refused_attempt import note_refusal
 from approvals.exceptions import ApprovalError, UnknownReview
 from approvals.models import Review
+from approvals.people.person import Person
 from approvals.reviews.case import Case
 from approvals.reviews.permissions import Permissions
 from workflows.api.completions import owned_answers
@@ -25,7 +25,7 @@ REFUSALS = (ApprovalError, InvalidData, PolicyRefused)
 
 
 @contextmanager
-def hiding(id: UUID, user: Any, *, workspace: int) -> Iterator[None]:
+def hiding(id: UUID, user: Person, *, workspace: int) -> Iterator[None]:
     """Do something about a review for somebody; refused to who may not see it as `UnknownReview`.
 
     >>> with hiding(review.pk, zoe, workspace=review.workspace_id):
@@ -42,7 +42,7 @@ def hiding(id: UUID, user: Any, *, workspace: int) -> Iterator[None]:
         raise
 
 
-def note_unseen(id: UUID, user: Any, what: str, door: str, *, action: str = "decide") -> None:
+def note_unseen(id: UUID, user: Person, what: str, door: str, *, action: str = "decide") -> None:
     """Write down that somebody tried something about a review that they may not see, for doors that never get as far as
     the call: what would have refused it there. Nothing for who is no member of its workspace.
 

@@ -16,6 +16,7 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, JSONObject
 
 from approvals.models import Candidate, Comment, Review, Vote
+from approvals.people.person import Person
 from approvals.people.viewer import Viewer, see_as
 from approvals.reviews.case import MAX_ROWS, Case
 from approvals.reviews.permissions import sees
@@ -28,7 +29,7 @@ from workflows.models import Interaction, LedgerEvent
 KINDS = (Event.HANDLED, Event.RESCHEDULED, Event.REFUSED)
 
 
-def load_case(id: UUID, user: Any, *, workspace: int | None = None) -> Case | None:
+def load_case(id: UUID, user: Person | Viewer, *, workspace: int | None = None) -> Case | None:
     """A review that a user (or a `Viewer`) may look at; None for one that is not there, or not for them.
 
     >>> load_case(review.pk, ann).review == review
@@ -42,7 +43,7 @@ def load_case(id: UUID, user: Any, *, workspace: int | None = None) -> Case | No
     return _read_seen(rows, id, viewer)
 
 
-def load_again(id: UUID, user: Any) -> Case | None:
+def load_again(id: UUID, user: Person) -> Case | None:
     """A review that this user has just done something about, as it is now, if they may still look at it.
 
     >>> load_again(review.pk, forget_permissions(ann)).review == review

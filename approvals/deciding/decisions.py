@@ -30,6 +30,7 @@ from approvals.forms.form_values import compare_data
 from approvals.forms.secret_fields import find_tree, hide_secrets, keep_untouched
 from approvals.models import Review, Vote, writer
 from approvals.models.vote import MAX_TEXT
+from approvals.people.person import Person
 from approvals.people.principals import load_user
 from approvals.reviews.electorate import count_votes
 from approvals.reviews.held_case import HeldCase, check_actor, open_case, read_id
@@ -63,7 +64,7 @@ def decide(
     review: Review | Interaction | UUID | str,
     outcome: str,
     *,
-    actor: Any,
+    actor: Person,
     reason: str = "",
     data: Any = None,
     version: int | None = None,
@@ -99,7 +100,7 @@ def decide(
 class _DecideCall:
     """What `decide` was called with."""
 
-    actor: Any
+    actor: Person
     outcome: str
     reason: str
     data: Any
@@ -158,7 +159,7 @@ def _settle(case: HeldCase, call: _DecideCall, vote: Vote) -> Recorded:
     return Recorded(review, vote, "decided", answer, verdict=verdict)
 
 
-def _read_again(actor: Any) -> Any:
+def _read_again(actor: Person) -> Any:
     """The person as they are now: what they may is remembered by the object that a caller has held for long."""
     found = load_user(actor.pk)
     if found is None:
@@ -287,7 +288,7 @@ def _tell_vote(vote: Vote, until: datetime | None, fallen: Sequence[Vote]) -> di
     }
 
 
-def _expire(case: HeldCase, actor: Any) -> None:
+def _expire(case: HeldCase, actor: Person) -> None:
     """It came too late: the answer is not taken, and the deadline that has passed fires."""
     try:
         owned_answers.answer(case.held, None, actor=read_actor(actor), door="")

@@ -24,6 +24,7 @@ from approvals.exceptions import (
 )
 from approvals.forms.edits import find_agreed
 from approvals.models import Vote, writer
+from approvals.people.person import Person
 from approvals.reviews.answer import find_agreeing
 from approvals.reviews.held_case import HeldCase
 from approvals.rules.escalation import load_rungs, next_moment
@@ -178,7 +179,7 @@ def _write_decision(vote: Vote, longest: int) -> dict[str, Any]:
     }
 
 
-def close_withdrawn(case: HeldCase, actor: Any, reason: str, door: str) -> None:
+def close_withdrawn(case: HeldCase, actor: Person, reason: str, door: str) -> None:
     """Its requester does not want it any more: the outcome that the author named for that, else the end of it all."""
     review, held = case.review, case.held
     name = next((one.name for one in case.outcomes if one.name in ("withdraw", "withdrawn")), None)

@@ -13,6 +13,7 @@ from typing import Any
 from approvals.exceptions import DecisionFailed, NotAllowed, Stale
 from approvals.forms.edits import carries, dump_before, is_same
 from approvals.models import Vote, writer
+from approvals.people.person import Person
 from approvals.reviews.held_case import HeldCase
 from approvals.subjects.current_state import SubjectState
 from approvals.subjects.diff import FieldDiff
@@ -47,7 +48,7 @@ def ask_again(case: HeldCase, vote: Vote, fallen: Sequence[Vote]) -> None:
 
 
 def reverse(
-    case: HeldCase, vote: Vote, *, actor: str, user: Any, door: str, reason: str, raises_version: bool = False
+    case: HeldCase, vote: Vote, *, actor: str, user: Person | None, door: str, reason: str, raises_version: bool = False
 ) -> None:
     """A vote taken back by a row of its own: nothing is deleted.
 

@@ -20,6 +20,7 @@ from approvals.deciding.fallen_votes import dump_problem, reverse
 from approvals.deciding.refused_attempt import note_refusal
 from approvals.exceptions import DecisionFailed, DecisionRefused, NotAllowed, Stale
 from approvals.models import Review, Vote, writer
+from approvals.people.person import Person
 from approvals.people.principals import load_user
 from approvals.reviews.held_case import HeldCase, check_actor, open_case, read_id
 from approvals.reviews.permissions import find_undoable
@@ -43,7 +44,7 @@ def find_end(case: HeldCase, *, wanted: bool | timedelta) -> datetime | None:
     return case.now + timedelta(seconds=conf.undo_seconds) + longer
 
 
-def undo(review: Review | UUID | str, *, actor: Any, door: Door = PYTHON) -> Review:
+def undo(review: Review | UUID | str, *, actor: Person, door: Door = PYTHON) -> Review:
     """Take one's decision back: within its grace, or while others still have to decide.
 
     >>> undo(review, actor=ann).effective_at is None
@@ -88,13 +89,12 @@ def carry_out(id: UUID) -> bool:
     return store.in_transaction(db, lambda: _carry_out(open_case(id), problem))
 
 
-def _undo(case: HeldCase, actor: Any, door: str) -> Review:
+def _undo(case: HeldCase, actor: Person, door: str) -> Review:
     vote = find_undoable(case, actor)
     if case.review.effective_at is not None:
         _reopen(case, vote, actor=read_actor(actor), user=actor, door=door, reason="")
     else:
-        by = {"actor": read_actor(actor), "user": actor, "door": door}
-        reverse(case, vote, **by, reason="", raises_version=True)
+        reverse(case, vote, actor=read_actor(actor), user=actor, door=door, reason="", raises_version=True)
     return case.review
 
 

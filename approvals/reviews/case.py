@@ -20,6 +20,7 @@ from django.utils.translation import ngettext
 from approvals.conf import conf
 from approvals.forms.edits import Table, find_shown, find_table, read_asked
 from approvals.models import Candidate, Comment, Review, Vote
+from approvals.people.person import Person
 from approvals.people.principals import GROUP, USER, describe_principals, list_principals, load_user, name_user
 from approvals.people.viewer import Viewer, is_within_absence, list_absences, see_as
 from approvals.reviews.answer import find_answerer, is_divided
@@ -70,7 +71,7 @@ class Case:
         self.said: list[Comment] | None = None
         self.told: list[LedgerEvent] | None = None
 
-    def see_as(self, user: Any) -> Viewer:
+    def see_as(self, user: Person | Viewer) -> Viewer:
         """Whoever looks is asked once who they are, here and beside."""
         viewer = see_as(user)
         return self._viewers.setdefault(viewer.user.pk, viewer)
@@ -225,7 +226,7 @@ class Case:
 
     # --- a person -------------------------------------------------------------------------------------------
 
-    def find_facts(self, user: Any, *, is_automated: bool = False) -> Facts:
+    def find_facts(self, user: Person, *, is_automated: bool = False) -> Facts:
         """How this person stands to the review, now."""
         review, standing = self.review, self.find_standing(user)
         claimed_by_other = review.claimed_by_id not in (None, user.pk) and self._is_claim_held
@@ -252,17 +253,17 @@ class Case:
         known = self.review._state.fields_cache
         return known["claimed_by"] if "claimed_by" in known else load_user(self.review.claimed_by_id)
 
-    def find_vote(self, user: Any) -> Vote | None:
+    def find_vote(self, user: Person) -> Vote | None:
         """The vote of theirs that counts."""
         return next((vote for vote in self.votes if vote.user_id == user.pk), None)
 
-    def find_standing(self, user: Any) -> Standing:
+    def find_standing(self, user: Person) -> Standing:
         """Whether they were asked, and for whom they would decide."""
         if user.pk not in self._standings:
             self._standings[user.pk] = self._find_standing(user)
         return self._standings[user.pk]
 
-    def _find_standing(self, user: Any) -> Standing:
+    def _find_standing(self, user: Person) -> Standing:
         if not user.is_active or not self.is_member(user):
             return Standing()
         mine = self.list_answering(user)
@@ -282,7 +283,7 @@ class Case:
                 return Standing(on_absence=True, on_behalf_of=absent.pk, groups=self._list_groups(absent, theirs))
         return handed
 
-    def list_absent(self, user: Any) -> list[Any]:
+    def list_absent(self, user: Person) -> list[Any]:
         """Those whom this person stands in for here, now."""
         if user.pk not in self._absent:
             review, viewer = self.review, self._viewers.get(user.pk)
@@ -293,14 +294,14 @@ class Case:
             self._absent[user.pk] = list({one.user_id: one.user for one in found}.values())
         return self._absent[user.pk]
 
-    def list_answering(self, user: Any) -> list[Candidate]:
+    def list_answering(self, user: Person) -> list[Candidate]:
         """The candidates' rows that name this person; not a group's, once they have handed on their share of it."""
         names = set(self._list_principals(user))
         if str(user.pk) in self.givers:
             names = {name_user(user)}
         return [one for one in self.candidates if one.principal in names]
 
-    def _list_principals(self, user: Any) -> list[str]:
+    def _list_principals(self, user: Person) -> list[str]:
         if user.pk not in self._principals:
             kinds = {one.principal.partition(":")[0] for one in self.candidates}
             kinds |= {GROUP} if self.groups else set()
@@ -309,7 +310,7 @@ class Case:
             self._principals[user.pk] = names
         return self._principals[user.pk]
 
-    def _list_groups(self, user: Any, asked: Iterable[Candidate]) -> frozenset[str]:
+    def _list_groups(self, user: Person, asked: Iterable[Candidate]) -> frozenset[str]:
         if not self.groups:
             return frozenset()
         names = set(self._list_principals(user)) | {one.instead_of for one in asked}
@@ -335,7 +336,7 @@ class Case:
         """Whether somebody's share is used up: by themselves, or by who decided in their place."""
         return key is not None and any(key in (vote.user_id, vote.on_behalf_of_id) for vote in self.votes)
 
-    def is_member(self, user: Any) -> bool:
+    def is_member(self, user: Person) -> bool:
         """Whether the review's workspace is theirs."""
         if user.pk not in self._members:
             viewer = self._viewers.get(user.pk)
@@ -343,7 +344,7 @@ class Case:
             self._members[user.pk] = any(id == self.review.workspace_id for id, _ in mine)
         return self._members[user.pk]
 
-    def is_barred(self, user: Any) -> bool:
+    def is_barred(self, user: Person) -> bool:
         """Whether four eyes or an earlier vote keep them from deciding, also through others."""
         if self.has_voted(user.pk):
             return True

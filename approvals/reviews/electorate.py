@@ -13,6 +13,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Count, Exists, Q, QuerySet
 
 from approvals.models import Candidate, Vote
+from approvals.people.person import Person
 from approvals.people.principals import GROUP, USER, list_active, list_users
 from approvals.reviews.case import Case, read_key
 from approvals.rules import Ballot, Electorate, Verdict, judge
@@ -120,7 +121,7 @@ def _count_electorate(case: Case, votes: Sequence[Vote]) -> Electorate:
     return Electorate(figures["everybody"], {name: figures[f"part_{n}"] for n, name in enumerate(names)})
 
 
-def _is_free(case: Case, user: Any) -> bool:
+def _is_free(case: Case, user: Person | None) -> bool:
     if user is None or not user.is_active or case.has_voted(user.pk):
         return False
     return not (case.review.four_eyes and user.pk == case.review.requester_id)

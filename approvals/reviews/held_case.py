@@ -14,6 +14,7 @@ from django.contrib.auth import get_user_model
 
 from approvals.exceptions import UnknownReview
 from approvals.models import Review, writer
+from approvals.people.person import Person
 from approvals.people.principals import load_user
 from approvals.reviews.case import Case
 from workflows.api.completions import owned_answers
@@ -59,7 +60,7 @@ def open_case(id: UUID) -> HeldCase:
     return HeldCase(review, held)
 
 
-def check_actor(actor: Any) -> None:
+def check_actor(actor: Person) -> None:
     """That it is a user."""
     if not isinstance(actor, get_user_model()) or actor.pk is None:
         raise InvalidCall(f"actor must be a saved user, not {show(actor)}: people decide, under their own rights")
