@@ -53,7 +53,7 @@ kafka: $(SITE_STAMP)
 	@exec $(BIN)/python -m config.kafka run
 
 test: setup
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal
 
 # The other end of the matrix: the newest Django on the newest Python here, the tests that start no processes.
 # It lives in an environment of its own; NEWEST_PYTHON=python3.14 picks the interpreter.
@@ -70,10 +70,12 @@ $(NEWEST_STAMP): pyproject.toml constraints.txt hatch_build.py config/newest_pyt
 	@touch $@
 
 test-newest: $(NEWEST_STAMP)
-	@$(NEWEST_VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) -m "not browser and not process and not kill"
+	@$(NEWEST_VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not browser and not process and not kill"
 
+# A check of every package in a minute and a half on two cores. It leaves out browsers, processes and kills, brokers, what
+# is marked or was measured slow (tests/support/slow_tests.txt), and all cases of a test but its first.
 test-fast: setup
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m "not browser and not process and not kill"
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal --fast --durations 10
 
 # The pictures of docs/images, made anew. Every run of the browser tests leaves all of its own in var/screenshots.
 screenshots: setup

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck
 
 from tests.support.apps.shop.world import order as order
 from tests.support.apps.shop.world import shop as shop
+from tests.support.fast_tests import choose_fast
 from tests.support.no_fold import NOT_TOLD
 from workflows.conf import conf
 from workflows.definitions import registry
@@ -36,7 +37,14 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="only what tests.support.fast_tests chooses")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--fast"):
+        items[:], left = choose_fast(items)
+        config.hook.pytest_deselected(items=left)
     for item in items:
         name = f"{item.path.name}::{getattr(item, 'originalname', item.name)}"
         if name in NOT_TOLD:
