@@ -29,7 +29,7 @@ from approvals.display.values import show_text as reveal
 from approvals.exceptions import ApprovalError
 from approvals.models import Delivery
 from approvals.notify.resending import PERMISSION, resend
-from workflows.admin.instances.instance_list import SAMPLE, chosen
+from workflows.admin.bounded_lists import SAMPLE, chosen
 from workflows.admin.markup import NOTHING, dump_json, show_moment, show_relative, show_text
 from workflows.exceptions import WorkflowError
 from workflows.wording.punctuation import label_html

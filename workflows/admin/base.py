@@ -20,7 +20,7 @@ from django.urls import URLPattern, re_path, reverse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
-from workflows.admin.instances.instance_list import CappedPaginator
+from workflows.admin.bounded_lists import CappedPaginator
 from workflows.admin.markup import NOTHING, VALUE, answer_plainly, dump_json, show_block
 from workflows.admin.tenancy import ModelAdmin
 

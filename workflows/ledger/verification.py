@@ -27,7 +27,7 @@ RUN_SEALS = 500
 #: How many rows are named after a removal.
 NAMED = 10
 
-#: Why no seal covers a row, by what `audit.find_stray` calls it.
+#: Why no seal covers a row, by what `ledger_audit.find_stray` calls it.
 _STRAY = {
     "unsealed": "everything of its transaction and moment was sealed without it, so it was added or moved later",
     "transaction": "no transaction has such a number",

@@ -95,7 +95,8 @@ class Instance(EngineModel):
     step = models.TextField(_("step"))
     key = models.TextField(_("key"), null=True)
     started_by = models.TextField(_("started by"), default="", blank=True)
-    #: Who asked, where that is not `started_by`: whoever asked for the instance that started this one. See `origins`.
+    #: Who asked, where that is not `started_by`: whoever asked for the instance that started this one. See
+    #: `workflows.api.origin`.
     origin = models.TextField(null=True, editable=False)
     #: The instance that began it all, of children and of what was launched; NULL where it is this one.
     family = models.UUIDField(null=True, editable=False)

@@ -2,8 +2,8 @@
 
 Each module holds the statements of one moment in an instance's life; every statement is a constant with
 a comment that names the race it closes or the plan it takes. What callers need is imported from here.
-Nothing here knows a user, a page or an author's code, but `closing`, which tells channels. Lock order everywhere:
-instance rows by ascending id, `FOR NO KEY UPDATE`, before anything else; then interactions, then units.
+Nothing here knows a user, a page or an author's code, but `channel_closing`, which tells channels. Lock order
+everywhere: instance rows by ascending id, `FOR NO KEY UPDATE`, before anything else; then interactions, then units.
 """
 
 from workflows.store.channel_closing import listens as listens

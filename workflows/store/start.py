@@ -67,7 +67,7 @@ class Source:
 
 #: Where a running instance starts others, its row says who asked: themselves, or whoever it carries. An instance that
 #: launches its own workflow begins a new round, which is a family of its own. A row that should carry it and does not
-#: (an older worker wrote it) hands nothing on; `origins` then looks for it.
+#: (an older worker wrote it) hands nothing on; `workflows.api.origin` then looks for it.
 _ORIGIN = """
     , o AS (
       SELECT p.workspace_id, p.workflow, coalesce(p.family, p.id) AS family, CASE

@@ -23,7 +23,7 @@ from approvals.models import RISKS, Candidate, Review
 from approvals.models.querysets import ReviewQuerySet
 from approvals.people.principals import USER, describe_principals
 from approvals.rules.outcomes import WITHDRAWN
-from workflows.admin.instances.instance_list import CHOICES, SAMPLE, WorkspaceFilter, chosen
+from workflows.admin.bounded_lists import CHOICES, SAMPLE, WorkspaceFilter, chosen
 from workflows.admin.tenancy import list_own
 from workflows.clock import Now
 

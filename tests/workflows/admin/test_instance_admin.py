@@ -27,8 +27,8 @@ from tests.support.admin_pages import (
     staff,
 )
 from workflows import Child, Done, Spawn, Stop, Workflow, step, store
+from workflows.admin.bounded_lists import CappedPaginator
 from workflows.admin.instances.instance_history import ROWS
-from workflows.admin.instances.instance_list import CappedPaginator
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance, LedgerEvent, Worker, Workspace
 from workflows.testing import advance, drain

@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
+from workflows.admin.bounded_lists import WorkspaceFilter
 from workflows.admin.instances.instance_actions import OperatorActions
 from workflows.admin.instances.instance_history import locate_value, read_history
 from workflows.admin.instances.instance_list import (
@@ -22,7 +23,6 @@ from workflows.admin.instances.instance_list import (
     InstanceChangeList,
     InstanceStatusFilter,
     InstanceWorkflowFilter,
-    WorkspaceFilter,
     search_instances,
 )
 from workflows.admin.instances.instance_waits import show_awaited

@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from workflows.admin.actors import find_actors, show_actor
-from workflows.admin.instances.instance_waits import read_questions, read_waits, show_holder, show_name
+from workflows.admin.instances.instance_waits import read_waits, show_name
 from workflows.admin.markup import (
     EXCERPT,
     NOTHING,
@@ -34,6 +34,7 @@ from workflows.admin.markup import (
     show_status,
     show_text,
 )
+from workflows.admin.questions.interaction_admin import read_questions, show_holder
 from workflows.admin.questions.unit_admin import read_units
 from workflows.definitions.awaited_event import EVENT
 from workflows.lifecycle import Event

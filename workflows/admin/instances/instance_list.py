@@ -1,65 +1,32 @@
-"""The list of instances at any size: a bounded count, and filters that are cheap to offer.
+"""The list of instances: its rows without their values, its filters and its search.
 
-Invariant owned: the work of a page does not grow with the table as long as its rows are common; a count
-ends at `CappedPaginator.cap`, the choices of a filter come from a bounded number of rows.
+Invariant owned: the work of a page does not grow with the table as long as its rows are common.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
-from django.core.paginator import Paginator
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from workflows.admin.bounded_lists import SAMPLE, chosen
 from workflows.admin.instances.instance_waits import read_waits
 from workflows.admin.markup import STATUSES, to_local
 from workflows.admin.tenancy import ModelAdmin, keep_own
 from workflows.definitions import registry
 from workflows.lifecycle import LIVE, TERMINAL, Status
-from workflows.models import Instance, Workspace
+from workflows.models import Instance
 
-if TYPE_CHECKING:
-    _Paginator = Paginator[Any]
-else:
-    _Paginator = Paginator
-
-#: Newest rows that are looked at for names of workflows that this process does not have.
-SAMPLE = 1_000
-#: Workspaces that the filter offers; any other can be had by its address (`?workspace=slug`).
-CHOICES = 100
 #: How far the clock of a machine that made ids may be off.
 SKEW = timedelta(days=1)
-
-
-class CappedPaginator(_Paginator):
-    """Counts up to a limit and then stops; nobody turns ten thousand rows' worth of pages."""
-
-    cap = 10_000
-
-    @cached_property
-    def counted(self) -> int:
-        """The number of rows, or one more than the cap."""
-        rows: Any = self.object_list
-        return int(rows.order_by()[: self.cap + 1].count())
-
-    @cached_property
-    def count(self) -> int:
-        """How many rows can be paged through."""
-        return min(self.counted, self.cap)
-
-    @property
-    def capped(self) -> bool:
-        """Whether there are more rows than pages."""
-        return self.counted > self.cap
 
 
 class InstanceChangeList(ChangeList):
@@ -114,23 +81,6 @@ class InstanceWorkflowFilter(SimpleListFilter):
         return queryset if value is None else queryset.filter(workflow=value)
 
 
-class WorkspaceFilter(SimpleListFilter):
-    """By workspace; not offered where there is only one."""
-
-    title = _("workspace")
-    parameter_name = "workspace"
-
-    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> list[tuple[str, str]]:
-        slugs = set(
-            keep_own(Workspace.objects.all(), request, "pk").order_by("slug").values_list("slug", flat=True)[:CHOICES]
-        )
-        return [(slug, slug) for slug in sorted(slugs | chosen(self))] if len(slugs) > 1 else []
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Instance]) -> QuerySet[Instance]:
-        value = self.value()
-        return queryset if value is None else queryset.filter(workspace__slug=value)
-
-
 class CreatedFilter(SimpleListFilter):
     """By age, through the primary key: ids begin with the time they were made, `created_at` has no index."""
 
@@ -172,12 +122,6 @@ def search_instances(queryset: QuerySet[Instance], term: str) -> QuerySet[Instan
         if found.exists():
             return found
     return queryset.filter(Q(key__startswith=term) | Q(workflow__startswith=term))
-
-
-def chosen(filter: SimpleListFilter) -> set[str]:
-    """What the address asks for, so that it stays visible even where it is not among the choices."""
-    value = filter.value()
-    return {value} if value else set()
 
 
 def since(queryset: QuerySet[Instance], moment: datetime) -> QuerySet[Instance]:

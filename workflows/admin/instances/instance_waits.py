@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, QuerySet, TextField
+from django.db.models import QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Left
 from django.utils.html import format_html
@@ -31,11 +31,6 @@ from workflows.wording.punctuation import join_html
 LENGTH = 300
 #: Fields of a match that are named.
 FIELDS = 4
-#: What a list of interactions or a table of them needs; the rest may be large, or secret.
-COLUMNS = (
-    *("id", "unit", "instance", "workspace", "index", "item", "queued", "status", "version", "channel", "signal_id"),
-    *("created_at", "deadline", "closed_at", "actor", "assignee", "group"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,28 +87,9 @@ def show_name(name: str | None, waits: Mapping[str, Wait]) -> SafeString:
     return format_html('<span title="{}">{}</span>', reveal(name), words)
 
 
-def show_holder(row: Any) -> SafeString:
-    """To whom a question is assigned: a person, a group, or both."""
-    if row.group is None:
-        return show_text(row.assignee)
-    group = format_html('<span class="hp-quiet">{}</span> {}', _("group"), show_text(row.group))
-    return group if row.assignee is None else join_html([show_text(row.assignee), group])
-
-
 def read_title(title: str | None, schema_type: str | None) -> str:
     """A schema's own title, or the name of the class that it came from."""
     return title or (schema_type or "").rpartition(":")[2].rpartition(".")[2]
-
-
-def read_questions(instance: Any) -> QuerySet[Any]:
-    """The questions of an instance, newest first; through its units, which have the index."""
-    rows: QuerySet[Any] = (
-        Interaction.objects.filter(unit__instance=instance)
-        .only(*COLUMNS)
-        .annotate(wait=F("unit__step"))
-        .order_by("-id")
-    )
-    return rows
 
 
 def _find_key(name: str) -> UUID | None:

@@ -20,7 +20,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from workflows.access.api_keys import SCOPES, change_key, create_key, forget_keys
 from workflows.admin.actors import find_actors, show_actor
-from workflows.admin.instances.instance_list import WorkspaceFilter
+from workflows.admin.bounded_lists import WorkspaceFilter
 from workflows.admin.keys.key_actions import KeyActions, make_once, show_state, show_used
 from workflows.admin.keys.key_forms import KeyForm
 from workflows.admin.markup import show_moment, show_text

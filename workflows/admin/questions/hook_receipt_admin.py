@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from workflows.admin.base import ReadOnlyAdmin
-from workflows.admin.instances.instance_list import WorkspaceFilter
+from workflows.admin.bounded_lists import WorkspaceFilter
 from workflows.admin.markup import show_moment, show_text
 from workflows.admin.tenancy import TenantAdmin
 from workflows.hooks.definition import list_hooks

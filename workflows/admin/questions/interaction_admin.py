@@ -11,19 +11,18 @@ from uuid import UUID
 from django.contrib import admin
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.options import IncorrectLookupParameters
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
 
 from workflows.admin.actors import find_actors, show_actor
 from workflows.admin.base import JsonColumns
-from workflows.admin.instances.instance_list import SAMPLE, WorkspaceFilter, chosen
-from workflows.admin.instances.instance_waits import COLUMNS, show_holder
+from workflows.admin.bounded_lists import SAMPLE, WorkspaceFilter, chosen
 from workflows.admin.markup import (
     ANSWERS,
     show_id,
@@ -38,8 +37,14 @@ from workflows.admin.tenancy import ModelAdmin, keep_own
 from workflows.definitions.item_streams import LINE
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.lifecycle import InteractionStatus
-from workflows.models import Interaction
+from workflows.models import Instance, Interaction
+from workflows.wording.punctuation import join_html
 
+#: What a list of interactions or a table of them needs; the rest may be large, or secret.
+COLUMNS = (
+    *("id", "unit", "instance", "workspace", "index", "item", "queued", "status", "version", "channel", "signal_id"),
+    *("created_at", "deadline", "closed_at", "actor", "assignee", "group"),
+)
 DETAILS = ("correlation_id", "schema_type", *dispatch_log.COLUMNS, "request", "schema", "output")
 
 
@@ -233,3 +238,22 @@ class InteractionAdmin(JsonColumns, DispatchAdmin):
     @admin.display(description=_("by"))
     def by(self, row: Interaction) -> SafeString:
         return show_actor(row.actor, getattr(row, "shown_actors", {}))
+
+
+def show_holder(row: Interaction) -> SafeString:
+    """To whom a question is assigned: a person, a group, or both."""
+    if row.group is None:
+        return show_text(row.assignee)
+    group = format_html('<span class="hp-quiet">{}</span> {}', gettext("group"), show_text(row.group))
+    return group if row.assignee is None else join_html([show_text(row.assignee), group])
+
+
+def read_questions(instance: Instance) -> QuerySet[Interaction]:
+    """The questions of an instance, newest first; through its units, which have the index."""
+    rows: QuerySet[Interaction] = (
+        Interaction.objects.filter(unit__instance=instance)
+        .only(*COLUMNS)
+        .annotate(wait=F("unit__step"))
+        .order_by("-id")
+    )
+    return rows

@@ -17,7 +17,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from workflows.admin.base import ReadOnlyAdmin
-from workflows.admin.instances.instance_list import WorkspaceFilter
+from workflows.admin.bounded_lists import WorkspaceFilter
 from workflows.admin.markup import NOTHING, VALUE, show_badge, show_moment, show_text
 from workflows.admin.tenancy import ModelAdmin, TenantAdmin
 from workflows.models import ParkedAnswer

@@ -21,7 +21,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
 from workflows.admin.base import ReadOnlyAdmin
-from workflows.admin.instances.instance_list import WorkspaceFilter
+from workflows.admin.bounded_lists import WorkspaceFilter
 from workflows.admin.markup import (
     ANSWERS,
     NOTHING,

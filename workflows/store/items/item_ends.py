@@ -6,7 +6,7 @@ Invariants owned:
   locks: an item that is over stays as it is, and so do all items of a unit that is over. The instance is never locked.
 * A unit counts its items as they end and reads none of them. Only its own end looks at those that are left.
 * The last item, or the first that fails under `fail`, closes the unit in the same transaction. What the instance hears
-  of it is another one (see `releasing`).
+  of it is another one (see `unit_release`).
 * What happens to an item is a row of the unit's own history, numbered by the unit.
 """
 

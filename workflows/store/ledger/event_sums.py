@@ -1,6 +1,6 @@
 """What the rows of the ledger count as, for metrics: one statement that sums a range of them into `holdpoint_tally`.
 
-Lives here: the lists of names and labels, and the statement. Which range is when counted is told in `tally`.
+Lives here: the lists of names and labels, and the statement. Which range is when counted is told in `tallies`.
 Invariants owned:
 
 * What a row counts as is a property of it and of those before it in its instance, which never change: it does not

@@ -21,7 +21,8 @@ PAGE = 1000
 #: The first transaction of any cluster; what is below has a meaning of its own to PostgreSQL.
 FIRST_XID = 3
 
-#: The parts of a tombstone as `erase` writes them: seal, rows, digest. As text, because jsonb writes a value one way.
+#: The parts of a tombstone as `tombstones` writes them: seal, rows, digest. As text, because jsonb writes a value one
+#: way.
 _PART = r'\[[1-9]\d{0,8}, [1-9]\d{0,8}, "[0-9a-f]{64}"\]'
 _WELL_FORMED = rf"((l.data->'parts')::text ~ '^\[{_PART}(, {_PART})*\]$') IS TRUE"
 
@@ -83,7 +84,7 @@ _LOST = compact(f"""
     WHERE l.workspace_id = %(ws)s::int AND l.salt IS NULL AND {DIGEST} = 'lost' LIMIT %(limit)s
 """)
 
-#: A tombstone that is not as `erase` writes it vouches for nothing.
+#: A tombstone that is not as `tombstones` writes it vouches for nothing.
 _MALFORMED = compact(f"""
     SELECT l.instance_id, l.seq FROM holdpoint_ledger l
     WHERE l.workspace_id = %(ws)s::int AND l.kind = {REDACTED} AND l.data ? 'parts' AND NOT ({_WELL_FORMED})

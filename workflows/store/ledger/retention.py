@@ -2,7 +2,7 @@
 
 Invariants owned: a tree goes as a whole or not at all, and only when every member of it ended before the
 cutoff (a child may outlive its parent, and a failed root may be retried while we look), so no dedup key, answer
-or history of a live instance is ever removed. Of a history that was sealed one row stays (see `erase`). One
+or history of a live instance is ever removed. Of a history that was sealed one row stays (see `tombstones`). One
 transaction per batch: a run that is interrupted has deleted some trees and damaged none.
 """
 

@@ -11,7 +11,7 @@ Invariants owned:
   `sealed_at` is never before a row it covers, so nothing sealed can be taken for part of a later era.
 
 Within a seal rows are hashed per instance and then together, so that pruning one instance leaves behind no
-more than one digest (see `erase`).
+more than one digest (see `tombstones`).
 """
 
 from __future__ import annotations

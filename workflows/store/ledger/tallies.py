@@ -7,7 +7,7 @@ as is told in `counting`. Invariants owned:
   runs, and moves the position in the same transaction, under a lock that others do not wait for; who commits late is
   younger than that, and falls into the next tally.
 * A database restored elsewhere counts its transactions anew. Once its counter is seen below the position, what came
-  along is counted to the end, and counting begins at zero again, divided from what was by time: as in `seal`.
+  along is counted to the end, and counting begins at zero again, divided from what was by time: as in `seals`.
 
 Rows that retention deletes before they are counted, in the minute after they were written, are not counted.
 """
@@ -47,7 +47,7 @@ _POSITION = compact(f"""
     FROM holdpoint_tally t WHERE t.workspace_id = {NOBODY} AND t.name = 'counted'
 """)
 
-#: Where a batch ends, as in `seal`: behind the first so many rows as they lie in the table.
+#: Where a batch ends, as in `seals`: behind the first so many rows as they lie in the table.
 _CUT = compact("""
     SELECT count(*), max(xid) + 1 FROM (
       SELECT l.xid FROM holdpoint_ledger l

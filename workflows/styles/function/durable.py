@@ -9,8 +9,8 @@
     outreach.start(contact="Ada")
     outreach.options(key="ada").start(contact="Ada")
 
-Lives here: the decorator, what it makes of a function, and the protocol; what `ctx` offers is in `calls` and the
-modules that it puts together. Invariant owned: a suspension reaches the engine whatever the author catches. It is a
+Lives here: the decorator, what it makes of a function, and the protocol; what `ctx` offers is in `context_calls` and
+the modules that it puts together. Invariant owned: a suspension reaches the engine whatever the author catches. It is a
 `BaseException`, and where even that was swallowed, `ctx` remembers it.
 """
 

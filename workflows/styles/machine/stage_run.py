@@ -1,7 +1,7 @@
 """Running one stage of a machine: every stage is one step of the engine, so each result is committed by itself.
 
 Lives here: what each kind of stage does when an instance, or the line of an item, reaches it. The two ends of a stream
-are in `machine_ends`. Invariants owned:
+are in `streams.stream_ends`. Invariants owned:
 
 * A result is kept as it reads back from its row, and a stage is left only together with its result.
 * The state holds results and ids of units only: no token, no address, nothing that a page must not show.

@@ -1,7 +1,7 @@
 """What may stand as a stage of a `Machine`. Values only.
 
-Lives here: the values that `machine_words` makes, and reading their arguments. What they do when an instance
-reaches them is in `machine_run`. Invariant owned: a stage that `read()` returned can be run; what
+Lives here: the values that `vocabulary` makes, and reading their arguments. What they do when an instance
+reaches them is in `stage_run`. Invariant owned: a stage that `read()` returned can be run; what
 is wrong with its arguments is told by `read()`, because only the class knows the stage's name.
 """
 
