@@ -96,7 +96,7 @@ EVENTS: Mapping[Event, Any] = {
 NOTHING = format_html('<span class="hp-quiet">{}</span>', "–")
 
 
-def show_badge(word: Any, tone: str) -> SafeString:
+def show_badge(word: object, tone: str) -> SafeString:
     """A word on a tinted ground."""
     return format_html('<span class="hp-badge hp-{}">{}</span>', tone, word)
 
@@ -217,7 +217,7 @@ def answer_plainly(text: str) -> HttpResponse:
     return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
 
 
-def dump_json(value: Any) -> str:
+def dump_json(value: object) -> str:
     """A value as people read JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder)
 

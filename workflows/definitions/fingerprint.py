@@ -62,7 +62,7 @@ def has_changed(started: int, now: int) -> bool:
     return UNKNOWN not in (started, now) and started != now
 
 
-def _describe(value: Any) -> Iterator[str]:
+def _describe(value: object) -> Iterator[str]:
     """A syntax tree as words. Fields that are empty are left out: newer versions of Python add such."""
     if isinstance(value, list):
         yield "["

@@ -43,7 +43,7 @@ class Asking:
         """Whether all items are asked alike."""
         return isinstance(self.channel, str | Channel) or not callable(self.channel)
 
-    def make_question(self, item: Any = None) -> Question:
+    def make_question(self, item: object = None) -> Question:
         """The question of one item; of any, where all are asked alike. What is asked is told apart from it."""
         channel: Any = self.channel if self.is_one else self.channel(item)  # type: ignore[operator]
         if not self.is_one and not isinstance(channel, str | Channel):

@@ -63,7 +63,7 @@ class Next(Outcome):
     def __init__(
         self,
         step: str,
-        state: Any = UNSET,
+        state: object = UNSET,
         *,
         delay: Duration | None = None,
         consume: str | Iterable[str] = (),
@@ -101,7 +101,7 @@ class Await(Outcome):
         what: str | Iterable[str] | EventSpec | Question | Callback | Channel,
         *,
         then: str,
-        state: Any = UNSET,
+        state: object = UNSET,
         timeout: Duration | None = None,
     ) -> None:
         if isinstance(what, Callback):
@@ -168,7 +168,7 @@ class Retry(Outcome):
     state: Any
     delay: float | None
 
-    def __init__(self, state: Any = UNSET, *, delay: Duration | None = None) -> None:
+    def __init__(self, state: object = UNSET, *, delay: Duration | None = None) -> None:
         _assign(self, state=state, delay=None if delay is None else parse_delay(delay))
 
 
@@ -184,7 +184,7 @@ class Child:
     input: Any = None
     key: str | None = None
 
-    def __init__(self, workflow: WorkflowRef, input: Any = None, *, key: str | None = None) -> None:
+    def __init__(self, workflow: WorkflowRef, input: object = None, *, key: str | None = None) -> None:
         _assign(
             self,
             workflow=workflow,
@@ -205,7 +205,7 @@ class Spawn(Outcome):
     then: str
     state: Any
 
-    def __init__(self, children: Iterable[Child], *, then: str, state: Any = UNSET) -> None:
+    def __init__(self, children: Iterable[Child], *, then: str, state: object = UNSET) -> None:
         if not isinstance(children, Iterable):
             raise InvalidOutcome(f"Spawn takes a list of Child(…) values, not {show(children)}")
         listed = tuple(children)

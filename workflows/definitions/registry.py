@@ -113,7 +113,7 @@ def find(name: str, version: int) -> Definition | None:
     return found
 
 
-def resolve(workflow: Any) -> Definition:
+def resolve(workflow: object) -> Definition:
     """What a caller of `start` means: a workflow class or function, or a name (its highest version)."""
     definition = getattr(workflow, "definition", None)
     if isinstance(definition, Definition):

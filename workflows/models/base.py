@@ -66,10 +66,10 @@ class EngineModel(models.Model):
         super().__init_subclass__(**options)
         require_app(cls.__module__)
 
-    def save(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def save(self, *args: object, **kwargs: Any) -> NoReturn:
         """Refuse: rows of the engine change through its calls only."""
         raise EngineOwned(type(self).__name__, self.calls)
 
-    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def delete(self, *args: object, **kwargs: Any) -> NoReturn:
         """Refuse: rows of the engine go by retention only."""
         raise EngineOwned(type(self).__name__, self.calls)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db.models import Expression, IntegerField
 
 
@@ -14,6 +12,6 @@ class LiteralNumber(Expression):
         self.number = int(number)
         super().__init__(output_field=IntegerField())
 
-    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[()]]:
+    def as_sql(self, compiler: object, connection: object) -> tuple[str, tuple[()]]:
         """The number."""
         return str(self.number), ()

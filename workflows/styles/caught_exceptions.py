@@ -38,7 +38,7 @@ def describe_raised(error: BaseException) -> str:
         return dump_value({"type": told["type"], "text": told["text"]}, "an exception")
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     try:
         dump_value(value, "what an exception carries")
     except InvalidCall:

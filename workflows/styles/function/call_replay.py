@@ -106,7 +106,7 @@ class ReplayContext(Context):
         if self._saved is None or any(one.blamed for one in self._saved):
             self._left.blame(-1)  # an earlier run ended there, and this one got past it
 
-    def end(self, result: Any, what: str) -> Outcome:
+    def end(self, result: object, what: str) -> Outcome:
         """The function has returned: what that means."""
         if self.suspended is not None:
             return self.suspended.outcome

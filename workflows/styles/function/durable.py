@@ -170,7 +170,7 @@ def _gather_input(definition: Definition, args: tuple[object, ...], kwargs: dict
 
 
 def _define(
-    fn: Any, name: str | None, version: int, max_attempts: int, step_timeout: object, on_event: str | None
+    fn: object, name: str | None, version: int, max_attempts: int, step_timeout: object, on_event: str | None
 ) -> Definition:
     if not inspect.isfunction(fn):
         raise InvalidDefinition(f"@durable makes a function a workflow, not {show(fn)}")

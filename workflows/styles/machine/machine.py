@@ -60,7 +60,7 @@ class Machine:
             raise InvalidDefinition(f"machine {source}: no stage is left of those it inherits")
 
     @classmethod
-    def from_yaml(cls, path_or_text: Any, *, functions: Any = None) -> type[Machine]:
+    def from_yaml(cls, path_or_text: object, *, functions: object = None) -> type[Machine]:
         """Make a machine of a YAML file, or of its text.
 
         Functions are named by dotted path, or by their name in `functions`, a module or a dict. Such a file is

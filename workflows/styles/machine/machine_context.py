@@ -44,7 +44,7 @@ class MachineContext:
         *,
         units: Mapping[str, Any] | None = None,
         line: LineView | None = None,
-        item: Any = _NO_ITEM,
+        item: object = _NO_ITEM,
         last: str | None = None,
     ) -> None:
         self._ctx = ctx
@@ -57,7 +57,7 @@ class MachineContext:
         self._last = last
         self.steps = Steps(self, results)
 
-    def with_item(self, item: Any) -> MachineContext:
+    def with_item(self, item: object) -> MachineContext:
         """The same for one item, whose question is about to be asked."""
         return MachineContext(self._ctx, self._plan, self._results, units=self._units, line=self._line, item=item)
 

@@ -117,7 +117,7 @@ def find_stage_owner(ctx: MachineContext, name: str, stage: WaitFor) -> tuple[ty
     return (type(stage.channel), read_schema(stage.channel.schema)) if owns else None
 
 
-def _read_result(ctx: MachineContext, name: str, stage: Stage, stored: Any) -> Any:
+def _read_result(ctx: MachineContext, name: str, stage: Stage, stored: object) -> Any:
     schema = stage.schema if isinstance(stage, WaitFor) and stage.projector is None else None
     asked = isinstance(stage, WaitFor) and stage.callback
     owner = find_stage_owner(ctx, name, stage) if isinstance(stage, WaitFor) else None
@@ -154,6 +154,6 @@ def _list_stage(ctx: MachineContext, name: str, stage: Stage, stream: PlanStream
     return [wrap_value(one, f"steps.{name}[{index}]") for index, one in enumerate(results)]
 
 
-def _view(stored: Any, schema: Schema | None, name: str, ctx: MachineContext | None) -> Any:
+def _view(stored: object, schema: Schema | None, name: str, ctx: MachineContext | None) -> Any:
     value = stored if schema is None else read_typed(schema, stored, f"steps.{name}")
     return View(value, f"steps.{name}", ctx) if type(value) is dict else wrap_value(value, f"steps.{name}")

@@ -72,7 +72,7 @@ def run_stage(run: StageRun, node: PlanNode) -> Outcome:
     raise InvalidOutcome(f"stage {node.name!r} is of a kind that cannot run: {show(node.stage)}")
 
 
-def _choose(run: StageRun, node: PlanNode, target: Any) -> Outcome:
+def _choose(run: StageRun, node: PlanNode, target: object) -> Outcome:
     known = run.plan.targets if run.line is None else [*run.line.stream.members, *run.plan.flows, END]
     allowed = node.stage.list_targets() or known
     if target == FAIL:
@@ -129,7 +129,7 @@ def _launch(stage: Launch, mine: MachineContext) -> str:
     return str(start(stage.workflow, ask_author(stage.input, mine), actor=f"instance:{mine.id}").id)
 
 
-def ask_author(value: Any, mine: MachineContext) -> Any:
+def ask_author(value: object, mine: MachineContext) -> Any:
     """A value as it was written, or what a function of ctx makes of it."""
     return make_plain(call(value, mine)) if callable(value) else value
 
@@ -151,7 +151,7 @@ def call(fn: Any, mine: MachineContext, *more: Any) -> Any:
     return value
 
 
-def leave(run: StageRun, node: PlanNode, value: Any, after: str | None) -> Outcome:
+def leave(run: StageRun, node: PlanNode, value: object, after: str | None) -> Outcome:
     """Go on with the stage's result kept."""
     text = dump_value(make_plain(value), f"the result of stage {node.name!r}")
     kept = run.kept | {"steps": run.kept["steps"] | {node.name: read_back(text)}, "last": node.name}
@@ -174,7 +174,7 @@ def end(run: StageRun) -> Outcome:
     return finish(run.plan, kept["steps"].get(kept["last"]), kept["last"])
 
 
-def finish(plan: Plan, result: Any, stage: str | None) -> Outcome:
+def finish(plan: Plan, result: object, stage: str | None) -> Outcome:
     """The end of the instance, with a result that fits its `responds`."""
     if plan.responds is not None:
         try:

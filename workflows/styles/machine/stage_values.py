@@ -54,17 +54,17 @@ class View(dict[str, Any]):
     def __missing__(self, name: object) -> NoReturn:
         raise NotThere(_tell_missing(self, name))
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         return dict, (make_plain(self),)  # a copy is the copier's own, to do with as he likes
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def _refuse(self, *_: object, **__: Any) -> NoReturn:
         raise TypeError("what an earlier stage returned cannot be changed; make a copy: dict(…)")
 
     __setitem__ = __delitem__ = __setattr__ = __delattr__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
 
 
-def make_plain(value: Any) -> Any:
+def make_plain(value: object) -> Any:
     """Views as the dicts they show, so that a stage may return what an earlier one did, or parts of it."""
     if isinstance(value, dict):
         return {name: make_plain(one) for name, one in dict.items(value)}
@@ -75,7 +75,7 @@ def make_plain(value: Any) -> Any:
     return value
 
 
-def read_typed(schema: Schema, stored: Any, place: str) -> Any:
+def read_typed(schema: Schema, stored: object, place: str) -> Any:
     """The typed value of stored JSON; an error names the place."""
     try:
         return schema.cast(stored)
@@ -83,7 +83,7 @@ def read_typed(schema: Schema, stored: Any, place: str) -> Any:
         raise InvalidData({f"{place}.{at}".rstrip("."): reasons for at, reasons in error.errors.items()}) from error
 
 
-def wrap_value(value: Any, place: str) -> Any:
+def wrap_value(value: object, place: str) -> Any:
     """A stored value, so that nobody changes it; the items of a list each."""
     if type(value) is dict:
         return View(value, place)

@@ -259,7 +259,7 @@ def is_function(value: object) -> bool:
     return callable(value) and not isinstance(value, Channel | type)
 
 
-def check_function(fn: Any) -> Any:
+def check_function(fn: object) -> Any:
     """An ordinary function that can be called with ctx alone."""
     if not callable(fn):
         raise InvalidDefinition(f"it takes a function of ctx, not {show(fn)}")
@@ -275,7 +275,7 @@ def check_function(fn: Any) -> Any:
     return fn
 
 
-def _refuse_async(fn: Any) -> None:
+def _refuse_async(fn: object) -> None:
     if any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in (fn, type(fn).__call__)):
         raise InvalidDefinition(
             "its function is async: stages run in worker processes, one at a time. Write it as an ordinary function "
@@ -283,7 +283,7 @@ def _refuse_async(fn: Any) -> None:
         )
 
 
-def takes_items(fn: Any) -> bool:
+def takes_items(fn: object) -> bool:
     """Whether a function of `collect` takes the results beside ctx; refuses one that takes neither."""
     if callable(fn):
         try:
@@ -302,7 +302,7 @@ def takes_items(fn: Any) -> bool:
     return False
 
 
-def _check_stream(on_item: Any, concurrency: Any) -> None:
+def _check_stream(on_item: object, concurrency: object) -> None:
     if on_item is not None and on_item not in POLICIES:
         raise InvalidDefinition(f'on_item= is "fail" or "partial", not {show(on_item)}')
     if concurrency is not None and (
@@ -311,17 +311,17 @@ def _check_stream(on_item: Any, concurrency: Any) -> None:
         raise InvalidDefinition(f"concurrency= is a whole number from 1 to 10000, not {show(concurrency)}")
 
 
-def _read_value(value: Any, what: str) -> Any:
+def _read_value(value: object, what: str) -> Any:
     """A function of ctx, or a JSON value: a copy, so that what happens to the original changes no machine."""
     return check_function(value) if callable(value) else json.loads(dump_value(value, f"{what}="))
 
 
-def _read_flag(value: Any, what: str) -> bool:
+def _read_flag(value: object, what: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidDefinition(f"{what}= is True or False, not {show(value)}")
     return value
 
 
-def _read_label(channel: Any) -> None:
+def _read_label(channel: object) -> None:
     if channel is not None:
         read_label(channel)

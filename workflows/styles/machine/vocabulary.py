@@ -120,6 +120,6 @@ def sleep(duration: Duration) -> Any:
     return Sleep(duration)
 
 
-def flow(*stages: Any) -> Any:
+def flow(*stages: object) -> Any:
     """A side path that a timeout or a branch may take; the result of its last stage ends the instance."""
     return Flow(stages)

@@ -62,7 +62,7 @@ _BESIDE = {
 _WORDS = {word: word for word in _BESIDE} | dict.fromkeys(("wait for", *TRANSLATIONS), "wait_for")
 
 
-def load_machine(base: type, path_or_text: Any, functions: Any) -> Any:
+def load_machine(base: type, path_or_text: object, functions: object) -> Any:
     """The class that a file, or its text, describes."""
     text, source = read_text(path_or_text)
     return _YamlReader(source, functions).make_class(base, parse_text(text, source))
@@ -71,12 +71,12 @@ def load_machine(base: type, path_or_text: Any, functions: Any) -> Any:
 class _YamlReader:
     """Reads one file; every complaint names it and the line."""
 
-    def __init__(self, source: str, functions: Any) -> None:
+    def __init__(self, source: str, functions: object) -> None:
         self.source = source
         self.functions: Any = functions if isinstance(functions, Mapping) else vars(functions) if functions else {}
         self.members: dict[str, Any] = {}
 
-    def make_class(self, base: type, content: Any) -> Any:
+    def make_class(self, base: type, content: object) -> Any:
         top = self._read_fields(content, 1, "a machine", (*_OPTIONS, "stages", "flows"))
         name = top.get("name")
         if not isinstance(name, str):
@@ -97,7 +97,7 @@ class _YamlReader:
         label = name if name.isidentifier() else "YamlMachine"
         return types.new_class(label, (base,), {"source": self.source}, lambda namespace: namespace.update(body))
 
-    def _read_stages(self, content: Any, line: int, what: str) -> list[tuple[int, str | None, Stage]]:
+    def _read_stages(self, content: object, line: int, what: str) -> list[tuple[int, str | None, Stage]]:
         if not isinstance(content, list) or not content:
             self._refuse(line, f"{what} is a list: `- name: {{action: …}}`, one line for each stage")
         found: list[tuple[int, str | None, Stage]] = []
@@ -118,7 +118,7 @@ class _YamlReader:
             found.append((one.line, name, stage))
         return found
 
-    def _read_stage(self, content: Any, what: str, line: int = 0) -> Stage:
+    def _read_stage(self, content: object, what: str, line: int = 0) -> Stage:
         body = self._read_fields(content, line, what, None)
         words = [key for key in body if _find_word(key)]
         if len(words) != 1:
@@ -145,7 +145,7 @@ class _YamlReader:
             case _:
                 return Collect(self._find(value, at), line=at)
 
-    def _read_wait(self, content: Any, line: int, what: str) -> Stage:
+    def _read_wait(self, content: object, line: int, what: str) -> Stage:
         body = self._read_fields(content, line, f"wait for of {what}", _WAIT)
         given = {key: self._read_value(body, key) for key in body}
         if isinstance(path := given.get("on_timeout"), str) and (named := _FLOW.fullmatch(path)):
@@ -155,7 +155,7 @@ class _YamlReader:
                 given[key] = self._find(given[key], body.lines[key])
         return WaitFor(**given, line=line)
 
-    def _read_fields(self, content: Any, line: int, what: str, known: Iterable[str] | None) -> Fields:
+    def _read_fields(self, content: object, line: int, what: str, known: Iterable[str] | None) -> Fields:
         if not isinstance(content, Fields):
             hint = "; a path ends in .yaml or .yml" if isinstance(content, str) and what == "a machine" else ""
             self._refuse(line, f"{what} is written as `key: value`, not {show(content)}{hint}")
@@ -171,14 +171,14 @@ class _YamlReader:
         value = body.get(key)
         return self._find(value, body.lines[key]) if isinstance(value, Named) else self._read_plain(value, body.line)
 
-    def _read_plain(self, value: Any, line: int) -> Any:
+    def _read_plain(self, value: object, line: int) -> Any:
         if isinstance(value, Named):
             self._refuse(line, f"!function {value} stands for a whole match, input or channel, and for nothing else")
         if isinstance(value, dict):
             return {key: self._read_plain(one, line) for key, one in value.items()}
         return [self._read_plain(one, line) for one in value] if isinstance(value, list) else value
 
-    def _find(self, name: Any, line: int) -> Any:
+    def _find(self, name: object, line: int) -> Any:
         """What a name stands for: an entry of `functions`, else whatever its dotted path leads to."""
         if isinstance(name, str) and name in self.functions:
             return self.functions[name]
@@ -193,7 +193,7 @@ class _YamlReader:
         except ImportError as error:
             self._refuse(line, f"{name} cannot be imported: {error}")
 
-    def _add(self, name: Any, value: Stage | Flow, line: int) -> None:
+    def _add(self, name: object, value: Stage | Flow, line: int) -> None:
         if not isinstance(name, str):
             self._refuse(line, f"the name {show(name)} is not text; put it into quotes")
         if name in self.members:
@@ -206,5 +206,5 @@ class _YamlReader:
         raise InvalidDefinition(f"{self.source}: line {line}: {problem}")
 
 
-def _find_word(key: Any) -> str | None:
+def _find_word(key: object) -> str | None:
     return _WORDS.get(unicodedata.normalize("NFC", key)) if isinstance(key, str) else None

@@ -26,7 +26,7 @@ class Named(str):
     """`!function shop.make_input`: a value that a function of ctx gives."""
 
 
-def read_text(given: Any) -> tuple[str, str]:
+def read_text(given: object) -> tuple[str, str]:
     """A file's text, or the text itself, and what to call it."""
     if isinstance(given, Path) or (isinstance(given, str) and "\n" not in given and given.endswith((".yaml", ".yml"))):
         path = Path(given)

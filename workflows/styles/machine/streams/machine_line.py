@@ -74,7 +74,7 @@ class LineView:
         """What the machine was started with."""
         return json.loads(self.parent.input)
 
-    def make_request(self, name: str, stage: WaitFor, latest: Any) -> Any:
+    def make_request(self, name: str, stage: WaitFor, latest: object) -> Any:
         """What a wait of the line asks about, where it does not say so itself."""
         if name == self.stream.opener:
             return self.item  # it opens the stream: its input was the list

@@ -182,7 +182,7 @@ def _find_list(run: StageRun, stage: WaitFor) -> Any:
     return run.kept["steps"][last] if last else run.ctx.input
 
 
-def _read_items(value: Any, what: str, most: int, setting: str) -> list[Any]:
+def _read_items(value: object, what: str, most: int, setting: str) -> list[Any]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise InvalidOutcome(
             f"{what} is {show(value)}; a stream is made of a list, or of something else to iterate over"
