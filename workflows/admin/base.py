@@ -101,7 +101,7 @@ class ReadOnlyAdmin(StyledAdmin):
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Never."""
+        """Never: the engine alone writes these rows."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
@@ -133,7 +133,7 @@ class JsonColumns(StyledAdmin):
         return show_block(dump_json(value), whole, VALUE)
 
     def get_urls(self) -> list[URLPattern]:
-        """Values in full."""
+        """The addresses of the page, and of whole values."""
         return [
             re_path(
                 rf"^(?P<object_id>[0-9a-f-]{{36}})/value/(?P<what>{'|'.join(self.json_columns)})/$",

@@ -223,7 +223,7 @@ def dump_json(value: object) -> str:
 
 
 def indent_json(text: str) -> str:
-    """The same JSON, indented; or the text as it is where it is no JSON that Python reads."""
+    """A JSON text, indented; or the text as it is where it is no JSON that Python reads."""
     try:
         return dump_json(json.loads(text))
     except (ValueError, RecursionError):

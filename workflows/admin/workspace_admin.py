@@ -79,7 +79,7 @@ class WorkspaceAdmin(TenantAdmin, StyledAdmin):
         return ([], {}, set(), kept) if kept else super().get_deleted_objects(rows, request)
 
     def delete_model(self, request: HttpRequest, obj: Workspace) -> None:
-        """With its keys."""
+        """Delete a workspace together with its keys."""
         super().delete_model(request, obj)
         forget_keys()
 

@@ -145,7 +145,7 @@ def take_items(items: object, what: str) -> list[Any]:
 
 
 def read_policy(given: object) -> ItemPolicy:
-    """What `on_item=` says."""
+    """Read `on_item=`: one failed item fails all of them, or is reported beside the others."""
     try:
         return ItemPolicy(str(given))
     except ValueError as error:

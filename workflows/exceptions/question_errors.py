@@ -74,7 +74,7 @@ class AnswerElsewhere(InteractionRefused):
 
 
 class IdempotencyConflict(InteractionRefused):
-    """The same idempotency key came with other data."""
+    """An idempotency key came again, with other data."""
 
     def __init__(self, key: str) -> None:
         self.key = key

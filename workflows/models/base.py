@@ -45,7 +45,7 @@ class InstanceQuerySet(ReadQuerySet):
         return self.filter(status__in=LIVE)
 
     def ended(self) -> InstanceQuerySet:
-        """Those that have."""
+        """Instances that have ended."""
         return self.filter(status__in=TERMINAL)
 
 

@@ -13,5 +13,5 @@ class LiteralNumber(Expression):
         super().__init__(output_field=IntegerField())
 
     def as_sql(self, compiler: object, connection: object) -> tuple[str, tuple[()]]:
-        """The number."""
+        """The number as SQL text, without a parameter."""
         return str(self.number), ()

@@ -222,7 +222,7 @@ def read_page(rows: QuerySet[Any], request: HttpRequest, parameter: str) -> Hist
 
 
 def turn(request: HttpRequest, parameter: str, number: int) -> str:
-    """The same page with one of its tables turned."""
+    """The address of this page with one of its tables turned."""
     query = request.GET.copy()
     query[parameter] = str(number)
     return f"?{query.urlencode()}#{parameter.replace('_', '-')}"

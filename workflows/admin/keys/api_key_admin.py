@@ -106,7 +106,7 @@ class ApiKeyAdmin(KeyActions):
         self.delete_queryset(request, ApiKey.objects.filter(pk=obj.pk))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        """As for one."""
+        """Delete the keys that were never used; one that is in use stays."""
         queryset.filter(last_used_at=None).delete()
         forget_keys()
 

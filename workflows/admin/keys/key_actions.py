@@ -189,7 +189,7 @@ class KeyActions(TenantAdmin, StyledAdmin):
         return {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "media": self.media}
 
     def get_urls(self) -> list[URLPattern]:
-        """The buttons."""
+        """The addresses of the page, and of its buttons."""
         wrap = self.admin_site.admin_view
         return [
             path("<int:object_id>/revoke/", wrap(self.revoke_view), name="holdpoint_apikey_revoke"),

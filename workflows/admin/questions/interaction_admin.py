@@ -49,7 +49,7 @@ DETAILS = ("correlation_id", "schema_type", *dispatch_log.COLUMNS, "request", "s
 
 
 class AnswerFilter(SimpleListFilter):
-    """By status."""
+    """Interactions by their status."""
 
     title = _("status")
     parameter_name = "status"

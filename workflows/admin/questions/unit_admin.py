@@ -47,7 +47,7 @@ ROWS = 50
 
 
 class UnitStatusFilter(SimpleListFilter):
-    """By status."""
+    """Units by their status."""
 
     title = _("status")
     parameter_name = "status"

@@ -239,7 +239,7 @@ def refuse_async(fn: object, what: str, error: type[Exception] = InvalidCall) ->
 
 
 def read_saved(text: str | None) -> Any:
-    """A saved value."""
+    """The value of a checkpoint, from its JSON text."""
     return None if text is None else read_back(text)
 
 

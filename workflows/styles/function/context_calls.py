@@ -46,7 +46,7 @@ class FunctionContext(QuestionCalls, EachCalls, EventCalls, ChildCalls):
         return result
 
     def atomic(self, id: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """The same, with the database writes of `fn` and the saving in one transaction: exactly once."""
+        """The result of `fn(*args, **kwargs)`; its database writes and the saving are one transaction: exactly once."""
         refuse_async(fn, f"ctx.atomic({id!r})")
         saved = self._find(Call.ATOMIC, id)
         if saved is None:

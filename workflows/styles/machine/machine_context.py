@@ -58,7 +58,7 @@ class MachineContext:
         self.steps = Steps(self, results)
 
     def with_item(self, item: object) -> MachineContext:
-        """The same for one item, whose question is about to be asked."""
+        """The `ctx` of one item, whose question is about to be asked."""
         return MachineContext(self._ctx, self._plan, self._results, units=self._units, line=self._line, item=item)
 
     @property

@@ -79,7 +79,7 @@ class Plan:
 
     @property
     def line_steps(self) -> list[str]:
-        """The same of the lines of its streams; none where it has no stream."""
+        """The steps of the lines of its streams; none where it has no stream."""
         if not self.streams:
             return []
         side = [name for name, node in self.nodes.items() if node.is_side]

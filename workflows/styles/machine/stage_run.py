@@ -84,7 +84,7 @@ def _choose(run: StageRun, node: PlanNode, target: object) -> Outcome:
 
 
 def wait(run: StageRun, node: PlanNode, stage: WaitFor) -> Outcome:
-    """The same step asks and takes the answer, so that an answer that is there is taken whenever it came."""
+    """Ask and take the answer in one step, so that an answer that is there is taken whenever it came."""
     answer = run.find_answer()
     if answer is not None:
         return leave(run, node, answer.payload, node.next)

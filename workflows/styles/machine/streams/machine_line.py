@@ -28,7 +28,7 @@ class LineView:
 
     @cached_property
     def row(self) -> LineItem:
-        """The item's row."""
+        """The row of the item that the line continues."""
         return self._ctx.units.read_line()
 
     @cached_property
