@@ -1,6 +1,6 @@
 """A served site, a Chromium, and people who visit the one with the other.
 
-Lives here: fixtures; what they do is in `served`, `visiting`, `judging` and `picturing`, and the markers of every test
+Lives here: fixtures; what they do is in `served`, `visits`, `judges` and `pictures`, and the markers of every test
 below: they are ordinary tests, whose rows are rolled back.
 """
 
@@ -18,7 +18,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.support.browser.served import Served, Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.browser.world import Desk, make_desk
 
 KEYS = {"2026-11": "n" * 40}

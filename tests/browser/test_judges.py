@@ -12,9 +12,9 @@ from django.db import IntegrityError, transaction
 from playwright.sync_api import Page, expect
 
 from tests.support.answer_pages import handed, park
-from tests.support.browser.judging import check_axe, check_fits, check_page, check_touch, weigh
+from tests.support.browser.judges import check_axe, check_fits, check_page, check_touch, weigh
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from workflows.clock import read_now
 
 

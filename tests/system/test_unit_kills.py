@@ -9,8 +9,8 @@ from django.db import connection, connections
 import workflows
 from tests.support.processes import Process, find_environment, running, wait_until
 from tests.support.races import COMMITTED, work
-from tests.support.units.dying import POINTS
 from tests.support.units.flows import killed
+from tests.support.units.killed_process import POINTS
 from workflows import InteractionResolved, UnknownInteraction, store
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
 from workflows.units import unit_sweep
@@ -19,7 +19,9 @@ pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
 
 
 def kill_at(point: str, instance: Instance) -> None:
-    with running(Process("-m", "tests.support.units.dying", point, str(instance.pk), **find_environment())) as process:
+    with running(
+        Process("-m", "tests.support.units.killed_process", point, str(instance.pk), **find_environment())
+    ) as process:
         wait_until(lambda: "HERE" in process.read_log() or process.popen.poll() is not None, point)
         assert process.popen.poll() is None, process.read_log()
         process.kill()  # SIGKILL

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
-from tests.support.browser.judging import check_axe, check_fits, weigh
-from tests.support.browser.picturing import shoot
+from tests.support.browser.judges import check_axe, check_fits, weigh
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 
 #: One operation of each group.
 SAMPLE = ".docs-group > .docs-op:first-of-type"

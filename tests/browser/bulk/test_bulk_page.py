@@ -10,10 +10,10 @@ from playwright.sync_api import expect
 from approvals import decide
 from approvals.models import Review, Vote
 from examples.models import Invoice
-from tests.support.browser.judging import check_page
-from tests.support.browser.picturing import shoot
+from tests.support.browser.judges import check_page
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.browser.world import (
     LATE,
     MORNING,

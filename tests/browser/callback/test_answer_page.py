@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.answer_pages import PageFree, handed, park, snapshot
-from tests.support.browser.judging import check_page
-from tests.support.browser.picturing import shoot
+from tests.support.browser.judges import check_page
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from workflows.testing import assert_awaiting, assert_done
 
 PHONE: dict[str, Any] = {"width": 375, "height": 720, "touch": True}

@@ -13,10 +13,10 @@ import workflows
 from approvals.testing import decide
 from examples.demo.people import PEOPLE, make_people
 from examples.models import Invoice
-from tests.support.browser.judging import check_page
-from tests.support.browser.picturing import shoot
+from tests.support.browser.judges import check_page
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.browser.world import MORNING, PHONE, ask_three
 from workflows.models import Instance
 

@@ -9,8 +9,8 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from approvals import Outcome
-from tests.support.browser.judging import check_axe, check_fits, check_touch, weigh
-from tests.support.browser.visiting import Visits
+from tests.support.browser.judges import check_axe, check_fits, check_touch, weigh
+from tests.support.browser.visits import Visits
 from tests.support.review_calls import ask
 
 REASONS = ("Not covered", "Evidence is missing")

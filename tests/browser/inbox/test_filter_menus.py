@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from approvals import Outcome
 from tests.browser.conftest import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.review_calls import ask, make_person
 
 

@@ -13,10 +13,10 @@ from approvals import Outcome, decide
 from approvals.actions import actions
 from approvals.models import Review
 from examples.models import Invoice
-from tests.support.browser.judging import check_axe, check_fits, check_page
-from tests.support.browser.picturing import shoot
+from tests.support.browser.judges import check_axe, check_fits, check_page
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.browser.world import (
     PHONE,
     Desk,

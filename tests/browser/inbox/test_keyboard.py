@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from approvals.actions import actions
 from approvals.models import Comment, Preference, Snooze, Vote
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.browser.world import (
     Desk,
     ask,

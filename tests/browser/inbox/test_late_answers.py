@@ -10,10 +10,10 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from approvals.actions import actions
 from approvals.models import Comment, Review, Vote
-from tests.support.browser.judging import check_axe
-from tests.support.browser.picturing import shoot
+from tests.support.browser.judges import check_axe
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits, wait_for_held
+from tests.support.browser.visits import Visits, wait_for_held
 from tests.support.browser.world import Desk, ask_acme, ask_three, find_detail, find_row, make_neighbours
 from tests.support.browser.world import read_again as again
 

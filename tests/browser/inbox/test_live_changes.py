@@ -9,11 +9,11 @@ from playwright.sync_api import Locator, Page, expect
 from approvals import decide
 from approvals.actions import actions
 from approvals.models import Review, SavedView, Vote
-from tests.support.browser.judging import check_axe
+from tests.support.browser.judges import check_axe
 from tests.support.browser.news import open_inbox, wait_for_news
-from tests.support.browser.picturing import shoot
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.browser.world import (
     LATE,
     Desk,

@@ -8,11 +8,11 @@ from django.shortcuts import resolve_url
 from playwright.sync_api import Page, Route, expect
 
 from approvals.models import Vote
-from tests.support.browser.judging import check_axe
+from tests.support.browser.judges import check_axe
 from tests.support.browser.news import wait_for_news
-from tests.support.browser.picturing import shoot
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.browser.world import PHONE, Desk, ask_three, find_detail, find_row
 
 OVER = "You are no longer logged in."

@@ -6,9 +6,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from approvals.models import Comment, SavedView, Snooze, Vote
-from tests.support.browser.judging import check_page
+from tests.support.browser.judges import check_page
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.browser.world import (
     PHONE,
     Desk,

@@ -6,11 +6,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from approvals.models import SavedView
-from tests.support.browser.judging import check_axe, check_fits, check_touch
+from tests.support.browser.judges import check_axe, check_fits, check_touch
 from tests.support.browser.news import wait_for_news
-from tests.support.browser.picturing import shoot
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.browser.world import ask, make_desk
 
 

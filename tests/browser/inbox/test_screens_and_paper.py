@@ -13,10 +13,10 @@ from playwright.sync_api import Page, Route, expect
 from approvals import decide
 from approvals.models import Preference, Vote
 from examples.demo.papers import LETTER, PHOTO
-from tests.support.browser.judging import check_axe, check_fits, check_page
-from tests.support.browser.picturing import shoot
+from tests.support.browser.judges import check_axe, check_fits, check_page
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.browser.world import (
     MORNING,
     PHONE,

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, Route, expect
 from approvals import Outcome, decide
 from approvals.models import Comment, Preference, Review, Vote
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.review_calls import ask, make_person
 
 REASONS = ("Not covered", "Evidence is missing")

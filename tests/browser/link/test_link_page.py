@@ -13,10 +13,10 @@ from approvals import decide
 from approvals.access.personal_links import make_link
 from approvals.actions import actions
 from approvals.models import Review, Vote
-from tests.support.browser.judging import check_axe, check_page
-from tests.support.browser.picturing import shoot
+from tests.support.browser.judges import check_axe, check_page
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.link_pages import SCHEMA, ask, make_ann, make_ben, snapshot  # noqa: F401 (two are fixtures)
 from workflows.testing import assert_done
 

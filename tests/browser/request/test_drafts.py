@@ -11,11 +11,11 @@ from playwright.sync_api import Page, Route, expect
 from approvals.actions.actions import comment
 from approvals.models import Comment, Review, Vote
 from examples.models import Supplier
-from tests.support.browser.judging import check_axe, check_page
+from tests.support.browser.judges import check_axe, check_page
 from tests.support.browser.news import wait_for_news
-from tests.support.browser.picturing import shoot
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits, wait_for_held
+from tests.support.browser.visits import Visits, wait_for_held
 from tests.support.browser.world import (
     PHONE,
     Desk,

@@ -10,10 +10,10 @@ from playwright.sync_api import expect
 from approvals import decide
 from approvals.access.personal_links import make_link
 from approvals.models import Review, Vote
-from tests.support.browser.judging import check_axe, check_page
-from tests.support.browser.picturing import shoot
+from tests.support.browser.judges import check_axe, check_page
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.link_pages import ask
 from tests.support.review_calls import make_person
 

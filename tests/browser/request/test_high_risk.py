@@ -11,7 +11,7 @@ from approvals import Outcome
 from approvals.models import Review, Vote
 from examples.models import Article
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.browser.world import (
     PHONE,
     REASONS,

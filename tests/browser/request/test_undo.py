@@ -7,9 +7,9 @@ from playwright.sync_api import expect
 
 from approvals.actions import actions
 from tests.support.browser.news import open_inbox, wait_for_news
-from tests.support.browser.picturing import shoot
+from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 from tests.support.browser.world import PHONE, Desk, ask, ask_alike, ask_three, find_detail, find_row
 from tests.support.browser.world import read_again as again
 from workflows.testing import assert_done

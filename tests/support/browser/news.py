@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from tests.support.browser.visiting import Visits
+from tests.support.browser.visits import Visits
 
 #: The page asks every five seconds.
 EVERY = 5.1

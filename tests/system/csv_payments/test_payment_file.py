@@ -12,7 +12,7 @@ from examples.csv_payments import channels
 from examples.csv_payments.machine import PayFile
 from examples.csv_payments.provider import decide, is_repeated, is_slow
 from examples.csv_payments.records import read_file, write_file
-from tests.support.csv_payments.checking import check_report, read_report
+from tests.support.csv_payments.file_checks import check_report, read_report
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.testing import drain
 

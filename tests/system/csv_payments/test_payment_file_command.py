@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.csv_payments.checking import check_report
+from tests.support.csv_payments.file_checks import check_report
 from tests.support.processes import Process, find_free_port, running, wait_until
 from workflows.models import Dispatch, Instance, Interaction
 

@@ -1,4 +1,4 @@
-"""Everything is killed in the middle of a payment file: see `killing`, which runs larger ones by hand.
+"""Everything is killed in the middle of a payment file: see `kills`, which runs larger ones by hand.
 
 `KILLED_RECORDS=10000 KILLED_ROUNDS=3 KILLED_SEED=7` repeats a run, but for its moments.
 """
@@ -29,7 +29,7 @@ def test_every_record_is_in_the_report_once_though_worker_provider_consumer_brok
         pytest.skip(missing)
     seed = int(os.environ.get("KILLED_SEED") or random.SystemRandom().randrange(1_000_000))
     environment = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "KAFKA_BOOTSTRAP")}
-    command = ["-m", "tests.support.csv_payments.killing", "--records", str(RECORDS), "--rounds", str(ROUNDS)]
+    command = ["-m", "tests.support.csv_payments.kills", "--records", str(RECORDS), "--rounds", str(ROUNDS)]
     done = subprocess.run(
         [sys.executable, *command, "--seed", str(seed)],
         cwd=ROOT,

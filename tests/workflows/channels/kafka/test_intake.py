@@ -13,7 +13,7 @@ from psycopg.sql import SQL, Identifier
 import workflows
 from config.kafka import Broker, temporary_broker
 from tests.support.kafka import flows  # noqa: F401
-from tests.support.kafka.consuming import commanded, consuming
+from tests.support.kafka.consumer import commanded, consuming
 from tests.support.kafka.records import describe
 from tests.support.kafka.world import Partner, answer, read_requests
 from tests.support.processes import wait_until

@@ -1,6 +1,6 @@
 """What is true of every good page: axe finds nothing, it fits its window, a finger hits what it aims at, it is light.
 
-Lives here: the judges, which take any page; what they run in it is in `judging.js`. What must not: what one page says.
+Lives here: the judges, which take any page; what they run in it is in `judges.js`. What must not: what one page says.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _judge(page: Page, judge: str, given: Any = None) -> Any:
 
 @cache
 def _read_judges() -> str:
-    script = Path(__file__).with_name("judging.js").read_text()
+    script = Path(__file__).with_name("judges.js").read_text()
     return script[script.index("({") :].rstrip()
 
 

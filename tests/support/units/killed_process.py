@@ -1,4 +1,4 @@
-"""A process that stops between two writes, and waits to be killed: `python -m tests.support.units.dying POINT ID`.
+"""A process that stops between two writes, to be killed: `python -m tests.support.units.killed_process POINT ID`.
 
 Lives here: the points. Each is a real call of the engine's, held where a crash would strike: before it, or after it
 and before the commit that follows.

@@ -1,6 +1,6 @@
 """A file of payments over a real broker, with everything killed in the middle of it.
 
-`python -m tests.support.csv_payments.killing --records 10000 --seed 7 --rounds 3`.
+`python -m tests.support.csv_payments.kills --records 10000 --seed 7 --rounds 3`.
 Servers of its own are started: PostgreSQL (durable, as a crash is to be survived), Kafka, two workers, the provider and
 two consumers of answers. When so many
 payments are through, the next of them is ended by `kill -9` and started again. At the end a checker reads the report
@@ -82,7 +82,7 @@ def replace_broker(broker: Broker) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.support.csv_payments.killing")
+    parser = argparse.ArgumentParser(prog="python -m tests.support.csv_payments.kills")
     parser.add_argument("--records", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--rounds", type=int, default=3, help="how often each of the five is killed")
