@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
-import subprocess
-import sys
 
 import pytest
 
 import approvals
+from tests.support.processes import run_python
 
 ASKING = "Answer Approval Calendar Outcome Veto apply_requested_change candidates register_calendar"
 DECIDING = "decide undo"
@@ -46,14 +45,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 @pytest.mark.parametrize("name", approvals.__all__)
 def test_everything_exported_says_what_it_is(name: str) -> None:
     assert inspect.getdoc(getattr(approvals, name))
-
-
-def run_python(script: str) -> str:
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False, env={}
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.strip()
 
 
 def test_importing_approvals_loads_no_model_and_needs_no_settings() -> None:

@@ -187,3 +187,7 @@ def serving() -> Iterator[Place]:
         place.over.set()
         server.shutdown()
         server.server_close()
+
+
+class Killed(BaseException):
+    """A worker that dies where it stands."""

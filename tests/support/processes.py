@@ -215,3 +215,20 @@ def read_pump_kinds() -> set[str]:
 def describe_failure(problem: str) -> str:
     logs = [f"--- {' '.join(one.command)} ({one.pid})\n{one.read_log()[-6000:]}" for one in _running]
     return "\n".join([problem, *logs])
+
+
+def read_runs(file: Path) -> list[int]:
+    """The processes that ran a HostedSlow, one per run."""
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def wait_for_run(file: Path, runs: int = 1) -> int:
+    return wait_until(lambda: read_runs(file), "a step to begin", is_it=lambda found: len(found) >= runs)[-1]
+
+
+def run_python(script: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False, env={}
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()

@@ -218,3 +218,12 @@ def run_threads(calls: Sequence[Callable[[], None]], *, patience: float = 30.0) 
     if errors:
         raise errors[0]
     assert not any(thread.is_alive() for thread in threads), f"not finished after {patience} s"
+
+
+def count_blocked() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND backend_type = 'client backend' AND wait_event_type = 'Lock'"
+        )
+        return int(cursor.fetchone()[0])

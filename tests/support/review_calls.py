@@ -313,3 +313,7 @@ def make_absent(user: User, substitute: User, **options: Any) -> Absence:
         **{"user": user, "substitute": substitute, "since": read_now() - timedelta(hours=1), **options}
     )
     return made
+
+
+def list_asked(review: Review) -> list[str]:
+    return list(Candidate.objects.filter(review=review).order_by("pk").values_list("principal", flat=True))

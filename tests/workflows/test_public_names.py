@@ -5,8 +5,6 @@ import inspect
 import json
 import pickle
 import pkgutil
-import subprocess
-import sys
 import threading
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -19,6 +17,7 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 import workflows
+from tests.support.processes import run_python
 from workflows import Await, Child, Done, EngineOwned, InvalidCall, Next, Retry, Spawn, Stop, Workflow, step, store
 from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent, Signal, Workspace
@@ -75,14 +74,6 @@ def test_every_export_can_be_imported_and_listed() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'workflows' has no attribute 'nothing'"):
         _ = workflows.nothing  # type: ignore[attr-defined]
-
-
-def run_python(script: str) -> str:
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False, env={}
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.strip()
 
 
 def test_importing_workflows_loads_no_model_and_needs_no_settings() -> None:

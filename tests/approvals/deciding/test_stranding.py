@@ -15,7 +15,7 @@ from approvals.cards.card import build_card
 from approvals.cards.status import describe_status
 from approvals.cards.timeline import list_entries
 from approvals.deciding import stranding
-from approvals.models import Candidate, Review
+from approvals.models import Review
 from approvals.notify.fan_out import expand_notices
 from approvals.notify.messages.smtp import Postman
 from approvals.notify.sending import send_messages
@@ -27,6 +27,7 @@ from tests.support.review_calls import (
     ask,
     count_statements,
     grant,
+    list_asked,
     list_events,
     list_notices,
     make_person,
@@ -46,10 +47,6 @@ def leave(user: User) -> None:
 
 def come_back(user: User) -> None:
     User.objects.filter(pk=user.pk).update(is_active=True)
-
-
-def list_asked(review: Review) -> list[str]:
-    return list(Candidate.objects.filter(review=review).order_by("pk").values_list("principal", flat=True))
 
 
 def list_stranded() -> list[Any]:

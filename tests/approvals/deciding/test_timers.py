@@ -22,6 +22,7 @@ from tests.support.review_calls import (
     answers,
     ask,
     find_review,
+    list_asked,
     list_calls,
     list_events,
     list_notices,
@@ -43,10 +44,6 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def board() -> Group:
     return Group.objects.create(name="board")
-
-
-def list_asked(review: Review) -> list[str]:
-    return list(Candidate.objects.filter(review=review).order_by("pk").values_list("principal", flat=True))
 
 
 def list_rungs(review: Review) -> list[tuple[str, Any]]:

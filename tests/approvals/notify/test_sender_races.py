@@ -19,6 +19,7 @@ from approvals.notify.messages.smtp import Postman
 from approvals.notify.sending import send_messages
 from tests.support.notices import (  # noqa: F401
     FailingBackend,
+    Killed,
     ask_quietly,
     bring_forward,
     list_deliveries,
@@ -44,10 +45,6 @@ with_people = pytest.mark.usefixtures("people")
 
 
 # --- crashes ----------------------------------------------------------------------------------------------
-
-
-class Killed(BaseException):
-    """A worker that dies where it stands."""
 
 
 def die(message: Any) -> None:

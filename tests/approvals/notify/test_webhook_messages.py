@@ -23,6 +23,7 @@ from approvals.notify.messages.webhook import read_answer
 from tests.support.html_pages import HOSTILE
 from tests.support.notices import (
     SITE,
+    Killed,
     Place,
     answer,
     ask_quietly,
@@ -36,10 +37,6 @@ from tests.support.review_calls import ask
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db
-
-
-class Killed(BaseException):
-    """A worker that dies where it stands."""
 
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from approvals import Outcome, decide
 from approvals.actions import actions
-from approvals.models import Absence, Preference, Review
+from approvals.models import Absence, Preference
 from tests.support.browser.judges import check_axe, check_fits, check_page, weigh
 from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
@@ -28,9 +28,9 @@ from tests.support.browser.world import (
     ask_day,
     ask_high,
     ask_three,
-    find_detail,
     find_row,
     make_desk,
+    open_one,
 )
 from tests.support.browser.world import read_again as again
 from workflows.clock import read_now
@@ -43,13 +43,6 @@ MOST, MOST_OF_ONE = 100_000, 8_000
 def make_a_desk(site: Site) -> Desk:
     site.set_clock(MORNING)
     return make_desk()
-
-
-def open_one(page: Page, review: Review) -> Any:
-    find_row(page, review).get_by_role("link").click()
-    detail = find_detail(page, review)
-    expect(detail).to_be_visible()
-    return detail
 
 
 def _check_words(page: Page) -> None:

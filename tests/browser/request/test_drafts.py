@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from approvals.actions.actions import comment
-from approvals.models import Comment, Review, Vote
+from approvals.models import Comment, Vote
 from examples.models import Supplier
 from tests.support.browser.judges import check_axe, check_page
 from tests.support.browser.news import wait_for_news
@@ -25,16 +25,10 @@ from tests.support.browser.world import (
     find_detail,
     find_row,
     make_neighbours,
+    open_one,
 )
 from tests.support.browser.world import read_again as again
 from workflows.testing import assert_done
-
-
-def open_one(page: Page, review: Review) -> Any:
-    find_row(page, review).get_by_role("link").click()
-    detail = find_detail(page, review)
-    expect(detail).to_be_visible()
-    return detail
 
 
 def read_kept(page: Page) -> str:

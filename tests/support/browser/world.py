@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.contrib.auth.models import Group, User
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
 
 import workflows
 from approvals import Approval, Outcome, decide
@@ -227,3 +227,10 @@ def read_again(review: Review) -> Review:
     """The row as it is now."""
     found: Review = Review.objects.get(pk=review.pk)
     return found
+
+
+def open_one(page: Page, review: Review) -> Any:
+    find_row(page, review).get_by_role("link").click()
+    detail = find_detail(page, review)
+    expect(detail).to_be_visible()
+    return detail

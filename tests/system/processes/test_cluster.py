@@ -19,8 +19,10 @@ from tests.support.processes import (
     is_alive,
     qcluster,
     read_pump_kinds,
+    read_runs,
     running,
     wait_for_pump,
+    wait_for_run,
     wait_for_status,
     wait_until,
     workflow_worker,
@@ -41,22 +43,8 @@ def queue() -> None:
     OrmQ.objects.all().delete()
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "ran"
-
-
-def read_runs(file: Path) -> list[int]:
-    """The processes that ran a HostedSlow, one per run."""
-    return [int(line) for line in file.read_text().split()] if file.exists() else []
-
-
 def start_slow(file: Path, seconds: float) -> Instance:
     return workflows.start("HostedSlow", {"file": str(file), "seconds": seconds})
-
-
-def wait_for_run(file: Path, runs: int = 1) -> int:
-    return wait_until(lambda: read_runs(file), "a step to begin", is_it=lambda found: len(found) >= runs)[-1]
 
 
 def read_moment(instance: Instance, kind: Event) -> LedgerEvent:

@@ -20,7 +20,9 @@ from tests.support.processes import (
     Cluster,
     Process,
     find_environment,
+    read_runs,
     running,
+    wait_for_run,
     wait_for_status,
     wait_until,
     workflow_worker,
@@ -31,19 +33,6 @@ from workflows.models import Instance, Worker
 pytestmark = pytest.mark.django_db(transaction=True)
 
 RESUME_SECONDS = 20.0
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "ran"
-
-
-def read_runs(file: Path) -> list[int]:
-    return [int(line) for line in file.read_text().split()] if file.exists() else []
-
-
-def wait_for_run(file: Path, runs: int = 1) -> int:
-    return wait_until(lambda: read_runs(file), "a step to begin", is_it=lambda found: len(found) >= runs)[-1]
 
 
 def test_sigterm_finishes_the_running_step_and_gives_the_rest_back(file):

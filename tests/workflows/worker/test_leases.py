@@ -12,7 +12,7 @@ from django.db import connection, connections, transaction
 import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import COMMITTED, Other, forget, take_one
+from tests.support.races import COMMITTED, Other, count_blocked, forget, take_one
 from workflows import Done, Workflow, step, store
 from workflows.lifecycle import Status
 from workflows.models import Instance, Renewal
@@ -120,15 +120,6 @@ def test_leases_that_have_ended_beside_their_rows_are_forgotten() -> None:
         for lease in (60.0, -3600.0):
             Other(lambda: store.renew(connections["default"], [claim], lease)).join()  # noqa: B023
             assert store.forget_renewals(connection) == (lease < 0)
-
-
-def count_blocked() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-            "AND backend_type = 'client backend' AND wait_event_type = 'Lock'"
-        )
-        return int(cursor.fetchone()[0])
 
 
 def test_an_outcome_that_the_keeper_gives_back_late_is_committed_and_not_run_again() -> None:

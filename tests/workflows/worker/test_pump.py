@@ -20,7 +20,7 @@ from django.db.backends.signals import connection_created
 import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from tests.support.races import COMMITTED, take
+from tests.support.races import COMMITTED, count_blocked, take
 from workflows import Await, Child, Done, Spawn, Workflow, step, store
 from workflows.engine.planning import plan_instance
 from workflows.lifecycle import Event, Status
@@ -67,16 +67,6 @@ def count_done(instances: list[Instance]) -> int:
 
 def wait_for_all(instances: list[Instance], what: str) -> None:
     wait_until(lambda: count_done(instances), what, seconds=SECONDS, is_it=lambda count: count == len(instances))
-
-
-def count_blocked() -> int:
-    """How many connections wait for a lock."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-            "AND backend_type = 'client backend' AND wait_event_type = 'Lock'"
-        )
-        return int(cursor.fetchone()[0])
 
 
 def assert_each_ran_once(instances: list[Instance]) -> None:

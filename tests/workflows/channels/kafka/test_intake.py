@@ -11,7 +11,7 @@ from django.db import OperationalError, connection, connections, transaction
 from psycopg.sql import SQL, Identifier
 
 import workflows
-from config.kafka import Broker, temporary_broker
+from config.kafka import Broker
 from tests.support.kafka import flows  # noqa: F401
 from tests.support.kafka.consumer import commanded, consuming
 from tests.support.kafka.records import describe
@@ -281,12 +281,6 @@ def test_an_answer_that_the_database_cannot_store_is_parked_in_the_end_and_other
     assert ParkedAnswer.objects.get().reason == "error"
     drain()
     assert_done(other.instance, result=1)
-
-
-@pytest.fixture
-def own_broker(bootstrap: str) -> Iterator[Broker]:
-    with temporary_broker() as broker:
-        yield broker
 
 
 @pytest.mark.kill

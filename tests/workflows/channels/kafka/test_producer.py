@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import ConfigResource, NewTopic
 
 import workflows
-from config.kafka import Broker, temporary_broker
+from config.kafka import Broker
 from tests.support.kafka import flows  # noqa: F401
 from tests.support.kafka.world import Partner
 from tests.support.processes import wait_until
@@ -21,13 +21,6 @@ from workflows.models import Interaction
 from workflows.testing import drain
 
 pytestmark = [pytest.mark.kafka, pytest.mark.process]
-
-
-@pytest.fixture
-def own_broker(bootstrap: str) -> Iterator[Broker]:
-    """One of the test's own, because it will be killed."""
-    with temporary_broker() as broker:
-        yield broker
 
 
 def make_records(topic: str, count: int) -> list[Record]:
