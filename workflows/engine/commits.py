@@ -53,19 +53,10 @@ _POSTPONED = re.compile(r"postponed (\d+) times")
 
 
 def plan_outcome(
-    claim: Claim,
-    definition: Definition,
-    ctx: Context,
-    outcome: Outcome,
-    *,
-    question: Question | None = None,
-    asked: Asked | None = None,
-    now: float = 0.0,
+    claim: Claim, definition: Definition, ctx: Context, outcome: Outcome
 ) -> Commit | SpawnPlan | InvokePlan:
-    """What to write for an outcome; of an `Await` that asks, the question and how it was opened come with it."""
+    """What to write for an outcome; an `Await` has a plan of its own."""
     match outcome:
-        case Await():
-            return _plan_await(claim, definition, ctx, outcome, question, asked, now)
         case Suspend(names, event, until, position):
             park = _plan_suspend(claim, definition, ctx, outcome.then, outcome.state, consume=True)
             park.tells = _describe_wait(event, outcome.told)
@@ -125,7 +116,7 @@ def _plan_plainly(claim: Claim, definition: Definition, ctx: Context, outcome: O
     raise InvalidOutcome(f"{show(outcome)} is not an outcome the engine knows")
 
 
-def _plan_await(
+def plan_await(
     claim: Claim,
     definition: Definition,
     ctx: Context,
@@ -134,6 +125,7 @@ def _plan_await(
     asked: Asked | None,
     now: float,
 ) -> Commit:
+    """What to write for an `Await`: the question that it asks, and how that was opened, come with it."""
     what, answered = outcome.what, was_answered(claim)
     if what is None and not answered:
         return Commit(
@@ -163,21 +155,21 @@ def _plan_await(
     return park
 
 
-def find_question(claim: Claim, outcome: Outcome) -> Question | None:
+def find_question(claim: Claim, outcome: Await) -> Question | None:
     """The question that an `Await` asks, if it asks one.
 
     A channel is named after its step; a callback of that name is another question.
     """
-    if not isinstance(outcome, Await) or not isinstance(outcome.what, Channel):
-        return outcome.what if isinstance(outcome, Await) and isinstance(outcome.what, Question) else None
+    if not isinstance(outcome.what, Channel):
+        return outcome.what if isinstance(outcome.what, Question) else None
     question = ask_channel(claim.step, outcome.what)
     address = replace(question, step=f"{claim.step}.{outcome.what.name}").address(UUID(claim.id))
     return replace(question, signal_id=address)
 
 
-def wants_clock(claim: Claim, outcome: Outcome) -> bool:
+def wants_clock(claim: Claim, outcome: Await) -> bool:
     """Whether a plan needs the moment: for a wait for plain names that begins after an answer."""
-    return isinstance(outcome, Await) and outcome.what is None and outcome.timeout is not None and was_answered(claim)
+    return outcome.what is None and outcome.timeout is not None and was_answered(claim)
 
 
 def _describe_wait(spec: EventSpec | None, told: Mapping[str, Any] | None) -> str | None:

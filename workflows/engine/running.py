@@ -33,6 +33,7 @@ from workflows.engine.commits import (
     make_postponed,
     make_put_back,
     make_stop,
+    plan_await,
     plan_outcome,
     read_awaited,
     tell_spent,
@@ -169,13 +170,15 @@ def _write(
 
     A row that somebody holds is waited for so many seconds; with 0, as long as it takes.
     """
-    if isinstance(outcome, Await) and isinstance(outcome.what, EventSpec):
-        ctx.allow_event(outcome.what)
-    question = find_question(claim, outcome)
-    # Opened before anything else, so that its address stands when the step is left.
-    asked = None if question is None or not isinstance(outcome, Await) else ctx.ask_and_arm(question, outcome.timeout)
-    now = store.read_clock(db) if wants_clock(claim, outcome) else 0.0
-    plan = plan_outcome(claim, definition, ctx, outcome, question=question, asked=asked, now=now)
+    if isinstance(outcome, Await):
+        if isinstance(outcome.what, EventSpec):
+            ctx.allow_event(outcome.what)
+        question = find_question(claim, outcome)
+        # Opened before anything else, so that its address stands when the step is left.
+        asked = None if question is None else ctx.ask_and_arm(question, outcome.timeout)
+        now = store.read_clock(db) if wants_clock(claim, outcome) else 0.0
+        return plan_await(claim, definition, ctx, outcome, question, asked, now)
+    plan = plan_outcome(claim, definition, ctx, outcome)
     match plan:
         case InvokePlan():
             store.commit_invoke(db, plan, patience)

@@ -1,8 +1,8 @@
 """What units of items need beside the pump: items whose time is over, items whose turn it is, instances to be told.
 
 Whoever ends an item does the rest of it at once (see `item_outcomes`); this finds what a crash or somebody's open
-transaction has left, and what only time brings about. Everything is found by an index and done under the locks of `store`, so it
-may be done twice, or by several processes at once.
+transaction has left, and what only time brings about. Everything is found by an index and done under the locks of
+`store`, so it may be done twice, or by several processes at once.
 """
 
 from __future__ import annotations
