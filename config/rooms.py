@@ -156,7 +156,8 @@ def draw_map() -> str:
 def _read_layers() -> dict[str, list[list[str]]]:
     """The ranks of each app, the uppermost first, as import-linter holds them."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    found = {one["containers"][0]: one["layers"] for one in contracts if one["type"] == "layers"}
+    layers = [one for one in contracts if one["type"] == "layers"]
+    found = {one["containers"][0]: one["layers"] for one in layers if one["containers"][0] in APPS}
     return {app: [re.split(r"\s*[|:]\s*", rank.strip("()")) for rank in ranks] for app, ranks in found.items()}
 
 

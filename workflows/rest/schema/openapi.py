@@ -73,13 +73,13 @@ def describe_api() -> dict[str, Any]:
     >>> describe_api()["openapi"]
     '3.1.0'
     """
+    from workflows.rest.resources.addresses import ADDRESSES
     from workflows.rest.schema.plain_views import PATHS
-    from workflows.rest.urls import documented
 
     *tags, last = SETTINGS["TAGS"]
     brought = [{"name": part.tag, "description": part.description} for part in list_parts()]
     with _lock, patched_settings({**SETTINGS, "TAGS": [*tags, *brought, last]}):
-        document: dict[str, Any] = SchemaGenerator(patterns=documented).get_schema(public=True)  # type: ignore[no-untyped-call]
+        document: dict[str, Any] = SchemaGenerator(patterns=ADDRESSES).get_schema(public=True)  # type: ignore[no-untyped-call]
     document["paths"].update({path: item for path, item in PATHS.items() if _is_routed(path.split("/")[1])})
     schemes = document["components"]["securitySchemes"]
     header = settings.CSRF_HEADER_NAME.removeprefix("HTTP_").replace("_", "-").title()
