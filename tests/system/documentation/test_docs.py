@@ -39,7 +39,7 @@ from approvals.models.querysets import ReviewQuerySet
 from approvals.people import principals
 from approvals.rules import calendar
 from workflows.conf.settings import DEFAULTS
-from workflows.definitions import registry
+from workflows.definitions import channel, registry
 from workflows.engine.context import ChildResult, Signal, StepContext
 from workflows.hooks import definition
 from workflows.lifecycle import Event, Status
@@ -130,6 +130,9 @@ def no_workflows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that knows no workflow yet, and forgets those of the page afterwards; rules and calendars too."""
     monkeypatch.setattr(registry, "_definitions", {})
     monkeypatch.setattr(registry, "_latest", {})
+    # A channel of a page would take the place of the one of that name that an example has.
+    monkeypatch.setattr(channel, "_channels", dict(channel._channels))
+    monkeypatch.setattr(channel, "_closing", dict(channel._closing))
     monkeypatch.setattr(definition, "_hooks", {})
     monkeypatch.setattr(principals, "_rules", {**principals._rules})
     monkeypatch.setattr(calendar, "_registered", {**calendar._registered})
