@@ -173,12 +173,17 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    #: So many may call at once: beyond it the kernel breaks connections off while a slow machine accepts the first.
+    request_queue_size = 128
+
+
 @contextmanager
 def serving() -> Iterator[Place]:
     """A place at 127.0.0.1."""
     place = Place()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("_OneHandler", (_Handler,), {"place": place}))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), type("_OneHandler", (_Handler,), {"place": place}))
     place.url = f"http://127.0.0.1:{server.server_port}/services/T0/B0/canarypath0123456789ABC"
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
