@@ -5,7 +5,7 @@ and what is nobody's; no label has unbounded values, so neither a workflow's nam
 bounded time even when the database hangs; and one process shows what all of them did, because none of the numbers is
 its own.
 
-Counters come from the ledger (`store.tally`), which is counted once a minute and, at most one batch of it, at every
+Counters come from the ledger (`tallies`), which is counted once a minute and, at most one batch of it, at every
 reading. They lag by what runs: a row is counted once every transaction that is older than its own has ended.
 `holdpoint_uncounted_seconds` tells by how much.
 """

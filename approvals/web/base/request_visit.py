@@ -71,7 +71,7 @@ class RequestVisit(ABC):
     has_grace: ClassVar[bool] = False
     #: Whether they came by a login, and not by a link.
     is_logged_in: ClassVar[bool] = False
-    #: What can be done here beside deciding: names of `deeds.DEEDS`.
+    #: What can be done here beside deciding: names of `form_actions.DEEDS`.
     deeds: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, request: HttpRequest, user: Any, reader: ReaderPreferences, case: Case) -> None:

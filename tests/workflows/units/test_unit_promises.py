@@ -9,8 +9,9 @@ from django.test.utils import CaptureQueriesContext
 import workflows
 from tests.support.races import play, settle, take_one
 from tests.support.units.payments import answer, asked, begin, pay
-from workflows import InvalidData, Machine, TooMany, action, collect, durable, expand, ledger, store, wait_for
+from workflows import InvalidData, Machine, TooMany, action, collect, durable, expand, ledger, wait_for
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent, Signal
+from workflows.store import probe
 from workflows.store.ledger.retention import prune
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 from workflows.units.item_outcomes import release
@@ -128,7 +129,7 @@ def test_sequential_items_are_asked_one_after_another() -> None:
 
 def test_an_item_that_waits_for_its_turn_is_not_listed_as_pending() -> None:
     begin(3, concurrency=1)
-    assert store.state.read_pending(connection, None).ages["1h"] == 1
+    assert probe.read_pending(connection, None).ages["1h"] == 1
 
 
 def test_an_answer_that_comes_before_its_items_turn_is_taken() -> None:
