@@ -1,8 +1,8 @@
 """`Webhook`: a question is posted to an address, signed, and its answer comes back by the resume URL.
 
 Lives here: what is posted, and which answers mean what. Must not live here: how it is posted (`posting`), where it may
-go (`address_guard`), when it is tried again (`dispatcher`). Invariants owned: the row holds the name of a secret and never the
-secret; neither the log nor a reason holds the resume token or a signature.
+go (`address_guard`), when it is tried again (`dispatcher`). Invariants owned: the row holds the name of a secret and
+never the secret; neither the log nor a reason holds the resume token or a signature.
 """
 
 from __future__ import annotations

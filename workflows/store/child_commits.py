@@ -14,7 +14,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.exceptions import ClaimLost, DuplicateKey
 from workflows.lifecycle import Call
-from workflows.models import Instance
 from workflows.store.checkpoints import join_child, lock_with_child, save_checkpoint
 from workflows.store.claim import Claim
 from workflows.store.commit import commit, lock_claim
@@ -88,6 +87,8 @@ def _insert_children(db: BaseDatabaseWrapper, claim: Claim, new: Sequence[NewIns
 
 
 def _describe_duplicate(db: BaseDatabaseWrapper, child: NewInstance, workspace: int) -> DuplicateKey:
+    from workflows.models import Instance  # authors' modules load the store before there are settings
+
     holder = find_holder(db, child.key or "", workspace)
     instance = Instance.objects.using(db.alias).filter(pk=holder).first() if holder else None
     return DuplicateKey(child.key or "", instance)

@@ -327,9 +327,15 @@ def test_the_reference_of_approvals_shows_every_export_in_use() -> None:
 
 def test_every_check_has_a_row_where_the_checks_are_told() -> None:
     text = (HOME / "docs/hosting.md").read_text()
-    ours = ("checks", "checks_reviews", "required/admin_checks")
+    ours = ("operations/checks", "operations/review_checks", "required/admin_checks")
     for app, files in {
-        "workflows": ("checks", "checks_kafka", "checks_links", "checks_steps", "hooks/checks"),
+        "workflows": (
+            "operations/checks",
+            "operations/kafka_checks",
+            "operations/link_checks",
+            "operations/step_checks",
+            "hooks/checks",
+        ),
         "approvals": ours,
     }.items():
         code = "".join((HOME / app / f"{name}.py").read_text() for name in files)
@@ -369,7 +375,18 @@ def list_anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("name", ["api", "outcomes", "scope", "testing", "durations", "jsontext", "uuid7"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "api.instances",
+        "definitions.outcomes",
+        "definitions.workspace",
+        "testing",
+        "uuid7",
+        "values.durations",
+        "values.json_text",
+    ],
+)
 def test_the_examples_in_the_docstrings_are_true(name: str, no_workflows: None) -> None:
     module = importlib.import_module(f"workflows.{name}")
     found = [one for one in doctest.DocTestFinder().find(module) if one.examples]
@@ -398,7 +415,7 @@ def prepare_for(name: str) -> dict[str, Any]:
     prepared: dict[str, Any] = {"start": workflows.start}
     if name == "testing":
         prepared["instance"] = workflows.start(Ship)
-    if name == "api":
+    if name == "api.instances":
         shipped, failed = workflows.start(Ship), workflows.start(Ship)
         workflows.signal(shipped, "payment_confirmed")
         drain()

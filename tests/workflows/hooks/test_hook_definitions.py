@@ -68,7 +68,7 @@ def test_async_functions_and_things_that_are_none_are_refused() -> None:
 def test_a_name_is_one_hook_and_a_module_may_be_loaded_again() -> None:
     hook("one", verify=signed)(do_nothing)
     hook("one", verify=signed)(do_nothing)
-    with pytest.raises(InvalidDefinition, match=r"'one' is defined twice, in tests\.hooks\.test_"):
+    with pytest.raises(InvalidDefinition, match=r"'one' is defined twice, in tests\.workflows\.hooks\.test_"):
         hook("one", verify=signed)(verify)
     found = find_hook("one")
     assert found is not None
