@@ -30,6 +30,7 @@ class ApprovalsConfig(AppConfig):
 
     def ready(self) -> None:
         """Make the channel known, let the engine's pump see what time does and what is to be told, extend the API."""
+        import approvals.asking.approval  # noqa: F401 - its answers are read by name
         from approvals.deciding import stranding, timers
         from approvals.notify import notify_sweep as notices
         from approvals.operations import checks

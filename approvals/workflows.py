@@ -1,8 +1,8 @@
 """The workflows behind `ApprovalRequiredMixin`, found by autodiscovery like a project's own.
 
 Lives here: asking, and what follows the answer. Must not live here: how a change is made (`required.applying`) and how
-a call is made again (`required.replay`). Invariant owned: what is asked for was sealed by this site, or nobody is
-asked.
+a call is made again (`required.core.call_replay`). Invariant owned: what is asked for was sealed by this site, or
+nobody is asked.
 """
 
 from __future__ import annotations

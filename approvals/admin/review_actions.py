@@ -35,7 +35,7 @@ Call = Callable[[Review, Any, Mapping[str, Any]], str]
 class AdminAction:
     """One thing that can be done."""
 
-    #: As in `actions.CHECKS`, and in addresses.
+    #: As in `permissions.CHECKS`, and in addresses.
     name: str
     #: On the button of a review.
     label: Any

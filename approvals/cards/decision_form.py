@@ -111,7 +111,7 @@ class Filled:
     #: The version and the digest that were on the page.
     version: int
     seen: str | None
-    password: str
+    password: str = field(repr=False)
     typed: dict[str, list[str]]
     #: The reason as it was typed, which ready one was chosen for which outcome, and what was typed in its menu.
     typed_reason: str

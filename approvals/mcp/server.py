@@ -1,8 +1,8 @@
 """The MCP server of one person's desk, made with the official SDK. Importing this takes the extra `mcp`.
 
 Lives here: tools, what they say of themselves, and how a refusal is told. Must not live here: what may be done
-(`desk`). Invariants owned: a refusal is a tool error with the sentence that a person would read; nothing else of an
-error leaves; and no connection to the database outlives a call.
+(`agent_desk`). Invariants owned: a refusal is a tool error with the sentence that a person would read; nothing else of
+an error leaves; and no connection to the database outlives a call.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _keep(case: Case, principals: Iterable[str]) -> QuerySet[Any]:
     return keep_members(case, list_users(principals)).order_by("pk")
 
 
-def _leave_out(actor: Person, recipients: Iterable[Recipient]) -> list[Recipient]:
+def _leave_out(actor: Any, recipients: Iterable[Recipient]) -> list[Recipient]:
     return [one for one in recipients if one.user.pk != actor]
 
 

@@ -12,7 +12,6 @@ from django.apps import apps
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
-from approvals.people.person import Person
 from approvals.people.principals import list_active
 from workflows.clock import Now
 
@@ -26,7 +25,7 @@ class ExistsHere(Exists):
     template = "EXISTS(%(subquery)s OFFSET 0)"
 
 
-def leave_out_barred(rows: Any, user: Person) -> Any:
+def leave_out_barred(rows: Any, user: Any) -> Any:
     """Without those that four eyes, or an earlier vote of theirs or for them, keep somebody (by key) from deciding."""
     votes = list_rows("Vote").filter(standing=True)
     used = votes.filter(Q(user_id=user) | Q(on_behalf_of_id=user), review_id=OuterRef("pk"))
@@ -37,13 +36,13 @@ def leave_out_barred(rows: Any, user: Person) -> Any:
     return rows.exclude(own).filter(~ExistsHere(used), ~ExistsHere(earlier))
 
 
-def is_free(user: Person) -> Q:
+def is_free(user: Any) -> Q:
     """Claimed by nobody else than this user (by key); a claim goes with the account of who made it."""
     holders = list_active().filter(pk=OuterRef("claimed_by_id"))
     return Q(claimed_by__isnull=True) | Q(claimed_by=user) | Q(~ExistsHere(holders))
 
 
-def is_aside(user: Person) -> ExistsHere:
+def is_aside(user: Any) -> ExistsHere:
     """What this user (by key) has put aside for now."""
     return ExistsHere(list_rows("Snooze").filter(review_id=OuterRef("pk"), user_id=user, until__gt=Now()))
 

@@ -1,6 +1,6 @@
 """An account, as far as this app reads it.
 
-Lives here: the type. Must not live here: reading an account (`principals`, `people`). Invariant owned: the type demands
+Lives here: the type. Must not live here: reading an account (`principals`, `lookup`). Invariant owned: the type demands
 only what every user model of Django has, because a site chooses its own.
 """
 

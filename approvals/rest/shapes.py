@@ -1,4 +1,4 @@
-"""A review as the document describes it: a row of a list, and the whole card. `rows` writes what stands here."""
+"""A review as the document describes it: a row of a list, and the whole card. `review_rows` writes what stands here."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
 from approvals.exceptions import InvalidApproval, UnknownOutcome
-from approvals.people.person import Person
 
 Tone = Literal["neutral", "positive", "negative", "warning"]
 TONES: tuple[str, ...] = get_args(Tone)
@@ -45,7 +44,7 @@ class KnownOutcome:
     #: A request that was decided: "approved".
     request: Any = None
     #: A person: "Ana Ruiz approved".
-    person: Person
+    person: Any
     #: Sentences on the decision of the reader, and of somebody else.
     by_reader: Any = ""
     by_other: Any = ""

@@ -15,7 +15,6 @@ from typing import Any, Final
 from django.utils.translation import ngettext
 
 from approvals.display.values import ShownValue, count_shared, show_text, show_texts
-from approvals.people.person import Person
 from approvals.subjects.field_values import write_canonical
 
 #: Lines that are matched one by one, after those that the texts share at both ends; more are told as all replaced.
@@ -183,7 +182,7 @@ def _walk_lists(left: Any, right: Any, place: Place) -> Iterator[tuple[Place, An
         yield from _walk(old, new, (*place, at))
 
 
-def _open(value: Any, other: Person) -> Any:
+def _open(value: Any, other: Any) -> Any:
     """A container to look into; an empty one where the other side has one and this side nothing."""
     if isinstance(value, dict | list) and (value or isinstance(other, type(value))):
         return value if not isinstance(other, dict | list) or isinstance(other, type(value)) else None

@@ -57,6 +57,8 @@ A message is English and for who calls; what people can do wrong by what they ty
 `tell()` says in their language, without the names and the values that only a program's author knows.
 """
 
+# First, to report a package of somebody else before anything fails.
+import workflows.importing.foreign_packages  # noqa: F401
 from workflows.exceptions.base import WorkflowError as WorkflowError
 from workflows.exceptions.base import describe_error as describe_error
 from workflows.exceptions.base import show as show
@@ -111,7 +113,6 @@ from workflows.exceptions.workflow_errors import NotRedrivable as NotRedrivable
 from workflows.exceptions.workflow_errors import NotRetryable as NotRetryable
 from workflows.exceptions.workflow_errors import UnknownWorkflow as UnknownWorkflow
 from workflows.exceptions.workflow_errors import UnknownWorkspace as UnknownWorkspace
-from workflows.importing import foreign_packages  # noqa: F401 - first, to report a package of somebody else before anything fails
 
 # Rows (a call's error in a checkpoint), pickles and tracebacks name a class by its module: the package, always.
 for _value in [value for value in vars().values() if isinstance(value, type)]:

@@ -1,4 +1,4 @@
-"""Modules that the documentation once named elsewhere: the old path still gives the module, with a warning.
+"""Modules that documents or rows once named elsewhere: the old path still gives the module, with a warning.
 
 Lives here: the table of old paths, and the finder that answers for them. Must not live here: anything beside the
 standard library, because it is loaded with the first import of either app. Invariant owned: an old path and the new
@@ -17,6 +17,15 @@ from types import ModuleType
 
 #: Old path → new path.
 MOVED = {
+    # Their errors may stand in checkpoints.
+    "approvals.passwords": "approvals.access.password_check",
+    "approvals.required.proposals": "approvals.required.core.proposals",
+    "approvals.required.sealing": "approvals.required.core.proposal_seal",
+    "workflows.pages.posted": "workflows.pages.posted_form",
+    "workflows.rest.problems": "workflows.rest.protocol.problems",
+    # The documentation named them.
+    "approvals.calendars": "approvals.rules.calendar",
+    "approvals.decisions": "approvals.deciding.decisions",
     "approvals.diffs": "approvals.subjects.diff",
     "approvals.doors": "approvals.rules.door",
     "approvals.status": "approvals.cards.status",

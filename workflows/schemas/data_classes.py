@@ -20,7 +20,7 @@ from workflows.schemas.error_messages import REQUIRED, TOO_LARGE, UNEXPECTED, Er
 from workflows.schemas.patterns import SHORTEST, explain_pattern, find_longest
 from workflows.values.json_text import LIMIT_PAYLOAD, dump_value
 
-logger = logging.getLogger("workflows.schemas.schema")
+logger = logging.getLogger("workflows.schema")
 
 #: A decimal as text keeps its digits on the way.
 DECIMAL_TEXT = {"format": "decimal"}

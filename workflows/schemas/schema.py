@@ -24,7 +24,8 @@ from workflows.schemas.data_classes import ClassReader, make_reader, read_guarde
 from workflows.schemas.json_schema import check_json, dump_schema, make_tree, read_json_schema
 from workflows.schemas.shorthand import find_written_fields
 
-logger = logging.getLogger(__name__)
+#: Named as it was before the module moved, for the LOGGING of sites.
+logger = logging.getLogger("workflows.schema")
 
 
 @dataclass(frozen=True, slots=True)

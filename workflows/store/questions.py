@@ -57,7 +57,7 @@ class NewQuestion:
     token_key: str | None
     token_hash: bytes | None
     timeout: float | None
-    #: What a partner's body holds; see `waits.BODIES`.
+    #: What a partner's body holds; see `question.BODIES`.
     body: str = "any"
     #: Whether its channel sends it, and what for that has to be known.
     sends: bool = False

@@ -1,7 +1,7 @@
 """What places outside are told: our own JSON events, and messages for chats.
 
-Lives here: the words and shapes. Must not live here: the way there (`posting`). Invariants owned: nothing that only one
-person may have goes to a place: no one-person link, no value that nobody in particular may see; a link in a message
+Lives here: the words and shapes. Must not live here: the way there (`http_post`). Invariants owned: nothing that only
+one person may have goes to a place: no one-person link, no value that nobody in particular may see; a link in a message
 leads to a page that asks who is there; nothing that people wrote can command a chat (mentions, formats, links).
 """
 

@@ -133,6 +133,10 @@ class RequestVisit(ABC):
         """Whether `finish` shows the request; else it leads to its page."""
         return False
 
+    def is_out_of_sight(self) -> bool:
+        """Whether the visitor may not see the request any more, whatever they could a moment ago."""
+        return False
+
     @abstractmethod
     def finish(self, told: str, *, left: bool) -> HttpResponse:
         """What is answered when something was done: what, and whether it leaves the visitor's list with that."""

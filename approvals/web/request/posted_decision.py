@@ -30,6 +30,7 @@ from approvals.exceptions import (
     ReasonRequired,
     Stale,
     UnknownOutcome,
+    UnknownReview,
 )
 from approvals.web.base.request_visit import RequestVisit, TopMessage, Typed
 from workflows.exceptions import InvalidCall, InvalidData, NotSerializable, PolicyRefused, TooLarge, WorkflowError
@@ -60,9 +61,14 @@ def decide_posted(visit: RequestVisit, typed: Typed) -> HttpResponse:
     except (ApprovalError, WorkflowError, TooManyTries) as refused:
         return _show_refused(visit, refused, typed)
     voted = recorded.vote.outcome if recorded.vote else recorded.outcome
-    # Whoever has voted sees the request from then on: it is read again only where it is drawn.
-    done = visit.look_again() if visit.draws else visit
-    return done.finish(_tell(visit, voted, recorded.outcome), left=True)
+    message = _tell(visit, voted, recorded.outcome)
+    try:
+        done = visit.look_again() if visit.draws else visit
+    except UnknownReview:
+        return visit.leave(message)
+    # What was made of the decision at once may have taken the request from the sight of who decided it.
+    is_gone = recorded.state == "decided" and not visit.draws and visit.is_out_of_sight()
+    return visit.leave(message) if is_gone else done.finish(message, left=True)
 
 
 def _answer_again(visit: RequestVisit, typed: Typed) -> HttpResponse | None:

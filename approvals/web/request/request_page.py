@@ -20,7 +20,7 @@ from approvals.cards.case_query import load_again, load_case
 from approvals.display.times import show_when
 from approvals.display.values import MAX_NAME, show_text
 from approvals.exceptions import UnknownReview
-from approvals.models import Vote
+from approvals.models import Review, Vote
 from approvals.people.principals import forget_permissions, has_groups, list_active, list_users, name_person
 from approvals.reviews.case import Case
 from approvals.reviews.electorate import keep_members
@@ -31,6 +31,7 @@ from approvals.web.base.request_visit import RequestVisit, TopMessage, Typed
 from approvals.web.inbox.presence import Around, list_lookers, look, write_said
 from approvals.web.inbox.snoozes import list_snoozes
 from approvals.web.request.form_actions import note_attempt, take_deed
+from workflows.api.completions import owned_answers
 from workflows.conf import conf as engine_conf
 
 METHODS = ("GET", "HEAD", "POST")
@@ -118,6 +119,11 @@ class PageVisit(RequestVisit):
         """Only in the pane."""
         return self.page.is_part
 
+    def is_out_of_sight(self) -> bool:
+        """Asked before a browser is led to the page of the request, which would tell it that there is nothing."""
+        rows = Review.objects.using(owned_answers.reach().alias).visible_to(forget_permissions(self.page.user))
+        return not rows.filter(pk=self.review.pk).exists()
+
     def finish(self, told: str, *, left: bool) -> HttpResponse:
         """The pane as it is now, with what was done for the script; a browser alone goes back to the page."""
         if not self.draws:
@@ -201,4 +207,5 @@ def open_visit(page: Opened, id: UUID) -> PageVisit:
     case = load_case(id, page.viewer)
     if case is None:
         raise UnknownReview(id)
+    _ = page.request.GET  # an address that cannot be read is refused before anything is done
     return PageVisit(page, case)

@@ -938,7 +938,7 @@ def test_when_the_class_is_gone_the_json_schema_still_stands_and_it_is_logged_on
         if change == "broken import":
             (tmp_path / "deployed_schemas.py").write_text("raise RuntimeError('no')")
             monkeypatch.syspath_prepend(str(tmp_path))
-    with caplog.at_level(logging.WARNING, logger="workflows.schemas.schema"):
+    with caplog.at_level(logging.WARNING, logger="workflows.schema"):
         loaded = reload(schema)
         assert not caplog.records  # nothing is imported before it is needed
         for _ in range(2):

@@ -131,7 +131,7 @@ class TakenSignalId(Exception):
 
 
 #: A row of the ledger for each run of neighbours among the items that were asked at one time. What a channel sends has
-#: a row of its own once it went out: `dispatch` writes it.
+#: a row of its own once it went out: `dispatch_leases` writes it.
 _DISPATCHED = f"""
       {LEDGER}
       SELECT r.unit, r.at, NULL, r.seq + row_number() OVER (ORDER BY r.first), r.workspace_id,

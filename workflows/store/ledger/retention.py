@@ -34,7 +34,7 @@ _ROOTS = compact("""
     ORDER BY i.finished_at, i.id LIMIT %(limit)s
 """)
 
-#: One index look-up per node, as in `tree`.
+#: One index look-up per node, as in `instance_tree`.
 _TREE = compact("""
     WITH RECURSIVE tree AS (
       SELECT i.id FROM holdpoint_instance i WHERE i.id = %(root)s::uuid

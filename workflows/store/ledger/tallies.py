@@ -1,7 +1,7 @@
 """Counting the ledger behind the engine's back, and what it does not tell; for metrics.
 
 Lives here: the position up to which all is counted, moving it, adding to the sums and reading them. What a row counts
-as is told in `counting`. Invariants owned:
+as is told in `event_sums`. Invariants owned:
 
 * A row is counted exactly once. A tally counts the transactions from the last position up to the oldest that still
   runs, and moves the position in the same transaction, under a lock that others do not wait for; who commits late is

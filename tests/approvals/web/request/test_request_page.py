@@ -22,7 +22,7 @@ from approvals.web.inbox.presence import list_lookers, look
 from tests.support.request_page import Desk, tell
 from tests.support.review_calls import again, ask, fail_always, make_person, start
 from workflows.clock import read_now
-from workflows.models import LedgerEvent
+from workflows.models import LedgerEvent, Workspace
 from workflows.testing import advance, assert_done, drain
 
 pytestmark = pytest.mark.django_db
@@ -410,6 +410,26 @@ def test_withdrawing_that_fails_in_code_of_the_project_is_told_and_keeps_what_wa
     assert "the books are closed" in told
     assert "No longer needed" in told
     assert again(review).open
+
+
+def close_the_door(answer: Any, instance: Any) -> None:
+    """With a second workspace, only members of the first see what is in it."""
+    Workspace.objects.create(slug="second", name="Second")
+
+
+@pytest.mark.parametrize("part", [True, False])
+def test_a_decision_that_takes_the_request_out_of_their_sight_is_told_as_taken(
+    ann: Desk, settings: Any, part: bool
+) -> None:
+    settings.APPROVALS = {"UNDO_SECONDS": 0}
+    review = ask(groups=["finance"], on_decision=close_the_door)
+    answer = ann.send(review, part=part, status=200 if part else 303, outcome="approve")
+    assert again(review).outcome == "approve"
+    if part:
+        assert "holdpoint:done" in answer["HX-Trigger"]
+    else:
+        assert answer["Location"] == "/approvals/"
+    ann.open(review, status=404)
 
 
 def test_what_is_not_theirs_takes_as_many_statements_as_what_is_not_there(ann: Desk) -> None:

@@ -530,6 +530,9 @@ def test_a_restored_database_is_counted_on_and_nothing_twice(uncounted: int) -> 
 
 
 def test_the_first_tally_counts_what_is_there_in_bounded_batches() -> None:
+    # A batch is cut at the first rows as they lie in the table; where rows were deleted, new ones lie in any order.
+    with db().cursor() as cursor:
+        cursor.execute("VACUUM (FULL) holdpoint_ledger")
     live(10)
     wait_for_foreigners()
     assert tally_ledger(db(), batches=2, limit=5) < 40
