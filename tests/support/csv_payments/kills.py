@@ -34,6 +34,8 @@ from config.postgres.server import launch
 STUCK_SECONDS = 240.0
 LOOK_EVERY = 0.1
 SMALL = 1_000
+#: How many files are paid, at most, until all that should be killed was killed.
+MOST_FILES = 5
 
 
 class Program:
@@ -144,13 +146,26 @@ def main() -> int:
 
 
 def run(file: Path, records: int, victims: dict[str, Callable[[], None]], rounds: int, rng: random.Random) -> list[str]:
-    """Pay the file, and kill each of the victims so often, spread over its payments; what is wrong in the end."""
+    """Pay files until each of the victims was killed so often; what is wrong with any of them.
+
+    Nearly always one file is enough. After the broker was away its answers come all at once, and a file may end before
+    what is left could be killed: then the next one meets the rest.
+    """
+    faults = [name for _ in range(rounds) for name in rng.sample(sorted(victims), len(victims))]
+    for number in range(MOST_FILES):
+        wrong = pay(file.with_stem(f"{file.stem}{number or ''}"), records, victims, faults)
+        if wrong or not faults:
+            return wrong
+    return [f"{MOST_FILES} files ended before these were killed: {', '.join(faults)}"]
+
+
+def pay(file: Path, records: int, victims: dict[str, Callable[[], None]], faults: list[str]) -> list[str]:
+    """Pay the file, with the faults spread over its payments, and take those away that were done; what is wrong."""
     import workflows
     from examples.csv_payments.machine import PayFile
     from examples.csv_payments.records import write_file
 
     write_file(file, records)
-    faults = [name for _ in range(rounds) for name in rng.sample(sorted(victims), len(victims))]
     # The first when the first payment is through, the last long before the last one is.
     moments = [1 + 3 * (records - 1) * place // (4 * len(faults)) for place in range(len(faults))]
     began = time.monotonic()
@@ -173,8 +188,6 @@ def run(file: Path, records: int, victims: dict[str, Callable[[], None]], rounds
         time.sleep(LOOK_EVERY)
     took = time.monotonic() - began
     print(f"{took:6.1f} s: the run is {status}, {records / took:.1f} records/s", flush=True)
-    if faults:
-        return [f"it ended before these were killed: {', '.join(faults)}"]
     wrong: list[str] = retrying(lambda: list(check(file, instance)))
     return wrong
 
