@@ -72,7 +72,7 @@ $(NEWEST_STAMP): pyproject.toml constraints.txt hatch_build.py config/newest_pyt
 test-newest: $(NEWEST_STAMP)
 	@$(NEWEST_VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not browser and not process and not kill"
 
-# A check of every package in a minute and a half on two cores. It leaves out browsers, processes and kills, brokers, what
+# A check of every package in about three minutes on two cores. It leaves out browsers, processes and kills, brokers, what
 # is marked or was measured slow (tests/support/slow_tests.txt), and all cases of a test but its first.
 test-fast: setup
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal --fast --durations 10

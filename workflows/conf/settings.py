@@ -90,7 +90,7 @@ class Conf(SettingValues):
         """Seconds for which a provider's message is known by its id."""
         return parse_timeout(self._read("HOOK_RETENTION"))
 
-    @property  # what a path names may be patched
+    @cached_property
     def policy(self) -> Callable[[str, Any, str], Any] | None:
         """The project's say in suspending, resuming and timing out."""
         given: Callable[[str, Any, str], Any] | str | None = self._read("POLICY")
@@ -164,7 +164,7 @@ class Conf(SettingValues):
         """How many calls of a process may wait for an instance's end at once."""
         return int(self._read("MAX_WAITS"))
 
-    @property  # what a path names may be patched
+    @cached_property
     def workspaces_for(self) -> Callable[[Any], Any] | None:
         """The project's answer to which workspaces a user may choose."""
         given: Callable[[Any], Any] | str | None = self._read("WORKSPACES_FOR")

@@ -14,18 +14,10 @@ from workflows.conf import conf
 
 
 def test_a_setting_that_was_read_costs_no_call():
-    before = (conf.max_body, conf.max_waits, conf.api_rate, approvals_conf.undo_seconds)
+    before = (conf.max_body, conf.policy, conf.api_rate, approvals_conf.undo_seconds)
     with count_calls() as counts:
-        assert (conf.max_body, conf.max_waits, conf.api_rate, approvals_conf.undo_seconds) == before
+        assert (conf.max_body, conf.policy, conf.api_rate, approvals_conf.undo_seconds) == before
     assert not counts, str(counts)
-
-
-def test_what_a_path_names_is_looked_up_at_every_access(monkeypatch):
-    """A test of a site that patches its policy is heard, though no setting has changed."""
-    with override_settings(WORKFLOWS={"POLICY": "config.policy.say_policy"}):
-        before = conf.policy
-        monkeypatch.setattr("config.policy.say_policy", lambda *_: True)
-        assert conf.policy is not before
 
 
 def test_a_setting_that_is_overridden_is_read_anew_and_so_is_what_was_there_before():

@@ -53,7 +53,7 @@ def test_a_signal_is_delivered_in_few_calls():
     assert counts.total() <= 20, str(counts)
 
 
-@pytest.mark.parametrize(("workflow", "most"), [("counted-plain", 67), ("counted-schema", 91)])
+@pytest.mark.parametrize(("workflow", "most"), [("counted-plain", 65), ("counted-schema", 89)])
 def test_a_completion_over_http_takes_few_calls(workflow, most):
     api, first, second = Api(make_key()), park(workflow), park(workflow)
     assert api.post(f"/v1/signals/{first.signal_id}/complete", {"data": {"ok": True}}).status_code == 200
