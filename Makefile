@@ -10,6 +10,9 @@ PYTEST_WORKERS ?= auto
 
 export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Every worker and process of a test imports all modules: compiling them takes six seconds, reading what was compiled less
+# than one. So that is kept also where a machine forbids it (empty is the same as not set).
+test test-newest test-fast: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup run kafka test test-newest test-fast screenshots check bench constraints clean
 
@@ -52,8 +55,9 @@ run: $(SITE_STAMP)
 kafka: $(SITE_STAMP)
 	@exec $(BIN)/python -m config.kafka run
 
+# One worker for each processor, and two for tests that wait (tests/support/lanes.py).
 test: setup
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
 
 # The other end of the matrix: the newest Django on the newest Python here, the tests that start no processes.
 # It lives in an environment of its own; NEWEST_PYTHON=python3.14 picks the interpreter.
@@ -70,12 +74,13 @@ $(NEWEST_STAMP): pyproject.toml constraints.txt hatch_build.py config/newest_pyt
 	@touch $@
 
 test-newest: $(NEWEST_STAMP)
-	@$(NEWEST_VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not browser and not process and not kill"
+	@$(NEWEST_VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) -m "not browser and not process and not kill"
 
-# A check of every package in about three minutes on two cores. It leaves out browsers, processes and kills, brokers, what
-# is marked or was measured slow (tests/support/slow_tests.txt), and all cases of a test but its first.
+# A check of every package in about a minute and a half on two cores. It leaves out browsers, processes and kills, brokers,
+# what is marked or was measured slow (tests/support/slow_tests.txt), all cases of a test but its first, and of a file what
+# is more than eight tests spread over it (tests/support/fast_tests.py).
 test-fast: setup
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal --fast --durations 10
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --fast --durations 10
 
 # The pictures of docs/images, made anew. Every run of the browser tests leaves all of its own in var/screenshots.
 screenshots: setup

@@ -17,6 +17,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
+
 from approvals.deciding import decisions
 from approvals.deciding.decisions import Recorded
 from approvals.models import Review
@@ -52,11 +54,16 @@ def decide(
 def pending(target: Instance | UUID | None = None) -> list[Review]:
     """The reviews that wait for a decision, the oldest first; of one instance, or all there are.
 
+    Those that the branches of a machine ask for, and the lines of its items, are its own.
+
     >>> [review.title for review in pending(refund)]
     ['Refund €1,240.00 to Acme GmbH']
     """
     rows = Review.objects.using(owned_answers.reach().alias).pending()
-    return list((rows if target is None else rows.filter(instance_id=_read_instance(target))).order_by("pk"))
+    if target is not None:
+        id = _read_instance(target)
+        rows = rows.filter(Q(instance_id=id) | Q(instance__parent_id=id, instance__unit__isnull=False))
+    return list(rows.order_by("pk"))
 
 
 def assert_asked(target: Instance | Review | Interaction | UUID, *users: Any) -> Review:

@@ -17,9 +17,10 @@ from benchmarks import measures, report
 from benchmarks.contenders import dbos as dbos_peer
 from benchmarks.contenders import restate as restate_peer
 from benchmarks.contenders.dbos import PeerMissing
+from benchmarks.contenders.django_q import DjangoQ
 from benchmarks.machine import describe_machine
 from benchmarks.plan import Plan, say
-from benchmarks.server import DBOS, MAIN, RAW, BenchServer, open_server
+from benchmarks.server import DBOS, DJANGO_Q, MAIN, RAW, BenchServer, open_server
 from benchmarks.table import Row
 
 T = TypeVar("T")
@@ -86,6 +87,7 @@ def prepare(server: BenchServer, options: argparse.Namespace) -> Plan:
         raw_url=raw_url,
         dbos=dbos,
         dbos_missing=dbos_missing,
+        django_q=None if options.no_peers else DjangoQ(server.create_database(DJANGO_Q)),
         restate=restate,
         restate_missing=restate_missing,
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.contenders.dbos import Dbos
+from benchmarks.contenders.django_q import DjangoQ
 from benchmarks.contenders.restate import Restate
 
 
@@ -22,6 +23,8 @@ class Plan:
     #: None where a peer could not be installed; `…_missing` says why.
     dbos: Dbos | None = None
     dbos_missing: str = ""
+    #: It is a dependency, so it is always there; None where peers are left out.
+    django_q: DjangoQ | None = None
     restate: Restate | None = None
     restate_missing: str = ""
 

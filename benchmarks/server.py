@@ -17,7 +17,7 @@ from psycopg import sql
 from config.postgres import start, temporary_server
 
 MAIN = "holdpoint_bench"
-RAW, DBOS = f"{MAIN}_raw", f"{MAIN}_dbos"
+RAW, DBOS, DJANGO_Q = f"{MAIN}_raw", f"{MAIN}_dbos", f"{MAIN}_django_q"
 
 #: The same for everybody; README.md says why these.
 SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}

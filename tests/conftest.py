@@ -13,6 +13,7 @@ from hypothesis import HealthCheck
 from tests.support.apps.shop.world import order as order
 from tests.support.apps.shop.world import shop as shop
 from tests.support.fast_tests import choose_fast
+from tests.support.lanes import Lanes, count_workers
 from tests.support.no_fold import NOT_TOLD
 from workflows.conf import conf
 from workflows.definitions import registry
@@ -39,6 +40,16 @@ def pytest_collection_finish() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="only what tests.support.fast_tests chooses")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    return count_workers(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
+    return Lanes(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

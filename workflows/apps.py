@@ -21,12 +21,16 @@ class WorkflowsConfig(AppConfig):
         from workflows.channels import dispatcher
         from workflows.definitions.sweeps import Sweep, register_sweep
         from workflows.operations import checks
+        from workflows.schedules import tick_sweep
         from workflows.units import unit_sweep
+        from workflows.worker import end_sweep
         from workflows.worker.django_q import schedule, watch
 
         autodiscover_modules("workflows")
         autodiscover_modules("hooks")
         register_sweep(Sweep("units", unit_sweep.seconds_to_next, unit_sweep.work))
+        register_sweep(Sweep("schedules", tick_sweep.seconds_to_next, tick_sweep.work))
+        end_sweep.register()
         checks.register_checks()
         register_sweep(Sweep("dispatch", dispatcher.seconds_to_next, dispatcher.work))
         post_migrate.connect(schedule.provide_defaults, sender=self, dispatch_uid="holdpoint.provision")

@@ -6,7 +6,7 @@ Invariant owned: `EDGES` is the only description of which status may follow whic
 assigning fragment, the database trigger and a test all derive from it.
 """
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 
 class Status(StrEnum):
@@ -259,6 +259,16 @@ class Call(StrEnum):
     LAUNCH = "launch"
     EMIT = "emit"
     EACH = "wait_for_each"
+    # Questions that are opened without parking, each with the kind of what is asked.
+    ASK_CHANNEL = "ask"
+    ASK_SIGNAL = "ask_signal"
+    ASK_EVENT = "ask_event"
+    ASK_CHILD = "ask_child"
+    ASK_INSTANCE = "ask_instance"
+    ASK_SLEEP = "ask_sleep"
+    WAIT_ANY = "wait_any"
+    WAIT_ALL = "wait_all"
+    GATHER = "gather"
 
 
 CALL_CODES: dict[Call, int] = {
@@ -273,4 +283,29 @@ CALL_CODES: dict[Call, int] = {
     Call.LAUNCH: 9,
     Call.EMIT: 10,
     Call.EACH: 11,
+    Call.ASK_CHANNEL: 12,
+    Call.ASK_SIGNAL: 13,
+    Call.ASK_EVENT: 14,
+    Call.ASK_CHILD: 15,
+    Call.ASK_INSTANCE: 16,
+    Call.ASK_SLEEP: 17,
+    Call.WAIT_ANY: 18,
+    Call.WAIT_ALL: 19,
+    Call.GATHER: 20,
 }
+
+#: The kinds of open questions.
+ASKS: frozenset[Call] = frozenset(call for call, code in CALL_CODES.items() if 12 <= code < 18)
+
+
+class Watch(IntEnum):
+    """How far a wait for the end of another instance is."""
+
+    #: Waits for no end.
+    NONE = 0
+    #: The instance has not ended.
+    ARMED = 1
+    #: It has ended, and the one that waits does not know yet.
+    ENDED = 2
+    #: The end is a signal in the inbox of the one that waits.
+    TOLD = 3

@@ -14,7 +14,7 @@ from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission
 from django.core.checks import CheckMessage, Error, Warning
-from django.db import DatabaseError, connections, router, transaction
+from django.db import DatabaseError, transaction
 from django.db.models import BooleanField, Count, F, Func, Max, Q, TextField, Value
 from django.db.models.functions import Cast
 
@@ -25,7 +25,7 @@ from approvals.people.principals import GROUP, PERMISSION, RULE, USER, find_rule
 from approvals.rules import find_last_concern, load_outcomes, load_quorum
 from approvals.rules.escalation import Ladder, Step, list_concerns, load_rungs
 from workflows.definitions.question import find_projector
-from workflows.models import Instance
+from workflows.operations.asked_database import choose_database
 
 #: Groups of reviews that are named; there may be many kinds.
 MOST_TOLD = 20
@@ -46,8 +46,8 @@ def check_names(app_configs: Any = None, databases: Sequence[str] | None = None,
 def _ask(
     databases: Sequence[str] | None, questions: Sequence[Callable[[str], Iterator[CheckMessage]]]
 ) -> list[CheckMessage]:
-    alias = router.db_for_write(Instance)
-    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+    alias = choose_database(databases)
+    if alias is None:
         return []
     try:
         with transaction.atomic(using=alias):  # before the first migrate there is nothing to ask

@@ -14,7 +14,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,12 +22,13 @@ from typing import Any
 
 import psycopg
 
+from benchmarks.contenders.observer import Observer
+from benchmarks.contenders.pipes import Piped, run_piped, share_out
 from config.lifeline import tie_to_parent
 
 HERE = Path(__file__).resolve().parent.parent / "peers" / "dbos"
 HOME = HERE.parents[2] / "var" / "benchmarks" / "dbos"
 TABLES = "workflow_status, operation_outputs, notifications, workflow_input, workflow_output"
-PATIENCE = 300
 
 
 class PeerMissing(RuntimeError):
@@ -51,12 +51,24 @@ class Dbos:
             client = self._launch("client")
             read_answer(client)
             with psycopg.connect(self.url, autocommit=True) as observer:
-                yield RunningDbos(executor, client, observer)
+                yield RunningDbos(executor, client, Observer(observer, "DBOS"))
         finally:
             for process in (client, executor):
                 if process is not None:
                     process.kill()
                     process.wait()
+
+    @contextmanager
+    def queueing(self, callers: int) -> Iterator[QueueingDbos]:
+        """Start one process that works off a queue, and processes that put workflows into it."""
+        run = [str(self.python), str(HERE / "peer.py")]
+        with (
+            run_piped([*run, "executor", self.url]),
+            run_piped(*[[*run, "client", self.url]] * callers) as clients,
+            psycopg.connect(self.url, autocommit=True) as observer,
+        ):
+            observer.execute("SET search_path = dbos")
+            yield QueueingDbos(clients, Observer(observer, "DBOS"))
 
     def _launch(self, role: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -75,24 +87,24 @@ class RunningDbos:
 
     executor: subprocess.Popen[str]
     client: subprocess.Popen[str]
-    observer: psycopg.Connection[Any]
+    observer: Observer
 
     def park(self, count: int) -> list[str]:
         """Start workflows and wait until each has recorded that it waits."""
         self.observer.execute(f"SET search_path = dbos; TRUNCATE {TABLES} CASCADE")
         ids: list[str] = ask(self.executor, do="start", count=count)
-        self._wait_for(f"SELECT count(*) = {count} FROM operation_outputs WHERE function_name = 'DBOS.sleep'")
+        self.observer.wait_for(f"SELECT count(*) = {count} FROM operation_outputs WHERE function_name = 'DBOS.sleep'")
         self.observer.execute("VACUUM ANALYZE")
         return ids
 
     def finish(self, ids: list[str], *, batch: int) -> tuple[float, float]:
         """Send to each (in calls of `batch`); sent per second, and ended per second."""
-        begun = self._read("SELECT extract(epoch FROM clock_timestamp())::float8")
+        begun = self.observer.read_clock()
         sending = ask(self.client, do="send", ids=ids, batch=batch)
-        self._wait_for("SELECT NOT EXISTS (SELECT FROM workflow_status WHERE status = 'PENDING')")
-        [ended, good] = self.observer.execute(
+        self.observer.wait_for("SELECT NOT EXISTS (SELECT FROM workflow_status WHERE status = 'PENDING')")
+        [(ended, good)] = self.observer.execute(
             "SELECT max(completed_at) / 1000.0::float8, count(*) FROM workflow_status WHERE status = 'SUCCESS'"
-        ).fetchone()  # type: ignore[misc]
+        ).fetchall()
         if good != len(ids):
             every = self.observer.execute("SELECT status, count(*), min(error) FROM workflow_status GROUP BY 1")
             told = [(status, count, explain(error)) for status, count, error in every]
@@ -109,15 +121,21 @@ class RunningDbos:
         rate: float = ask(self.executor, do="functions", count=count, calls=calls)
         return rate
 
-    def _read(self, query: str) -> Any:
-        return self.observer.execute(query).fetchone()[0]  # type: ignore[index]
 
-    def _wait_for(self, query: str) -> None:
-        until = time.monotonic() + PATIENCE
-        while not self._read(query):
-            if time.monotonic() > until:
-                raise TimeoutError(f"DBOS did not get there in {PATIENCE} s: {query}")
-            time.sleep(0.1)
+@dataclass
+class QueueingDbos:
+    """Its queue at work."""
+
+    callers: list[Piped]
+    observer: Observer
+
+    def run(self, count: int) -> float:
+        """Workflows of one step per second, from just before the first is put into the queue to the end of the last."""
+        self.observer.execute(f"TRUNCATE {TABLES} CASCADE")
+        begun = self.observer.read_clock()
+        share_out(self.callers, count, do="enqueue")
+        self.observer.wait_for(f"SELECT count(*) >= {count} FROM workflow_status WHERE status = 'SUCCESS'")
+        return count / (self.observer.read("SELECT max(completed_at) / 1000.0::float8 FROM workflow_status") - begun)
 
 
 def install_dbos(url: str) -> Dbos:

@@ -18,7 +18,10 @@ NAMES = (
     "bulk_deliver",
     "one_by_one",
     "bulk",
+    "starts",
     "drain",
+    "lanes",
+    "timetables",
     "idle",
     "qcluster",
     "replay",
@@ -32,7 +35,8 @@ NAMES = (
 )
 _HOMES = {
     "deliver": "deliver", "bulk_deliver": "deliver", "one_by_one": "end_to_end", "bulk": "end_to_end",
-    "drain": "drain", "idle": "idle", "qcluster": "idle", "replay": "replay",
+    "starts": "starts", "drain": "drain", "lanes": "lanes", "timetables": "timetables",
+    "idle": "idle", "qcluster": "idle", "replay": "replay",
     "units": "units", "payments": "payments",
     "http": "http", "size": "size", "scale": "scale",
     "approval_size": "inbox_size", "inbox": "inbox",

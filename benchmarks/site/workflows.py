@@ -3,7 +3,18 @@
 from typing import Any
 
 from approvals import Approval
-from workflows import Await, Done, FunctionContext, Next, StepContext, Workflow, durable, step
+from workflows import (
+    Await,
+    Concurrency,
+    Done,
+    FunctionContext,
+    Next,
+    Rate,
+    StepContext,
+    Workflow,
+    durable,
+    step,
+)
 
 SIGNAL = "go"
 
@@ -34,6 +45,46 @@ class Expire(Workflow):
 
 class Noop(Workflow):
     """One step of no length."""
+
+    @step
+    def end(self, ctx: StepContext) -> Done:
+        return Done()
+
+
+class Keyed(Workflow):
+    """One step of no length, of which a tenant may run ten at once."""
+
+    concurrency = Concurrency("tenant:{tenant}", 10)
+
+    @step
+    def end(self, ctx: StepContext) -> Done:
+        return Done()
+
+
+class Rated(Workflow):
+    """One step of no length, at a rate that never binds."""
+
+    rate = Rate("plenty", 100_000_000, per="1s")
+
+    @step
+    def end(self, ctx: StepContext) -> Done:
+        return Done()
+
+
+class Single(Workflow):
+    """One step of no length, and one instance at a time."""
+
+    concurrency = Concurrency("single:{tenant}", 1, hold="instance")
+
+    @step
+    def end(self, ctx: StepContext) -> Done:
+        return Done()
+
+
+class Fair(Workflow):
+    """One step of no length, tenant by tenant."""
+
+    fair_by = "{tenant}"
 
     @step
     def end(self, ctx: StepContext) -> Done:

@@ -39,6 +39,12 @@ class Api:
         data = json.dumps(body).encode() if raw is None else raw
         return self.client.post(path, data, content_type="application/json", headers=self.headers(headers or {}, path))
 
+    def patch(
+        self, path: str, body: Any = None, headers: dict[str, str] | None = None, *, raw: bytes | None = None
+    ) -> Any:
+        data = json.dumps(body).encode() if raw is None else raw
+        return self.client.patch(path, data, content_type="application/json", headers=self.headers(headers or {}, path))
+
     def call(self, method: str, path: str, headers: dict[str, str] | None = None, **options: Any) -> Any:
         return self.client.generic(method, path, headers=self.headers(headers or {}, path), **options)
 

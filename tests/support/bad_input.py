@@ -31,7 +31,15 @@ class InputTakes(Workflow):
 
 UNKNOWN = "01900000-0000-7000-8000-000000000000"
 #: What stands in an address whose parameter means nothing.
-NOBODY = {"id": UNKNOWN, "key": "nobody", "signal_id": "nobody", "token": "none", "rest": "x", "name": "nobody"}
+NOBODY = {
+    "id": UNKNOWN,
+    "key": "nobody",
+    "signal_id": "nobody",
+    "token": "none",
+    "rest": "x",
+    "name": "nobody",
+    "schedule": "nobody",
+}
 JSON = "application/json"
 
 EVERY = list_routes()
@@ -44,6 +52,7 @@ GOOD: dict[str, bytes] = {
     f"/v1/instances/{UNKNOWN}/signals": b'{"name":"v"}',
     f"/v1/instances/{UNKNOWN}/cancel": b'{"reason":"x"}',
     f"/v1/instances/{UNKNOWN}/retry": b"{}",
+    f"/v1/instances/{UNKNOWN}/fork": b'{"at":"a"}',
     "/v1/keys/nobody/signals": b'{"name":"v"}',
     "/v1/signals": b'{"key":"nobody","name":"v"}',
     "/v1/signals/bulk": b'[{"key":"nobody","name":"v"}]',
@@ -53,6 +62,8 @@ GOOD: dict[str, bytes] = {
     f"/v1/interactions/{UNKNOWN}/retry": b"{}",
     f"/v1/interactions/{UNKNOWN}/redrive": b"{}",
     f"/v1/interactions/{UNKNOWN}/complete": b'{"data":1}',
+    "/v1/schedules": b'{"name":"nobody","workflow":"input-takes","every":"1h"}',
+    "/v1/schedules/nobody/run": b"{}",
     f"/v1/approvals/{UNKNOWN}/decide": b'{"outcome":"approve"}',
     f"/v1/approvals/{UNKNOWN}/claim": b"{}",
     f"/v1/approvals/{UNKNOWN}/release": b"{}",
@@ -60,13 +71,22 @@ GOOD: dict[str, bytes] = {
     f"/v1/approvals/{UNKNOWN}/comment": b'{"text":"?"}',
     f"/v1/approvals/{UNKNOWN}/request_info": b'{"text":"?"}',
     f"/v1/approvals/{UNKNOWN}/undo": b"{}",
+    "/v1/workflows/nobody/pause": b"{}",
+    "/v1/workflows/nobody/unpause": b"{}",
     "/v1/events": b'{"event":"input.nobody"}',
     "/resume/none": b'{"data":1}',
 }
+#: The same of addresses that are changed in parts.
+PATCHED: dict[str, bytes] = {
+    "/v1/queues/nobody": b'{"limit":5}',
+    "/v1/limits/concurrency/nobody": b'{"limit":5}',
+    "/v1/limits/rate/nobody": b'{"rate":"5/m"}',
+    "/v1/schedules/nobody": b'{"enabled":false}',
+}
 #: Where nothing has to be said.
-MAY_BE_EMPTY = ("/cancel", "/retry", "/redrive", "/claim", "/release", "/undo")
+MAY_BE_EMPTY = ("/cancel", "/retry", "/fork", "/redrive", "/run", "/claim", "/release", "/undo", "/pause", "/unpause")
 #: What such a call is told.
-TAKEN = {201, 202, 207, 404}
+TAKEN = {201, 202, 207, 404, 409}
 
 
 def calm(api: Api) -> Api:
@@ -76,9 +96,9 @@ def calm(api: Api) -> Api:
 
 
 def call(api: Api, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Any:
-    """A request; a body goes with POST only, and is one in order if none is given."""
+    """A request; a body goes with POST and PATCH only, and is one in order if none is given."""
     good = GOOD.get(path.partition("?")[0], b"{}") if body is None else body
-    options = {"data": good, "content_type": JSON} if method == "POST" else {}
+    options = {"data": good, "content_type": JSON} if method in {"POST", "PATCH"} else {}
     return is_clean(api.call(method, path, headers=headers, **options), (method, path[:200], headers))
 
 

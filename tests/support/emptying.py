@@ -16,6 +16,8 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.test import TransactionTestCase, testcases
 
+from tests.support.seats import close_seats
+
 #: A table of more bytes is truncated: its rows are many, or were.
 SMALL = 1_000_000
 
@@ -51,6 +53,7 @@ def remember_migrated() -> None:
 
 def empty_database(case: Any = None) -> None:
     """Leave what `remember_migrated` found, and nothing else."""
+    close_seats()
     db = connections[DEFAULT_DB_ALIAS]
     with transaction.atomic(), db.cursor() as cursor:
         # As TRUNCATE would: whatever a thread or a process of the test still has open is over first.

@@ -55,6 +55,8 @@ class Folded:
     seq: int = 0
     #: Questions opened, and answers taken. A list of items is one question of the instance, and many interactions.
     asked: int = 0
+    #: Those of them that have an address, and so a unit.
+    units: int = 0
     questions: int = 0
     answered: int = 0
     #: The numbers of the signals that arrived.
@@ -77,7 +79,10 @@ def fold(events: Iterable[LedgerEvent]) -> Folded:
             folded.pending -= event.data or 0
         elif kind == "asked":
             folded.asked += 1
-            folded.questions += 1 if event.data is None else event.data.get("items", 1)
+            told = event.data or {"interaction": True}
+            has_address = "interaction" in told or "items" in told
+            folded.units += has_address
+            folded.questions += told.get("items", 1) if has_address else 0
         elif event.name is not None:
             folded.step = event.name
         if kind in SETTING_NAMES:
@@ -85,6 +90,9 @@ def fold(events: Iterable[LedgerEvent]) -> Folded:
             folded.timed_out = False
             folded.attempt = 0
             folded.unknown.discard("names")
+        if kind == "started" and event.data:  # a fork begins with what a run of the first one was handed
+            folded.names, folded.timed_out = event.data.get("names"), event.data.get("timed_out", False)
+            folded.attempt, folded.received = event.data.get("attempt", 0), event.data.get("carried", [])
         if kind == "retried":
             folded.attempt += 1
         if kind == "timed_out":
@@ -128,7 +136,7 @@ def find_differences(row: Any, events: list[LedgerEvent]) -> list[str]:
         "pending": (folded.pending, row.pending),
         "error": (folded.error, row.error if row.ended else None),
         "asked": (folded.asked, row.asked),
-        "units": (folded.asked, row.units_opened),
+        "units": (folded.units, row.units_opened),
         "interactions": (folded.questions, row.questions),
         "answers": (folded.answered, row.answers),
         "the numbers of the signals": (folded.received, row.numbers),

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from django.db import connection, connections, transaction
 
+from tests.support.seats import take_seat
 from workflows import engine, store
 from workflows.engine.author_calls import Host
 from workflows.store import Claim, Commit, RunResult
@@ -97,11 +98,12 @@ class Other:
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self._connected = threading.Event()
+        self._over = threading.Event()
         self.pid = 0
         self.answer: Any = None
-        self._thread.start()
+        self._seat = take_seat()
+        self._seat.calls.put(self._run)
         assert self._connected.wait(PATIENCE), "the second connection was not made"
 
     def _run(self) -> None:
@@ -112,20 +114,20 @@ class Other:
             self._connected.set()
             self.answer = attempt(self._call)
         finally:
-            connection.close()
+            self._seat.leave()
+            self._over.set()
 
     def wait_until_blocked(self) -> None:
         """Return once PostgreSQL says that this connection waits for a lock."""
         until = time.monotonic() + PATIENCE
         while not _is_blocked(self.pid):
-            assert self._thread.is_alive(), f"it was to wait for a lock, but it ended with {self.answer!r}"
+            assert not self._over.is_set(), f"it was to wait for a lock, but it ended with {self.answer!r}"
             assert time.monotonic() < until, "it was to wait for a lock, but it never did"
-            self._thread.join(0.001)
+            self._over.wait(0.001)
 
     def join(self) -> Any:
         """What the call returned; a call that should have got through and hangs is a failure."""
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive(), "the second connection still waits"
+        assert self._over.wait(PATIENCE), "the second connection still waits"
         return self.answer
 
 

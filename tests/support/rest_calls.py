@@ -15,7 +15,8 @@ ID = "01900000-0000-7000-8000-000000000000"
 PERSON = "a person"
 #: Whoever a review asks needs no permission.
 NONE = ""
-#: Method, address, a body that is good, the scope it takes, the permission it takes.
+SCHEDULE = {"name": "access", "workflow": "access-gate", "every": "1h"}
+#: Method, address, a body that is good, the scope it takes, the permission it takes; or several, with blanks between.
 CALLS = [
     ("GET", "/v1/instances", None, "read", "view_instance"),
     ("POST", "/v1/instances", {"workflow": "access-gate"}, "start", "start_instance"),
@@ -24,6 +25,7 @@ CALLS = [
     ("POST", f"/v1/instances/{ID}/signals", {"name": "a"}, "signal", "signal_instance"),
     ("POST", f"/v1/instances/{ID}/cancel", {}, "operate", "cancel_instance"),
     ("POST", f"/v1/instances/{ID}/retry", {}, "operate", "retry_instance"),
+    ("POST", f"/v1/instances/{ID}/fork", {}, "operate", "fork_instance"),
     ("POST", "/v1/keys/k/signals", {"name": "a"}, "signal", "signal_instance"),
     ("POST", "/v1/signals", {"key": "k", "name": "a"}, "signal", "signal_instance"),
     ("POST", "/v1/signals/bulk", [], "signal", "signal_instance"),
@@ -40,6 +42,21 @@ CALLS = [
     ("GET", f"/v1/units/{ID}", None, "read", "view_interaction"),
     ("POST", f"/v1/interactions/{ID}/redrive", {}, "operate", "redrive_interaction"),
     ("GET", f"/v1/interactions/{ID}/dispatches", None, "read", "view_interaction"),
+    ("GET", "/v1/workflows", None, "read", "view_instance"),
+    ("POST", "/v1/workflows/access-gate/pause", {}, "operate", "control_queue"),
+    ("POST", "/v1/workflows/access-gate/unpause", {}, "operate", "control_queue"),
+    ("GET", "/v1/queues", None, "read", "view_instance"),
+    ("GET", "/v1/queues/default", None, "read", "view_instance"),
+    ("PATCH", "/v1/queues/default", {"limit": 5}, "operate", "control_queue"),
+    ("GET", "/v1/limits", None, "read", "view_instance"),
+    ("PATCH", "/v1/limits/concurrency/k", {"limit": 5}, "operate", "control_queue"),
+    ("PATCH", "/v1/limits/rate/k", {"rate": "5/m"}, "operate", "control_queue"),
+    ("GET", "/v1/schedules", None, "read", "view_schedule"),
+    ("POST", "/v1/schedules", SCHEDULE, "operate start", "manage_schedule start_instance"),
+    ("GET", "/v1/schedules/nightly", None, "read", "view_schedule"),
+    ("PATCH", "/v1/schedules/nightly", {"enabled": False}, "operate start", "manage_schedule start_instance"),
+    ("DELETE", "/v1/schedules/nightly", None, "operate", "manage_schedule"),
+    ("POST", "/v1/schedules/nightly/run", {}, "start", "run_schedule"),
     ("GET", "/v1/approvals", None, "read", NONE),
     ("GET", f"/v1/approvals/{ID}", None, "read", NONE),
     ("POST", f"/v1/approvals/{ID}/decide", {"outcome": "approve"}, PERSON, NONE),
@@ -53,7 +70,11 @@ CALLS = [
 
 
 def send(api: Api, method: str, path: str, body, **options):
-    return api.get(path, **options) if method == "GET" else api.post(path, body, **options)
+    if method == "GET":
+        return api.get(path, **options)
+    if method == "DELETE":
+        return api.call(method, path, **options)
+    return api.post(path, body, **options) if method == "POST" else api.patch(path, body, **options)
 
 
 def give_token(client: Client) -> str:
@@ -75,6 +96,7 @@ ROUTES = [
     f"/v1/instances/{UNKNOWN}/signals",
     f"/v1/instances/{UNKNOWN}/cancel",
     f"/v1/instances/{UNKNOWN}/retry",
+    f"/v1/instances/{UNKNOWN}/fork",
     "/v1/keys/nobody/signals",
     "/v1/signals",
     "/v1/signals/bulk",
@@ -84,10 +106,14 @@ ROUTES = [
     f"/v1/interactions/{UNKNOWN}/fail",
     f"/v1/interactions/{UNKNOWN}/retry",
     f"/v1/interactions/{UNKNOWN}/redrive",
+    "/v1/schedules",
+    "/v1/schedules/nobody/run",
     *(
         f"/v1/approvals/{UNKNOWN}/{action}"
         for action in ("decide", "claim", "release", "delegate", "comment", "request_info", "undo")
     ),
+    "/v1/workflows/nobody/pause",
+    "/v1/workflows/nobody/unpause",
     "/v1/events",
     "/resume/none",
 ]

@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management.sql import emit_post_migrate_signal
 
 from approvals import AlreadyDecided, NotAllowed, decide
 from approvals.models import Review
 from tests.support.folds import check_all_folds
 from tests.support.races import work
 from tests.support.review_calls import ask, check_truth, make_person
-from workflows.worker.django_q.schedule import provide_defaults
 
-#: People are rows too, and a flush that leaves them out could not find them.
+#: Only these apps are there: what they do beside others is tested elsewhere.
 COMMITTED_PEOPLE = [
     pytest.mark.django_db(
         transaction=True,
@@ -30,18 +28,8 @@ COMMITTED_PEOPLE = [
 both_ends = pytest.mark.parametrize("rollback", [False, True], ids=["commit", "rollback"])
 
 
-@pytest.fixture(scope="module", name="_provided_again")
-def provide_defaults_again(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """A flush removes what is made after a migration, permissions of other apps among it."""
-    yield
-    with django_db_blocker.unblock():
-        provide_defaults()
-        emit_post_migrate_signal(verbosity=0, interactive=False, db="default")
-
-
 @pytest.fixture(name="people")
-def commit_people(_provided_again: None, transactional_db: None) -> Iterator[None]:
-    provide_defaults()
+def commit_people(transactional_db: None) -> Iterator[None]:
     for name in ("ann", "ben", "cid"):
         make_person(name)
     yield

@@ -24,13 +24,16 @@ from workflows.models import Instance, LedgerEvent, Signal, Workspace
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 from workflows.uuid7 import make_uuid7
 
-STEP_STYLE = "Await Channel Child Done Next Retry Spawn Stop Workflow event step"
-FUNCTION_STYLE = "durable"
+STEP_STYLE = "all_of any_of Await Channel Child Done Next Retry Spawn Stop Workflow event step"
+FUNCTION_STYLE = "durable Asked callback child instance question received"
+FLOW_CONTROL = "Concurrency Rate"
 CHANNELS = "Webhook"
-MACHINE_STYLE = "END FAIL Machine action branch collect expand flow launch sleep wait_for"
+MACHINE_STYLE = "END FAIL Machine action branch collect expand flow launch parallel sleep wait_for"
 CALLS = (
-    "cancel complete complete_many emit fail hook lifecycle_events redrive result retry retry_item signal signal_many "
-    "start start_many workspace"
+    "cancel complete complete_many emit fail fork hook lifecycle_events pause redrive result retry retry_item signal "
+    "signal_many start start_many unpause workspace "
+    "disable_schedule enable_schedule list_next_ticks run_schedule schedule unschedule "
+    "acancel acomplete acomplete_many aemit aresult aretry asignal asignal_many astart astart_many"
 )
 VALUES = "Answer Completion CompletionResult Delivery ItemResult LifecycleEvent Signal"
 CONTEXTS = "FunctionContext MachineContext StepContext"
@@ -40,10 +43,12 @@ ERRORS = """
     InteractionResolved
     InvalidCall InvalidData InvalidDefinition InvalidDuration InvalidInput InvalidOutcome InvalidSchema
     InvalidSignalId InvalidTarget Kafka LeftTransactionOpen NoReader NoTarget NonDeterministic NotCancellable
-    NotFinished NotRedrivable NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision
+    NotFinished NotForkable NotRedrivable NotRetryable NotSerializable PolicyRefused ProjectionFailed SignalCollision
     SignalTimeoutError StaleVersion
-    StepTimedOut StrictIsolation TooComplex TooLarge TooMany UnitFailed UnknownInteraction UnknownStep UnknownWorkflow
-    UnknownWorkspace WorkflowError
+    StepTimedOut StrictIsolation TooComplex TooLarge TooMany UnitFailed UnknownInteraction UnknownLimit UnknownPoint
+    UnknownQueue
+    UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError
+    DuplicateSchedule InvalidSchedule ScheduleBusy UnknownSchedule
 """
 
 
@@ -52,7 +57,8 @@ ERRORS = """
 
 def test_the_export_list_is_this_one() -> None:
     assert workflows.__all__ == sorted(
-        f"{STEP_STYLE} {FUNCTION_STYLE} {MACHINE_STYLE} {CONTEXTS} {CALLS} {CHANNELS} {VALUES} {ERRORS}".split()
+        f"{STEP_STYLE} {FUNCTION_STYLE} {MACHINE_STYLE} {FLOW_CONTROL} "
+        f"{CONTEXTS} {CALLS} {CHANNELS} {VALUES} {ERRORS}".split()
     )
 
 
@@ -100,20 +106,23 @@ def test_defining_a_workflow_loads_no_model_and_needs_no_settings() -> None:
 @pytest.mark.parametrize(
     ("call", "signature"),
     [
-        ("start", "workflow input=None * key=None workspace=None run_at=None actor=''"),
-        ("start_many", "workflow inputs * keys=None workspace=None on_duplicate='raise' actor=''"),
-        ("signal", "target name payload=None * dedup_key=None workspace=None actor=''"),
+        ("start", "workflow input=None * key=None workspace=None run_at=None queue=None priority=None actor=''"),
+        (
+            "start_many",
+            "workflow inputs * keys=None workspace=None on_duplicate='raise' queue=None priority=None actor=''",
+        ),
+        ("signal", "target name payload=None * dedup_key=None workspace=None actor='' start=None input=None"),
         ("signal_many", "signals * workspace=None actor=''"),
         ("cancel", "instance reason='' * workspace=None actor=''"),
         ("retry", "instance * workspace=None actor=''"),
         ("result", "instance timeout=0 * workspace=None"),
-        ("Next", "step state=UNSET * delay=None consume=()"),
-        ("Await", "what * then state=UNSET timeout=None"),
+        ("Next", "step state=UNSET * delay=None consume=() queue=None priority=None key=None"),
+        ("Await", "what * then state=UNSET timeout=None until=None"),
         ("Retry", "state=UNSET * delay=None"),
         ("Spawn", "children * then state=UNSET"),
         ("Done", "result=None"),
         ("Stop", "reason"),
-        ("Child", "workflow input=None * key=None"),
+        ("Child", "workflow input=None * key=None queue=None priority=None"),
         ("step", "method=None * atomic=False step_timeout=None"),
     ],
 )
@@ -127,7 +136,8 @@ def test_calls_and_outcomes_take_these_arguments(call: str, signature: str) -> N
 
 
 @pytest.mark.parametrize(
-    "name", [*STEP_STYLE.split(), *CONTEXTS.split(), *CALLS.split(), *VALUES.split(), *ERRORS.split()]
+    "name",
+    [*STEP_STYLE.split(), *CONTEXTS.split(), *CALLS.split(), *VALUES.split(), *ERRORS.split()],
 )
 def test_everything_exported_says_what_it_is(name: str) -> None:
     thing = getattr(workflows, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import IntegrityError, connections, transaction
@@ -24,9 +24,18 @@ from workflows import (
     step,
     store,
 )
+from workflows.clock import read_now
 from workflows.exceptions import InvalidCall, InvalidDuration
 from workflows.models import Workspace
-from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
+from workflows.testing import (
+    advance,
+    advance_to,
+    assert_awaiting,
+    assert_done,
+    assert_failed,
+    assert_no_leftovers,
+    drain,
+)
 
 
 class Waiter(Workflow):
@@ -244,6 +253,42 @@ def test_what_a_step_arms_on_the_way_fires_at_its_own_moment_too():
     instance = workflows.start(Ticks)
     assert advance("23h30m") == {"await": 24}
     assert assert_awaiting(instance).state == {"n": 24}
+
+
+@pytest.mark.django_db
+def test_the_clock_can_be_moved_to_a_moment():
+    waiter = workflows.start(Waiter)
+    assert advance_to(read_now() + timedelta(minutes=59)) == {"await": 1}
+    assert advance_to(read_now() + timedelta(minutes=2)) == {"stop": 1}
+    assert_failed(waiter, "too late")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("moment", "word"),
+    [(datetime(2030, 1, 1), "time zone"), ("2030-01-01", "time zone"), (datetime(2001, 1, 1, tzinfo=UTC), "past")],
+)
+def test_it_is_moved_to_a_later_moment_with_a_time_zone_only(moment, word):
+    with pytest.raises(InvalidCall, match=word):
+        advance_to(moment)
+    assert clock_shift() == 0
+
+
+@pytest.mark.django_db
+def test_what_a_worker_would_run_at_once_is_left_over_and_nothing_else():
+    workflows.start(Waiter, run_at=timezone.now() + timedelta(days=1))
+    waiting = workflows.start(Waiter)
+    drain()
+    assert_no_leftovers()
+    workflows.signal(waiting, "go")
+    with pytest.raises(AssertionError, match=r"testing\.waiter .* \(runnable in step 'end'\)"):
+        assert_no_leftovers()
+    [claim] = store.claim(connections["default"], 1)
+    with pytest.raises(AssertionError, match="running"):
+        assert_no_leftovers()
+    store.release(connections["default"], [claim])
+    drain()
+    assert_no_leftovers()
 
 
 @pytest.mark.django_db

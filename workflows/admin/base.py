@@ -60,7 +60,7 @@ class StyledAdmin(ModelAdmin):
                 (field.target_field if field.is_relation else field).to_python(one)
         except FieldDoesNotExist:
             return "\0" not in str(value)
-        except (ValidationError, ValueError, TypeError):
+        except (ValidationError, ValueError, TypeError, OverflowError):
             return False
         return True
 

@@ -27,11 +27,16 @@ Row = TypeVar("Row", bound=Model)
 ALL_WORKSPACES = "holdpoint.all_workspaces"
 #: What a session needs for what a key with the scope may do.
 PERMISSIONS = {
-    "read": ("holdpoint.view_instance", "holdpoint.view_interaction"),
-    "start": ("holdpoint.start_instance",),
+    "read": ("holdpoint.view_instance", "holdpoint.view_interaction", "holdpoint.view_schedule"),
+    "start": ("holdpoint.start_instance", "holdpoint.run_schedule"),
     "signal": ("holdpoint.signal_instance",),
     "complete": ("holdpoint.complete_interaction",),
-    "operate": ("holdpoint.cancel_instance", "holdpoint.retry_instance", "holdpoint.redrive_interaction"),
+    "operate": (
+        *("holdpoint.cancel_instance", "holdpoint.retry_instance", "holdpoint.redrive_interaction"),
+        "holdpoint.fork_instance",
+        "holdpoint.control_queue",
+        "holdpoint.manage_schedule",
+    ),
 }
 
 

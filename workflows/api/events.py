@@ -108,16 +108,18 @@ def _wake(
     """Deliver to every wait that matches and whose schema takes the data; a schema is asked once."""
     verdicts: dict[tuple[str | None, str | None], bool] = {}
     pairs: list[tuple[UUID, UUID]] = []
+    asked: set[UUID] = set()
     for waits in store.find_waits(db, workspace, event, id, door):
         kind = (waits.schema, waits.schema_type)
         if kind not in verdicts:
             verdicts[kind] = _accepts(*kind, data)
         if verdicts[kind]:
             pairs.extend(zip(waits.instances, waits.ids, strict=True))
+            asked.update(waits.ids if waits.asked else ())
     if conf.policy is not None and pairs:
         pairs = _keep_allowed(db, event, id, pairs, actor)
     # Found by wait, locked by instance: all of them first, so that the locks are taken in one order.
-    return store.deliver_event(db, event, id, pairs)
+    return store.deliver_event(db, event, id, pairs, asked)
 
 
 def _keep_allowed(

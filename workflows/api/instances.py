@@ -14,20 +14,24 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.api.arguments import read_actor, read_address, read_line, read_many, read_moment, read_signal
-from workflows.api.origin import find_source
-from workflows.api.signals import BATCH, Delivery, deliver_lines, group_by_workspace, tell_delivery
+from workflows.api.signals import (
+    Delivery,
+    check_starting,
+    deliver_lines,
+    deliver_starting,
+    group_by_workspace,
+    tell_delivery,
+)
+from workflows.api.starting import check_workspace, insert_all, insert_batches, plan_start, reach_engine, start_or_find
 from workflows.conf import conf
 from workflows.definitions import registry
-from workflows.definitions.workspace import current_workspace
-from workflows.engine.planning import plan_instance
+from workflows.definitions.flow.known_limits import check_queue
 from workflows.exceptions import (
     NO_WORKER,
-    DuplicateKey,
     InstanceCancelled,
     InstanceFailed,
     InvalidCall,
@@ -36,14 +40,15 @@ from workflows.exceptions import (
     NotCancellable,
     NotFinished,
     NotRetryable,
-    UnknownWorkspace,
 )
-from workflows.fields import INHERITED
 from workflows.lifecycle import Status
 from workflows.models import Instance
-from workflows.store import Address, NewInstance, SentSignal, Source
+from workflows.store import Address, NewInstance, SentSignal
 from workflows.values.durations import parse_delay
-from workflows.values.json_text import check_text, read_back
+from workflows.values.json_text import check_text
+
+#: Seconds between two looks of a call that waits for a result.
+LOOK_EVERY = 0.05
 
 
 def start(
@@ -53,6 +58,8 @@ def start(
     key: str | None = None,
     workspace: str | None = None,
     run_at: datetime | None = None,
+    queue: str | None = None,
+    priority: int | None = None,
     actor: object = "",
 ) -> Instance:
     """Start an instance; it runs as soon as a worker looks, and not before the caller's commit.
@@ -60,7 +67,9 @@ def start(
     >>> start("Ship", {"order": 1}, key="order-1").status
     <Status.RUNNABLE: 'runnable'>
     """
-    return _start(_plan(workflow, input, key, "the input"), workspace, actor, read_moment(run_at))
+    check_queue(queue)
+    planned = plan_start(workflow, input, key, "the input", queue, priority)
+    return _start(planned, workspace, actor, read_moment(run_at))
 
 
 def start_as(
@@ -71,7 +80,7 @@ def start_as(
     >>> start_as(UUID(int=7), "Ship", {"order": 7}).id == UUID(int=7)
     True
     """
-    return _start(replace(_plan(workflow, input, key, "the input"), id=id), workspace, actor, None)
+    return _start(replace(plan_start(workflow, input, key, "the input"), id=id), workspace, actor, None)
 
 
 def start_many(
@@ -81,6 +90,8 @@ def start_many(
     keys: Sequence[str | None] | None = None,
     workspace: str | None = None,
     on_duplicate: Literal["raise", "return"] = "raise",
+    queue: str | None = None,
+    priority: int | None = None,
     actor: object = "",
 ) -> list[Instance]:
     """Start many in few statements. With `on_duplicate="raise"` a taken key starts none of them.
@@ -89,6 +100,7 @@ def start_many(
     3
     """
     registry.resolve(workflow)
+    check_queue(queue)
     listed = read_many(inputs, "inputs")
     named = [None] * len(listed) if keys is None else read_many(keys, "keys")
     if len(named) != len(listed):
@@ -96,16 +108,17 @@ def start_many(
     if on_duplicate not in ("raise", "return"):
         raise InvalidCall(f'on_duplicate is "raise" or "return", not {on_duplicate!r}')
     planned = [
-        _plan(workflow, value, key, f"input {n}") for n, (value, key) in enumerate(zip(listed, named, strict=True))
+        plan_start(workflow, value, key, f"input {n}", queue, priority)
+        for n, (value, key) in enumerate(zip(listed, named, strict=True))
     ]
     if on_duplicate == "return":
-        return _start_or_find(planned, workspace, actor)
+        return start_or_find(planned, workspace, actor)
 
     def write() -> list[Instance]:
-        started = _insert_all(planned, workspace, actor, None)
+        started = insert_all(planned, workspace, actor, None)
         return [started[one.id] for one in planned]
 
-    return store.in_transaction(_db(), write)
+    return store.in_transaction(reach_engine(), write)
 
 
 def signal(
@@ -116,19 +129,31 @@ def signal(
     dedup_key: str | None = None,
     workspace: str | None = None,
     actor: object = "",
+    start: Any = None,
+    input: Any = None,
 ) -> Delivery:
     """Deliver a signal: by id to an Instance or UUID, by correlation key to a str.
+
+    With `start`, a workflow, a key that no live instance holds is taken by a new one first, which is started with
+    `input` in the same transaction.
 
     >>> signal("order-1", "payment_confirmed", {"amount": 5}, dedup_key="evt_1").duplicate
     False
     """
     to = read_address(target, workspace)
     text = read_signal(name, payload, dedup_key, conf.max_body)
-    db, source = _db(), read_actor(actor)
+    db, source = reach_engine(), read_actor(actor)
+    if start is not None:
+        check_starting(target, registry.resolve(start))
+        planned = plan_start(start, input, str(target), "the input")
+        sent = SentSignal(str(target), name, text, dedup_key)
+        return deliver_starting(db, to, sent, source, lambda: insert_batches([planned], workspace, actor, None))
+    if input is not None:
+        raise InvalidCall("input= is what a new instance is started with: name its workflow as start=, or leave it out")
     deaf = registry.list_deaf()
     delivered = store.retrying(db, lambda: store.deliver(db, to, name, text, dedup=dedup_key, source=source, deaf=deaf))
     if delivered is None:
-        _check_workspace(to.workspace)
+        check_workspace(to.workspace)
         raise NoTarget(target if not isinstance(target, Instance) else target.pk)
     if delivered.deaf is not None:
         raise NoReader(delivered.deaf)
@@ -146,7 +171,7 @@ def signal_many(
     >>> [d.refused for d in signal_many([("order-1", "paid", {}), ("nobody", "paid")])]
     [None, 'no_target']
     """
-    db, limit = _db(), conf.max_body
+    db, limit = reach_engine(), conf.max_body
     lines: list[tuple[int, Address, SentSignal]] = []
     for position, row in enumerate(read_many(signals, "signals")):
         target, name, payload, dedup_key = read_line(row, position)
@@ -157,7 +182,7 @@ def signal_many(
     for scope, mine in group_by_workspace(db, lines).items():
         deliver_lines(db, mine, scope, read_actor(actor), answers)
         if all(answers[position].id is None for position, _, _ in mine):
-            _check_workspace(scope)
+            check_workspace(scope)
     return answers
 
 
@@ -201,143 +226,59 @@ def result(instance: Instance | UUID | str, timeout: object = 0, *, workspace: s
     {'paid': True}
     """
     patience = parse_delay(timeout)
+    id = find_awaited(instance, workspace, waits=patience > 0)
+    until = time.monotonic() + patience
+    while True:
+        left = until - time.monotonic()
+        if (ended := look_for_end(id, last=left <= 0)) is not None:
+            return ended.result
+        time.sleep(min(LOOK_EVERY, left))
+
+
+def find_awaited(instance: Instance | UUID | str, workspace: str | None, *, waits: bool) -> UUID:
+    """Whose result is asked for. To wait for it inside a transaction would be in vain.
+
+    >>> find_awaited(shipped_instance, None, waits=False) == shipped_instance.id
+    True
+    """
     db, id, _ = _find(instance, workspace)
-    if patience and db.in_atomic_block:
+    if waits and db.in_atomic_block:
         raise InvalidCall(
             "result(timeout=…) inside a transaction would wait for work that cannot see this transaction; "
             "call it after the commit, or with timeout=0"
         )
-    until = time.monotonic() + patience
-    while True:
-        current = _load(id)
-        if current.ended:
-            break
-        left = until - time.monotonic()
-        if left <= 0:
-            idle = current.status == Status.RUNNABLE and not store.list_alive(db)
-            raise NotFinished(current, NO_WORKER if idle else "")
-        time.sleep(min(0.05, left))
+    return id
+
+
+def look_for_end(id: UUID, *, last: bool) -> Instance | None:
+    """The instance, once it is done; None while it lives, unless this is the last look.
+
+    >>> look_for_end(shipped_instance.id, last=False) == shipped_instance
+    True
+    """
+    current = _load(id)
     if current.status == Status.FAILED:
         raise InstanceFailed(current)
     if current.status == Status.CANCELLED:
         raise InstanceCancelled(current)
-    return current.result
+    if current.ended:
+        return current
+    if last:
+        idle = current.status == Status.RUNNABLE and not store.list_alive(reach_engine())
+        raise NotFinished(current, NO_WORKER if idle else "")
+    return None
 
 
 def _start(planned: NewInstance, workspace: str | None, actor: object, run_at: datetime | None) -> Instance:
-    return _insert_all([planned], workspace, actor, run_at)[planned.id]
-
-
-def _plan(workflow: Any, input: Any, key: str | None, what: str) -> NewInstance:
-    definition = registry.resolve(workflow)
-    if key is not None:
-        check_text(key, "a key")
-    return plan_instance(definition, {} if input is None else input, key, what)
-
-
-def _start_or_find(planned: list[NewInstance], workspace: str | None, actor: object) -> list[Instance]:
-    """Each started, or its key's live holder. A holder that ends in between frees its key: then started after all."""
-    db, scope = _db(), current_workspace(workspace)
-    found: dict[UUID, Instance] = {}
-    for _ in range(store.KEY_TRIES):
-        missing = [one for one in planned if one.id not in found]
-        if not missing:
-            break
-        found |= _insert(missing, workspace, actor, None)
-        taken = {str(one.key): one.id for one in missing if one.id not in found}
-        holders = store.find_holders(db, sorted(taken), scope) if taken else {}
-        rows = Instance.objects.using(db.alias).in_bulk(holders.values())
-        keyed = {key: rows[id] for key, id in holders.items() if id in rows}
-        found |= {one.id: keyed[str(one.key)] for one in missing if one.id not in found and str(one.key) in keyed}
-    for one in planned:
-        if one.id not in found:
-            raise DuplicateKey(str(one.key), None)
-    return [found[one.id] for one in planned]
-
-
-def _insert_all(
-    planned: Sequence[NewInstance], workspace: str | None, actor: object, run_at: datetime | None
-) -> dict[UUID, Instance]:
-    """Each started, unless a live holder has its key. One that has just ended holds nothing: then once more."""
-    started: dict[UUID, Instance] = {}
-    missing = list(planned)
-    for _ in range(store.KEY_TRIES):
-        started |= _insert(missing, workspace, actor, run_at)
-        missing = [one for one in missing if one.id not in started]
-        if not missing:
-            return started
-        for one in missing:
-            if (holder := _find_holder(str(one.key), workspace)) is not None:
-                raise DuplicateKey(str(one.key), holder)
-    raise DuplicateKey(str(missing[0].key), None)
-
-
-def _insert(
-    planned: Sequence[NewInstance], workspace: str | None, actor: object, run_at: datetime | None
-) -> dict[UUID, Instance]:
-    db, scope, by = _db(), current_workspace(workspace), read_actor(actor)
-    source = find_source(by)
-    started: dict[UUID, Instance] = {}
-    for begin in range(0, len(planned), BATCH):
-        batch = planned[begin : begin + BATCH]
-        rows = _insert_batch(db, batch, scope, by, run_at, source)
-        started.update((one.id, _fresh(one, rows[one.id], by, db)) for one in batch if one.id in rows)
-    if planned and not started:
-        _check_workspace(scope)
-    return started
-
-
-def _insert_batch(
-    db: BaseDatabaseWrapper,
-    batch: Sequence[NewInstance],
-    scope: str | int,
-    by: str,
-    run_at: datetime | None,
-    source: Source | None,
-) -> dict[UUID, tuple[Any, ...]]:
-    return store.retrying(
-        db,
-        lambda: store.insert_instances(db, batch, workspace=scope, actor=by, run_at=run_at, source=source),
-    )
-
-
-def _fresh(one: NewInstance, row: tuple[Any, ...], started_by: str, db: BaseDatabaseWrapper) -> Instance:
-    """The model instance of a row just written, without reading it again."""
-    _, workspace, status, created_at, due_at, _ = row
-    instance = Instance(
-        id=one.id,
-        workspace_id=workspace,
-        workflow=one.workflow,
-        version=one.version,
-        status=Instance._meta.get_field("status").to_python(status),
-        step=one.step,
-        key=one.key,
-        input=read_back(one.input),
-        stored_state=INHERITED,
-        seq=1,
-        started_by=started_by,
-        solo=one.solo,
-        asked=0,
-        fingerprint=one.fingerprint,
-        created_at=created_at,
-        due_at=due_at,
-    )
-    instance._state.adding = False
-    instance._state.db = db.alias
-    return instance
-
-
-def _find_holder(key: str, workspace: str | None) -> Instance | None:
-    holder = store.find_holder(_db(), key, current_workspace(workspace))
-    return Instance.objects.using(_db().alias).filter(pk=holder).first() if holder else None
+    return insert_all([planned], workspace, actor, run_at)[planned.id]
 
 
 def _find(instance: Any, workspace: str | None) -> tuple[BaseDatabaseWrapper, UUID, UUID | None]:
     """The connection, and the addressed instance's id and parent."""
-    db, to = _db(), read_address(instance, workspace)
+    db, to = reach_engine(), read_address(instance, workspace)
     found = store.find_instance(db, to)
     if found is None:
-        _check_workspace(to.workspace)
+        check_workspace(to.workspace)
         raise NoTarget(to.value)
     return db, *found
 
@@ -350,15 +291,6 @@ def _why_not_retried(instance: Instance) -> str:
     return f"another live instance holds the key {instance.key!r}"
 
 
-def _check_workspace(scope: str | int) -> None:
-    if not store.workspace_exists(_db(), scope):
-        raise UnknownWorkspace(scope)
-
-
 def _load(id: Any) -> Instance:
-    found: Instance = Instance.objects.using(_db().alias).get(pk=id)
+    found: Instance = Instance.objects.using(reach_engine().alias).get(pk=id)
     return found
-
-
-def _db() -> BaseDatabaseWrapper:
-    return connections[router.db_for_write(Instance)]

@@ -1,17 +1,24 @@
-"""Delivering many signals: grouping lines, finding key holders, batches in lock order, one answer per line.
+"""Delivering many signals, and one that starts its instance: finding key holders, batches in lock order, answers.
 
-Invariant owned: whatever way its line is addressed, a signal of a bulk call meets the same promises as one
-delivered alone, and the lines of one instance arrive in the caller's order.
+Invariants owned:
+
+* Whatever way its line is addressed, a signal of a bulk call meets the same promises as one delivered alone, and the
+  lines of one instance arrive in the caller's order.
+* A signal that starts its instance and that instance are one transaction, and a dedup key starts one instance only,
+  also after its end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.definitions import registry
+from workflows.definitions.registry import Definition
+from workflows.exceptions import DuplicateKey, InvalidCall, NoReader
 from workflows.store import Address, Delivered, SentSignal
 
 #: Rows per statement of the bulk calls: beyond a few hundred nothing is gained, and locks are held longer.
@@ -63,6 +70,56 @@ def deliver_lines(
             if at not in now:
                 answers[at] = Delivery(None, refused="no_target")
         _send(db, [(at, line) for at, line in now.items() if line.id != held[at].id], scope, source, answers)
+
+
+def check_starting(target: object, definition: Definition) -> None:
+    """Refuse to start an instance by a signal that it could not read, or that is sent to an id."""
+    if not isinstance(target, str):
+        raise InvalidCall(
+            "start= is for a signal that is sent to a correlation key (a str): what has an id has been started already"
+        )
+    if not definition.reads_signals:
+        raise NoReader(definition.name)
+
+
+def deliver_starting(
+    db: BaseDatabaseWrapper, to: Address, sent: SentSignal, source: str, begin: Callable[[], object]
+) -> Delivery:
+    """Deliver to the live holder of a key; where there is none, `begin` writes one first.
+
+    Whoever loses the key to another caller waits in `begin` for that one's commit, and delivers to what it started. One
+    whose instance has ended before that looks again.
+    """
+    deaf = registry.list_deaf()
+
+    def deliver() -> Delivered | None:
+        told = store.deliver(db, to, sent.name, sent.payload, dedup=sent.dedup, source=source, deaf=deaf)
+        if told is not None and told.deaf is not None:
+            raise NoReader(told.deaf)
+        return told
+
+    def start_and_deliver() -> Delivered | None:
+        begin()
+        # Nobody else can take the key now: what had it before has ended, with all that it was sent.
+        if sent.dedup is not None and (past := store.find_past_signal(db, to, sent.dedup)) is not None:
+            raise _SentBefore(past)
+        return deliver()
+
+    for _ in range(store.KEY_TRIES):
+        try:
+            told = store.retrying(db, deliver) or store.in_transaction(db, start_and_deliver)
+        except _SentBefore as before:  # and so what was started is taken back
+            return tell_delivery(before.first)
+        if told is not None:
+            return tell_delivery(told)
+    raise DuplicateKey(sent.id, None)
+
+
+class _SentBefore(Exception):
+    """An instance that had the key before took this very signal."""
+
+    def __init__(self, first: Delivered) -> None:
+        self.first = first
 
 
 def tell_delivery(delivered: Delivered) -> Delivery:

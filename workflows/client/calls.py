@@ -1,19 +1,22 @@
 """The client: one method for each thing that the API does.
 
-Lives here: which address a call goes to, what its body is, and what its answer means. Invariant owned: a list is
+Lives here: which address a call goes to, what its body is, and what its answer means (of queues and limits:
+`flow_calls`). Invariant owned: a list is
 followed by its cursors alone, never by the address of the next page, so that the key goes nowhere but to `base_url`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from workflows.client.errors import NotFinished, refuse_answer
-from workflows.client.transport import Call, Reply, Secret, Transport, write_query
-from workflows.client.values import Answered, Completion, Delivery, Emission, Event, Instance, Interaction, Unit, Value
+from workflows.client.errors import NotFinished
+from workflows.client.flow_calls import FlowCalls
+from workflows.client.operator_calls import OperatorCalls
+from workflows.client.transport import Secret, Transport
+from workflows.client.values import Answered, Completion, Delivery, Emission, Event, Instance, Interaction, Unit
 from workflows.client.wire import (
     check_header,
     leave_out,
@@ -21,11 +24,9 @@ from workflows.client.wire import (
     read_as,
     read_completion,
     read_deliveries,
-    read_page,
     read_token,
     write_answer,
     write_id,
-    write_json,
     write_line,
     write_segment,
 )
@@ -34,7 +35,7 @@ from workflows.client.wire import (
 LONGEST_POLL = 25
 
 
-class Client:
+class Client(OperatorCalls, FlowCalls):
     """A site's REST API, as calls. One client serves all threads of a process; after a fork, make another one.
 
     Whatever changes something is sent with an idempotency key, made up where none is given, so it is safe that a call
@@ -88,7 +89,14 @@ class Client:
     # --- instances ----------------------------------------------------------------------------------------
 
     def start(
-        self, workflow: str, input: Any = None, *, key: str | None = None, idempotency_key: str | None = None
+        self,
+        workflow: str,
+        input: Any = None,
+        *,
+        key: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        idempotency_key: str | None = None,
     ) -> Instance:
         """Start an instance; `DuplicateKey` if a live one holds the key.
 
@@ -98,7 +106,7 @@ class Client:
         >>> client.start("Ship", {"order": 7}, key="order-7", idempotency_key="order-7").status
         'runnable'
         """
-        body = {"workflow": workflow} | leave_out(input=input, key=key)
+        body = {"workflow": workflow} | leave_out(input=input, key=key, queue=queue, priority=priority)
         return read_as(Instance, self._post("/v1/instances", body, idempotency_key))
 
     def get(self, instance: Instance | UUID | str) -> Instance:
@@ -142,6 +150,7 @@ class Client:
         *,
         status: str | None = None,
         workflow: str | None = None,
+        queue: str | None = None,
         key: str | None = None,
         limit: int | None = None,
     ) -> Iterator[Instance]:
@@ -150,7 +159,7 @@ class Client:
         >>> [one.workflow for one in client.list_instances(key="order-7")]
         ['Ship']
         """
-        filters = {"status": status, "workflow": workflow, "key": key, "limit": limit}
+        filters = {"status": status, "workflow": workflow, "queue": queue, "key": key, "limit": limit}
         return self._walk(Instance, "/v1/instances", filters)
 
     def events(self, instance: Instance | UUID | str, *, limit: int | None = None) -> Iterator[Event]:
@@ -161,25 +170,6 @@ class Client:
         """
         return self._walk(Event, f"/v1/instances/{write_id(instance)}/events", {"limit": limit})
 
-    def cancel(
-        self, instance: Instance | UUID | str, reason: str = "", *, idempotency_key: str | None = None
-    ) -> Instance:
-        """Cancel an instance with all its children; `NotPossible` if it has ended.
-
-        >>> client.cancel(other_order, "customer withdrew").status
-        'cancelled'
-        """
-        body = {"reason": reason}
-        return read_as(Instance, self._post(f"/v1/instances/{write_id(instance)}/cancel", body, idempotency_key))
-
-    def retry(self, instance: Instance | UUID | str, *, idempotency_key: str | None = None) -> Instance:
-        """Run a failed instance again, from where it failed; `NotPossible` if it has not.
-
-        >>> client.retry(failed_order).status
-        'runnable'
-        """
-        return read_as(Instance, self._post(f"/v1/instances/{write_id(instance)}/retry", {}, idempotency_key))
-
     # --- signals and events -------------------------------------------------------------------------------
 
     def signal(
@@ -189,15 +179,24 @@ class Client:
         payload: Any = None,
         *,
         dedup_key: str | None = None,
+        start: str | None = None,
+        input: Any = None,
         idempotency_key: str | None = None,
     ) -> Delivery:
         """Send a signal: by id to an Instance or UUID, by correlation key to a str. `NotFound` if nobody lives there.
+
+        With `start`, the name of a workflow, a key that nobody holds is taken by a new instance first.
 
         >>> client.signal("order-7", "payment_confirmed", {"amount": 120}, dedup_key="evt_1").duplicate
         False
         """
         body = {"name": name, "payload": payload} | leave_out(dedup_key=dedup_key)
-        if isinstance(target, str):
+        if start is not None:
+            if not isinstance(target, str):
+                raise TypeError("start= is for a signal to a correlation key, which is a str")
+            first = {"start": {"workflow": start} | leave_out(input=input)}
+            reply = self._post(f"/v1/keys/{write_segment(target)}/signals", body | first, idempotency_key)
+        elif isinstance(target, str):
             reply = self._post("/v1/signals", {"key": target} | body, idempotency_key)
         else:
             reply = self._post(f"/v1/instances/{write_id(target)}/signals", body, idempotency_key)
@@ -370,31 +369,6 @@ class Client:
         path = f"/resume/{write_segment(read_token(url_or_token, self._transport.host))}"
         return read_completion(self._post(path, {"data": data}, idempotency_key, shown="/resume/…", keyed=False))
 
-    # --- how ----------------------------------------------------------------------------------------------
-
-    def _look(self, path: str, *, patience: float = 0.0, deadline: float | None = None) -> Reply:
-        return self._transport.exchange(Call("GET", path, path, patience=patience, deadline=deadline))
-
-    def _post(
-        self, path: str, body: Any, idempotency_key: str | None, *, shown: str | None = None, keyed: bool = True
-    ) -> Reply:
-        once = uuid4().hex if idempotency_key is None else check_header(idempotency_key, "the idempotency key")
-        return self._transport.exchange(
-            Call("POST", path, shown or path, body=write_json(body), idempotency_key=once, keyed=keyed)
-        )
-
     def _complete(self, path: str, data: Any, version: int | None, idempotency_key: str | None) -> Completion:
         body = {"data": data} | leave_out(version=version)
         return read_completion(self._post(path, body, idempotency_key))
-
-    def _walk(self, kind: type[Value], path: str, filters: Mapping[str, Any]) -> Iterator[Value]:
-        cursor: str | None = None
-        while True:
-            reply = self._look(path + write_query({**filters, "cursor": cursor}))
-            rows, following = read_page(kind, reply, self._transport.host)
-            yield from rows
-            if following is None:
-                return
-            if following == cursor:
-                raise refuse_answer(reply.status, "a page follows itself")
-            cursor = following

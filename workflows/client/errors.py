@@ -22,7 +22,9 @@
     ├── TooLarge                    413
     ├── InvalidData                 422; `.errors` maps a place to what is wrong there
     │   ├── InvalidInput            of a workflow
-    │   └── UnknownWorkflow
+    │   ├── UnknownWorkflow
+    │   ├── UnknownPoint            of a fork; `.detail` names those there are
+    │   └── UnknownQueue
     ├── TooManyRequests             429; `.retry_after` in seconds
     └── ServerError                 5xx
         └── Unavailable             502, 503, 504; `.retry_after` in seconds, if it was told
@@ -153,6 +155,14 @@ class UnknownWorkflow(InvalidData):
     """The site has no workflow of that name."""
 
 
+class UnknownPoint(InvalidData):
+    """The instance has no such call, step or stage; `.detail` names those it has."""
+
+
+class UnknownQueue(InvalidData):
+    """The site has no queue of that name."""
+
+
 class Postponed(ApiError):
     """Not now; `.retry_after` is how many seconds the server asks to wait, if it does."""
 
@@ -179,6 +189,8 @@ _BY_TYPE: Mapping[str, type[ApiError]] = {
     "not-possible": NotPossible,
     "invalid-input": InvalidInput,
     "unknown-workflow": UnknownWorkflow,
+    "unknown-point": UnknownPoint,
+    "unknown-queue": UnknownQueue,
     "instance-failed": InstanceFailed,
     "instance-cancelled": InstanceCancelled,
 }

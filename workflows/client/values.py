@@ -43,9 +43,17 @@ class Instance:
     input: Any = None
     result: Any = None
     error: str | None = None
+    #: Where its latest run failed, for a key with the scope operate.
+    traceback: str | None = None
     attempt: int = 0
+    queue: str = "default"
+    priority: int = 0
+    #: Its concurrency key, for a key with the scope operate.
+    flow_key: str | None = None
     progress: Progress | None = None
     parent: UUID | None = None
+    #: The instance that it goes on from.
+    forked_from: UUID | None = None
     started_by: str = ""
     created_at: datetime
     finished_at: datetime | None = None
@@ -175,6 +183,52 @@ class Unit:
     dispatched_at: datetime | None = None
     closed_at: datetime | None = None
     released_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredWorkflow:
+    """A workflow that the site knows, with what its code says of flow control."""
+
+    name: str
+    version: int = 1
+    #: "steps", "function" or "machine".
+    style: str = ""
+    queue: str = "default"
+    priority: int = 0
+    #: `key limit hold`
+    concurrency: Any = None
+    #: `name count per burst key weight`
+    rate: Any = None
+    fair_by: str | None = None
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueState:
+    """A queue: what holds, what the code says, what runs and what waits."""
+
+    name: str
+    limit: int | None = None
+    paused: bool = False
+    #: `count per burst`, as `default_rate`.
+    rate: Any = None
+    default_limit: int | None = None
+    default_rate: Any = None
+    running: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitState:
+    """A limit that workflows declare, or of one of its keys: what holds, and what the code says."""
+
+    kind: str
+    name: str
+    limit: int | None = None
+    rate: Any = None
+    default_limit: int | None = None
+    default_rate: Any = None
+    overridden: bool = False
 
 
 def read_value(kind: type[Value], told: Any) -> Value:

@@ -36,6 +36,7 @@ DEFAULTS: Mapping[str, Any] = {
     "MAX_BULK_BODY": 16 * 1024 * 1024,
     "AWAIT_AGGREGATE_MAX_INPUT_ITEMS": 10_000,
     "AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS": 10_000,
+    "QUEUES": {},
     "RETENTION": None,
     "EVENT_LOOKBACK": "7d",
     "HOOK_RETENTION": "30d",
@@ -174,6 +175,17 @@ class Conf(SettingValues):
     def metrics_public(self) -> bool:
         """Whether /metrics may be read without a key."""
         return bool(self._read("METRICS_PUBLIC"))
+
+    @cached_property
+    def queues(self) -> dict[str, tuple[int | None, tuple[int, int] | None]]:
+        """Name -> limit and rate (so many in so many seconds) of the queues that the site declares."""
+        given = self._read("QUEUES")
+        if fix := _want_queues(given):  # the site's mistake: a queue without its limit would let everything through
+            raise ImproperlyConfigured(f'WORKFLOWS["QUEUES"]: {fix}')
+        return {
+            name: (one.get("limit"), None if one.get("rate") is None else parse_rate(one["rate"]))
+            for name, one in given.items()
+        }
 
     @property
     def base_url(self) -> str:
@@ -340,6 +352,26 @@ def _want_hosts(value: Any) -> str | None:
     return None
 
 
+#: The numbers of slots are kept in two bytes.
+_MOST_SLOTS = 32_000
+
+
+def _want_queues(value: Any) -> str | None:
+    if not isinstance(value, Mapping):
+        return 'Write {"mail": {"limit": 10, "rate": "100/m"}}, or {} for none.'
+    for name, one in value.items():
+        if not isinstance(name, str) or not name or not all(letter.isalnum() or letter in "-_." for letter in name):
+            return "A queue's name is made of letters, digits, dots, hyphens and underscores."
+        if not isinstance(one, Mapping) or one.keys() - {"limit", "rate"}:
+            return f'Of {name!r:.60}: write {{"limit": 10, "rate": "100/m"}}, either of them or neither.'
+        limit = one.get("limit")
+        if limit is not None and (_want_count(limit) or limit > _MOST_SLOTS):
+            return f"Of {name!r:.60}: limit is a whole number from 1 to {_MOST_SLOTS}."
+        if one.get("rate") is not None and (fix := _want_rate(one["rate"])):
+            return f"Of {name!r:.60}: {fix}"
+    return None
+
+
 _READERS: Mapping[str, Callable[[Any], str | None]] = {
     "BASE_URL": _want_url,
     "TOKEN_KEYS": _want_keys,
@@ -348,6 +380,7 @@ _READERS: Mapping[str, Callable[[Any], str | None]] = {
     "MAX_BULK_BODY": _want_count,
     "AWAIT_AGGREGATE_MAX_INPUT_ITEMS": _want_count,
     "AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS": _want_count,
+    "QUEUES": _want_queues,
     "RETENTION": _want_duration,
     "EVENT_LOOKBACK": _want_duration,
     "HOOK_RETENTION": _want_duration,

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from workflows.definitions.awaited_event import EventSpec
+from workflows.definitions.awaited_kinds import Several
 from workflows.definitions.channel import Channel
+from workflows.definitions.flow.flow_options import read_priority, read_queue
 from workflows.definitions.question import Callback, Question
 from workflows.exceptions import InvalidOutcome, show
-from workflows.values.durations import parse_delay, parse_timeout
+from workflows.values.durations import parse_delay, parse_time
 from workflows.values.json_text import check_signal_name, check_text
 
 if TYPE_CHECKING:
@@ -59,6 +61,10 @@ class Next(Outcome):
     state: Any
     delay: float
     consume: frozenset[str]
+    #: Where what follows stands, as far as it changes: queue, priority and the key of the workflow's `Concurrency`.
+    queue: str | None
+    priority: int | None
+    key: str | None
 
     def __init__(
         self,
@@ -67,6 +73,9 @@ class Next(Outcome):
         *,
         delay: Duration | None = None,
         consume: str | Iterable[str] = (),
+        queue: str | None = None,
+        priority: int | None = None,
+        key: str | None = None,
     ) -> None:
         if not isinstance(consume, Iterable):
             raise InvalidOutcome(f"consume= takes a name or several names, not {show(consume)}")
@@ -77,6 +86,9 @@ class Next(Outcome):
             state=state,
             delay=0.0 if delay is None else parse_delay(delay),
             consume=frozenset(check_signal_name(name, "a name in consume=") for name in names),
+            queue=None if queue is None else read_queue(queue),
+            priority=None if priority is None else read_priority(priority),
+            key=None if key is None else check_text(key, "the key of Next"),
         )
 
 
@@ -84,36 +96,41 @@ class Next(Outcome):
 class Await(Outcome):
     """Park until what is awaited arrives, or the timeout passes, then run step `then`.
 
-    What is awaited: a signal's name or several, `event(…)`, `ctx.callback(…)`, or a channel such as an approval.
+    `until`, a moment with a time zone, takes the place of `timeout`.
+
+    What is awaited: a signal's name or several, `event(…)`, `ctx.callback(…)`, a channel such as an approval; or
+    several of these with `any_of(…)` and `all_of(…)`.
 
     >>> Await({"paid", "refused"}, then="decide", timeout="24h").timeout
     86400.0
     """
 
     names: tuple[str, ...]
-    what: EventSpec | Question | Channel | None
+    what: EventSpec | Question | Channel | Several | None
     then: str
     state: Any
-    timeout: float | None
+    #: Seconds from the park, or the moment of the deadline.
+    timeout: float | datetime | None
 
     def __init__(
         self,
-        what: str | Iterable[str] | EventSpec | Question | Callback | Channel,
+        what: str | Iterable[str] | EventSpec | Question | Callback | Channel | Several,
         *,
         then: str,
         state: object = UNSET,
         timeout: Duration | None = None,
+        until: datetime | None = None,
     ) -> None:
         if isinstance(what, Callback):
             what = what.question
-        waits = isinstance(what, EventSpec | Question | Channel)
+        waits = isinstance(what, EventSpec | Question | Channel | Several)
         _assign(
             self,
             names=() if waits else _read_names(what),  # type: ignore[arg-type]
             what=what if waits else None,
             then=check_text(then, "then= of Await"),
             state=state,
-            timeout=None if timeout is None else parse_timeout(timeout),
+            timeout=parse_time(timeout, until, "Await"),
         )
 
 
@@ -143,7 +160,7 @@ class Invoke(Outcome):
     child: NewInstance
     position: int
     call: str
-    timeout: float | None
+    timeout: float | datetime | None
     #: A child of this call that an earlier run left behind alive: its id, and the place of its checkpoint.
     adrift: tuple[UUID, int] | None = None
 
@@ -183,13 +200,25 @@ class Child:
     workflow: Any
     input: Any = None
     key: str | None = None
+    queue: str | None = None
+    priority: int | None = None
 
-    def __init__(self, workflow: WorkflowRef, input: object = None, *, key: str | None = None) -> None:
+    def __init__(
+        self,
+        workflow: WorkflowRef,
+        input: object = None,
+        *,
+        key: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+    ) -> None:
         _assign(
             self,
             workflow=workflow,
             input={} if input is None else input,
             key=None if key is None else check_text(key, "a child's key"),
+            queue=None if queue is None else read_queue(queue),
+            priority=None if priority is None else read_priority(priority),
         )
 
 

@@ -142,7 +142,7 @@ def check_body(body: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OpenedQuestion:
     """A question as it stands: its address, and its answer if there is one."""
 
     id: UUID
@@ -171,7 +171,7 @@ class Callback:
 
     __slots__ = ("_ask", "question")
 
-    def __init__(self, question: Question, ask: Callable[[Question], Asked]) -> None:
+    def __init__(self, question: Question, ask: Callable[[Question], OpenedQuestion]) -> None:
         self.question = question
         self._ask = ask
 

@@ -11,11 +11,13 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from workflows.definitions.awaited_event import EventSpec
 from workflows.definitions.channel import Channel
+from workflows.definitions.flow.known_limits import check_queue
 from workflows.definitions.outcomes import (
     UNSET,
     Await,
@@ -29,7 +31,7 @@ from workflows.definitions.outcomes import (
     Stop,
     Suspend,
 )
-from workflows.definitions.question import Asked, Question, ask_channel
+from workflows.definitions.question import OpenedQuestion, Question, ask_channel
 from workflows.definitions.registry import RERUN, Definition
 from workflows.engine.context import Context
 from workflows.engine.planning import plan_spawned
@@ -42,7 +44,7 @@ from workflows.exceptions import (
     to_one_line,
 )
 from workflows.exceptions.trouble import Trouble
-from workflows.store import Claim, Commit, InvokePlan, Kind, SpawnPlan
+from workflows.store import Claim, Commit, InvokePlan, Kind, Move, SpawnPlan
 from workflows.values import back_off
 from workflows.values.json_text import RESERVED, dump_value
 
@@ -62,11 +64,14 @@ def plan_outcome(
             park.tells = _describe_wait(event, outcome.told)
             park.names, park.delay = names or None, until.timestamp() if until else None
             park.event, park.position = event, position
+            park.withdraws = ctx.list_used(outcome)
             return park
         case Invoke(timeout=timeout):
             signals, solo = ctx.number_handed(), definition.max_attempts == 1
-            return InvokePlan(Commit(claim, Kind.SPAWN, delay=timeout, signals=signals, solo=solo, children=1), outcome)
+            seconds = None if isinstance(timeout, datetime) else timeout  # a moment is counted when it is written
+            return InvokePlan(Commit(claim, Kind.SPAWN, delay=seconds, signals=signals, solo=solo, children=1), outcome)
     commit = _plan_plainly(claim, definition, ctx, outcome)
+    commit.withdraws = ctx.list_used(outcome)
     if isinstance(outcome, Spawn) and outcome.children:
         return SpawnPlan(commit, [plan_spawned(child) for child in outcome.children])
     return commit
@@ -85,6 +90,7 @@ def _plan_plainly(claim: Claim, definition: Definition, ctx: Context, outcome: O
                 delay=delay or None,
                 signals=ctx.number_handed(consume),
                 solo=solo,
+                move=_plan_move(definition, outcome),
             )
         case RunAgain(error):
             return make_failed_run(claim, definition, error)
@@ -116,13 +122,27 @@ def _plan_plainly(claim: Claim, definition: Definition, ctx: Context, outcome: O
     raise InvalidOutcome(f"{show(outcome)} is not an outcome the engine knows")
 
 
+def _plan_move(definition: Definition, outcome: Next) -> Move | None:
+    """Where what follows stands, if that changes."""
+    if outcome.queue is None and outcome.priority is None and outcome.key is None:
+        return None
+    check_queue(outcome.queue)
+    limit = None if definition.flow is None else definition.flow.concurrency
+    if outcome.key is not None and limit is None:
+        raise InvalidOutcome(
+            f"Next(key={outcome.key!r}) is the key of a Concurrency, and workflow {definition.name!r} has none; "
+            "declare it as concurrency=Concurrency(key, limit)"
+        )
+    return Move(outcome.queue, outcome.priority, outcome.key, limit is not None and limit.hold == "instance")
+
+
 def plan_await(
     claim: Claim,
     definition: Definition,
     ctx: Context,
     outcome: Await,
     question: Question | None,
-    asked: Asked | None,
+    asked: OpenedQuestion | None,
     now: float,
 ) -> Commit:
     """What to write for an `Await`: the question that it asks, and how that was opened, come with it."""
@@ -134,25 +154,39 @@ def plan_await(
             step=outcome.then,
             state=_state_text(claim, ctx, outcome.state),
             names=outcome.names,
-            delay=outcome.timeout,
+            delay=find_seconds(outcome.timeout, now),
             signals=ctx.number_handed(),
             solo=definition.max_attempts == 1,
+            withdraws=ctx.list_used(outcome),
         )
     park = _plan_suspend(claim, definition, ctx, outcome.then, outcome.state, consume=answered)
+    park.withdraws = ctx.list_used(outcome)
     if asked is not None:
         park.names, park.delay = (asked.name,), asked.deadline.timestamp() if asked.deadline else None
         if question is not None and question.token and outcome.timeout is not None:
             # Its address may have been read before: then the row of the asking knows no timeout.
             park.tells = _describe_wait(
-                None, {"step": question.step, "channel": question.channel, "timeout": outcome.timeout}
+                None, {"step": question.step, "channel": question.channel, **_describe_time(outcome.timeout)}
             )
     elif isinstance(what, EventSpec):
-        park.event, park.delay = what, outcome.timeout  # still in seconds: it begins under the event's lock
-        park.tells = _describe_wait(what, {"timeout": outcome.timeout})
+        # Still in seconds: it begins under the event's lock.
+        park.event, park.delay = what, find_seconds(outcome.timeout, now)
+        park.tells = _describe_wait(what, _describe_time(outcome.timeout))
     else:
         park.names = outcome.names
-        park.delay = None if outcome.timeout is None else now + outcome.timeout
+        left = find_seconds(outcome.timeout, now)
+        park.delay = None if left is None else now + left
     return park
+
+
+def find_seconds(time: float | datetime | None, now: float) -> float | None:
+    """Seconds from now until a wait ends; a moment that has passed is now."""
+    return max(time.timestamp() - now, 0.0) if isinstance(time, datetime) else time
+
+
+def _describe_time(time: float | datetime | None) -> dict[str, Any]:
+    """How long a wait lasts, as the history tells it."""
+    return {"until": time} if isinstance(time, datetime) else {"timeout": time}
 
 
 def find_question(claim: Claim, outcome: Await) -> Question | None:
@@ -168,7 +202,9 @@ def find_question(claim: Claim, outcome: Await) -> Question | None:
 
 
 def wants_clock(claim: Claim, outcome: Await) -> bool:
-    """Whether a plan needs the moment: for a wait for plain names that begins after an answer."""
+    """Whether a plan needs the moment: for a wait until one, or for plain names that begins after an answer."""
+    if isinstance(outcome.timeout, datetime):
+        return outcome.what is None or isinstance(outcome.what, EventSpec)
     return outcome.what is None and outcome.timeout is not None and was_answered(claim)
 
 

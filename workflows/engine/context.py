@@ -6,27 +6,31 @@ Invariant owned: every value an author sees has been through JSON, also in the f
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from django.conf import settings
 from django.db import router
 
-from workflows.definitions.awaited_event import EVENT
-from workflows.definitions.channel import Channel, find_channel, read_label
+from workflows.definitions.awaited_kinds import ASKED
+from workflows.definitions.channel import read_label
 from workflows.definitions.outcomes import UNSET
-from workflows.definitions.question import UNIT, Asked, Callback, Question, name_projector
+from workflows.definitions.question import Callback, OpenedQuestion, Question, name_projector
+from workflows.definitions.registry import LINES
+from workflows.engine.event_loop import at_home
+from workflows.engine.journals.handed_rows import ChildResult, cast_answer, list_children
 from workflows.engine.progress import write_progress
 
 if TYPE_CHECKING:
     from workflows.definitions.awaited_event import EventSpec
+    from workflows.definitions.outcomes import Await, Outcome, Suspend
+    from workflows.engine.answers.step_questions import StepQuestions
     from workflows.engine.author_calls import Host
     from workflows.engine.journals.journal import Journal
     from workflows.exceptions.trouble import Trouble
-    from workflows.schemas.schema import Schema
     from workflows.store import Claim, Rewind
     from workflows.units.line_access import UnitAccess
     from workflows.values.types_of_signatures import BodyKind, Projector, SchemaArgument
@@ -58,18 +62,6 @@ class Signal:
         return f"<signal {self.name!r} #{self.n}>"
 
 
-@dataclass(frozen=True, slots=True)
-class ChildResult:
-    """How one child of the latest Spawn stands."""
-
-    id: UUID
-    workflow: str
-    key: str | None
-    status: str
-    result: Any
-    error: str | None
-
-
 class Context:
     """The author's view of the instance that is being run: what every style has, and what the engine asks of it."""
 
@@ -81,16 +73,20 @@ class Context:
         "_input",
         "_left",
         "_state",
+        "_tick",
+        "_unread",
         "_workspace",
     )
 
     def __init__(self, claim: Claim, left: Journal) -> None:
         self._claim = claim
         self._left = left
+        self._unread: frozenset[int] = frozenset()  # numbers of awaited signals that this run leaves in the inbox
         self._state: Any = UNSET
         self._input: Any = UNSET
         self._id: UUID | None = None
         self._workspace: str | None = None
+        self._tick: Any = UNSET
         self._inbox: list[Signal] | None = None
         self._awaited: list[Signal] | None = None
 
@@ -105,17 +101,26 @@ class Context:
     def workspace(self) -> str:
         """The slug of the instance's workspace."""
         if self._workspace is None:
-            from workflows.models import Workspace
-
-            rows = Workspace.objects.using(router.db_for_write(Workspace))
             with self._left.watched():
-                self._workspace = rows.values_list("slug", flat=True).get(pk=self._claim.workspace)
+                self._workspace = _read_slug(self._claim.workspace)
         return self._workspace
 
     @property
     def key(self) -> str | None:
         """The correlation key, if it has one."""
         return self._claim.key
+
+    @property
+    def tick(self) -> datetime | None:
+        """The moment of the schedule for which it was started, also where that was late; None without a schedule."""
+        if self._tick is UNSET:
+            from workflows.models import Instance
+
+            id = self._claim.parent if self._claim.workflow.endswith(LINES) else self._claim.id
+            rows = Instance.objects.using(router.db_for_write(Instance)).filter(pk=id)
+            with self._left.watched():
+                self._tick = rows.values_list("tick", flat=True).get()
+        return cast("datetime | None", self._tick)
 
     @property
     def attempt(self) -> int:
@@ -170,9 +175,13 @@ class Context:
         names = set(self._claim.names or ()) | more
         if not names:
             return []
-        if self._claim.signals is None:
-            return self._left.count(sorted(names))
-        return [row[0] for row in self._claim.signals if row[1] in names]
+        rows = self._claim.signals
+        numbers = self._left.count(sorted(names)) if rows is None else [row[0] for row in rows if row[1] in names]
+        return [n for n in numbers if n not in self._unread] if self._unread else numbers
+
+    def leave_unread(self, signals: Iterable[Signal]) -> None:
+        """Leave awaited signals in the inbox, although this run goes on. For the styles."""
+        self._unread = frozenset(one.n for one in signals)
 
     @property
     def claim(self) -> Claim:
@@ -202,6 +211,11 @@ class Context:
         self._left.save_owed()
 
     @property
+    def failed_call(self) -> str | None:
+        """The call that raised and was not caught, as far as this run knows. For the engine."""
+        return None
+
+    @property
     def rewind(self) -> Rewind | None:
         """What the end of this run changes of a function's checkpoints. For the engine."""
         return self._left.rewind
@@ -213,17 +227,21 @@ class Context:
 
         return UnitAccess(self._claim, self._left)
 
-    def ask(self, question: Question) -> Asked:
+    def ask_early(self, question: Question) -> OpenedQuestion:
         """Open a question before parking on it, or find it again. For the styles."""
         return self._left.ask(question)
 
-    def ask_and_arm(self, question: Question, timeout: float | None) -> Asked:
+    def ask_and_arm(self, question: Question, timeout: float | datetime | None) -> OpenedQuestion:
         """Open or find it, with a deadline that begins now. For the engine."""
         return self._left.ask_and_arm(question, timeout)
 
     def allow_event(self, spec: EventSpec) -> None:
         """Ask the project's policy about a wait for an event that is to begin. For the engine."""
         self._left.allow_event(spec)
+
+    def list_used(self, outcome: Outcome) -> tuple[int, ...]:
+        """The rows of several questions that go with an outcome. For the engine."""
+        return ()
 
     @property
     def changed_state(self) -> Any:
@@ -238,11 +256,12 @@ class StepContext(Context):
     ...     return Done({"paid": ctx.awaited[0].payload})
     """
 
-    __slots__ = ("_answer", "_children")
+    __slots__ = ("_answer", "_children", "_questions")
 
     def __init__(self, claim: Claim, left: Journal) -> None:
         super().__init__(claim, left)
         self._answer: Any = UNSET
+        self._questions: StepQuestions | None = None
         self._children: list[ChildResult] | None = None
 
     @property
@@ -290,27 +309,59 @@ class StepContext(Context):
         return self._answer
 
     @property
+    def answers(self) -> Mapping[str, Any]:
+        """What has come for `any_of` and `all_of`, by the ids of the questions, the first one first.
+
+        It stays until `Next` uses it up. Reading an answer raises what a single wait would have raised.
+        """
+        return self.questions.answers
+
+    def withdraw(self, *ids: str) -> None:
+        """Close these questions of `any_of` or `all_of` everywhere, with the outcome of this step; without ids all."""
+        self.questions.withdraw(ids)
+
+    @property
+    def questions(self) -> StepQuestions:
+        """The several questions of the instance, looked at when somebody asks. For the engine and the styles."""
+        if self._questions is None:
+            from workflows.engine.answers.step_questions import find_questions
+
+            self._questions = find_questions(self, self._left)
+        return self._questions
+
+    def list_used(self, outcome: Outcome) -> tuple[int, ...]:
+        return () if self._questions is None else self._questions.list_used(outcome)
+
+    def end_withdrawn(self) -> None:
+        """Close at once what the author has withdrawn. For the engine."""
+        if self._questions is not None:
+            self._questions.end_withdrawn()
+
+    def ask_several(self, outcome: Await, now: float) -> Suspend:
+        """Ask several questions and park on them. For the engine."""
+        return self.questions.open(outcome, now)
+
+    def park_again(self) -> Suspend | None:
+        """Go on waiting, where too few of several questions are over. For the engine."""
+        return self.questions.park_again()
+
+    def number_handed(self, more: frozenset[str] = frozenset()) -> list[int]:
+        """The numbers of what was awaited; of several questions those that they have taken. For the engine."""
+        if self._questions is None:
+            return super().number_handed(more)
+        return self._questions.list_numbers(more)
+
+    @property
     def timed_out(self) -> bool:
         """Whether the deadline woke this step; an answer may have come all the same since then."""
-        return self._claim.timed_out
+        return self.questions.is_late if (self._claim.names or [""])[0] == ASKED else self._claim.timed_out
 
     @property
     def children(self) -> list[ChildResult]:
         """The children of the latest Spawn, in the order in which they were spawned."""
         if self._children is None:
-            from workflows.models import Instance
-
-            # From the database that is written: a replica may not know yet how the last child ended.
-            found = (
-                Instance.objects.using(router.db_for_write(Instance))
-                .filter(parent_id=self.id, spawn_no=self._claim.spawns)
-                .order_by("id")
-            )
             with self._left.watched():
-                self._children = [
-                    ChildResult(c.id, c.workflow, c.key, c.status, c.result, c.error)
-                    for c in (found if self._claim.spawns else ())
-                ]
+                self._children = list_children(self.id, self._claim.spawns) if self._claim.spawns else []
         return self._children
 
     def callback(
@@ -337,41 +388,13 @@ class StepContext(Context):
             projector=name_projector(projector),
             body=body,
         )
-        return Callback(question, self.ask)
+        return Callback(question, self.ask_early)
 
 
-def cast_answer(name: str, payload: Any) -> Any:
-    """A payload as the schema of its wait types it; the row of the wait knows the schema."""
-    from workflows.models import EventWait, Interaction
-    from workflows.schemas.schema import load_schema
+@at_home
+def _read_slug(workspace: int) -> str:
+    from workflows.models import Workspace
 
-    if name.startswith(UNIT):
-        asked = Interaction.objects.using(router.db_for_write(Interaction)).filter(
-            unit_id=name[len(UNIT) :], index=0, projector=None
-        )
-        row = asked.values_list("owned", "channel", "schema", "schema_type").first()
-        if row is None:
-            return payload
-        # A mere label may be called like a channel; what owns its answers is one.
-        channel = find_channel(row[1]) if row[0] else Channel
-        return channel.read_answer(payload, load_schema(*row[2:]))
-    if name.startswith(EVENT):
-        rows = EventWait.objects.using(router.db_for_write(EventWait)).filter(pk=name[len(EVENT) :])
-    else:
-        return payload
-    found = rows.values_list("schema", "schema_type").first()
-    schema = None if found is None else load_schema(*found)
-    return payload if schema is None else schema.cast(payload)
-
-
-def find_owner(instance: UUID, step: str) -> tuple[type[Channel], Schema | None] | None:
-    """The channel that owned the latest answer to a wait, and the schema of what it asked for; the row knows both."""
-    from workflows.lifecycle import InteractionStatus
-    from workflows.models import Interaction
-    from workflows.schemas.schema import load_schema
-
-    asked = Interaction.objects.using(router.db_for_write(Interaction)).filter(
-        unit__instance=instance, unit__step=step, status=InteractionStatus.COMPLETED, owned=True
-    )
-    row = asked.order_by("-unit__visit").values_list("channel", "schema", "schema_type").first()
-    return None if row is None else (find_channel(row[0]), load_schema(*row[1:]))
+    rows = Workspace.objects.using(router.db_for_write(Workspace))
+    slug: str = rows.values_list("slug", flat=True).get(pk=workspace)
+    return slug

@@ -14,22 +14,22 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.conf import conf
+from workflows.definitions.awaited_event import EventSpec
 from workflows.engine.policy import ask_policy, describe_event, tell_refused_event
 from workflows.exceptions import PolicyRefused
-from workflows.store import Commit
+from workflows.store import Claim
 from workflows.values.json_text import dump_value
 
 logger = logging.getLogger("workflows")
 
 
-def make_permission(db: BaseDatabaseWrapper, park: Commit) -> Callable[[UUID, str], bool] | None:
-    """Whether an event, by its id and who emitted it, may resume the wait of a park; None where there is no policy."""
-    return None if conf.policy is None else partial(_ask_about_earlier, db, park)
+def make_permission(db: BaseDatabaseWrapper, claim: Claim, spec: EventSpec) -> Callable[[UUID, str], bool] | None:
+    """Whether an event, by its id and who emitted it, may resume a wait that begins; None where there is no policy."""
+    return None if conf.policy is None else partial(_ask_about_earlier, db, claim, spec)
 
 
-def _ask_about_earlier(db: BaseDatabaseWrapper, park: Commit, id: UUID, actor: str) -> bool:
+def _ask_about_earlier(db: BaseDatabaseWrapper, claim: Claim, spec: EventSpec, id: UUID, actor: str) -> bool:
     """Ask the policy about an event that came before the wait; a refusal is told in the history of the instance."""
-    claim, spec = park.claim, park.event
     wait = describe_event(
         spec.name,
         instance=UUID(claim.id),

@@ -22,11 +22,12 @@ from workflows import store
 from workflows.conf import conf
 from workflows.definitions import registry, workspace
 from workflows.definitions.awaited_event import EVENT, EventSpec
-from workflows.definitions.outcomes import Await, Outcome, Stop, Suspend
+from workflows.definitions.awaited_kinds import ASKED, Several
+from workflows.definitions.outcomes import Await, Outcome, Spawn, Stop, Suspend
 from workflows.definitions.question import UNIT
 from workflows.definitions.registry import Definition
 from workflows.engine.author_calls import Host
-from workflows.engine.author_traceback import log_raised
+from workflows.engine.author_traceback import log_raised, write_traceback
 from workflows.engine.commits import (
     find_question,
     make_failed_run,
@@ -40,6 +41,7 @@ from workflows.engine.commits import (
     wants_clock,
 )
 from workflows.engine.context import Context, StepContext
+from workflows.engine.event_loop import refuse_coroutines
 from workflows.engine.event_permission import make_permission
 from workflows.engine.journals.journal import Journal
 from workflows.engine.journals.store_access import Ousted
@@ -67,6 +69,8 @@ def run(claim: Claim, host: Host) -> RunResult:
         return make_put_back(claim)
     if claim.runs > definition.max_attempts:
         return make_stop(claim, tell_spent(claim, definition))
+    if definition.keep_states:
+        claim.keep = definition.keep_states
     ctx = _make_context(claim, definition, host)
     with workspace.enter_step(claim.workspace, claim.id):
         return _guard(claim, definition, ctx, host, lambda: _run(claim, definition, ctx, host))
@@ -89,7 +93,11 @@ def _check_question(claim: Claim, definition: Definition, ctx: Context, host: Ho
 
     A function sees for itself how its questions stand.
     """
-    if not claim.names or not claim.names[0].startswith(UNIT) or definition.make_context is not None:
+    if not claim.names or definition.make_context is not None:
+        return None
+    if claim.names[0] == ASKED and isinstance(ctx, StepContext):
+        return ctx.park_again()
+    if not claim.names[0].startswith(UNIT):
         return None
     awaited = ctx.list_awaited()
     failed = next((one.payload for one in awaited if one.source == store.FAILURE), None)
@@ -170,6 +178,11 @@ def _write(
 
     A row that somebody holds is waited for so many seconds; with 0, as long as it takes.
     """
+    if isinstance(outcome, Await) and isinstance(outcome.what, Several) and isinstance(ctx, StepContext):
+        now = 0.0 if outcome.timeout is None else store.read_clock(db)
+        outcome = ctx.ask_several(outcome, now)
+    elif isinstance(outcome, Await | Spawn) and isinstance(ctx, StepContext):
+        ctx.end_withdrawn()
     if isinstance(outcome, Await):
         if isinstance(outcome.what, EventSpec):
             ctx.allow_event(outcome.what)
@@ -264,7 +277,8 @@ def _run_atomically(claim: Claim, definition: Definition, host: Host) -> RunResu
     db, ctx = connections[host.alias], _make_context(claim, definition, host)
     try:
         with transaction.atomic(using=host.alias):
-            outcome = _call(ctx, lambda: host.call_author_inside(lambda: definition.run(ctx)))
+            with refuse_coroutines(f"the atomic step {claim.step!r}"):
+                outcome = _call(ctx, lambda: host.call_author_inside(lambda: definition.run(ctx)))
             commit = _write(claim, definition, ctx, outcome, db)
             if (
                 isinstance(commit, Commit)
@@ -287,18 +301,21 @@ def _run_atomically(claim: Claim, definition: Definition, host: Host) -> RunResu
 
 
 def _log_raised(claim: Claim, error: Exception, commit: RunResult) -> None:
-    """Where it was raised is told nowhere else: the row and the ledger keep the message only."""
+    """Where it was raised is told by the log, and by the row of an instance whose run failed."""
+    if isinstance(commit, Commit) and commit.kind in _RAISED:
+        commit.traceback = write_traceback(error)
     level, what = _RAISED.get(commit.kind if isinstance(commit, Commit) else None, (logging.INFO, "raised"))
     log_raised(logger, level, f"step {claim.step} of {claim.workflow} {claim.id} {what}", error)
 
 
 def _commit_inside(db: BaseDatabaseWrapper, commit: Commit, outside: BaseDatabaseWrapper) -> bool:
     if commit.event is not None:
-        return store.commit_event_park(db, commit, patience=0.0, allows=make_permission(db, commit))
+        return store.commit_event_park(db, commit, patience=0.0, allows=make_permission(db, commit.claim, commit.event))
     return bool(store.commit_locked(db, [commit], outside=outside))
 
 
 def _handle(claim: Claim, definition: Definition, ctx: Context, error: Exception, host: Host) -> RunResult:
+    failed_call = ctx.failed_call
     try:
         outcome = _call(ctx, lambda: host.call_author(lambda: definition.handle(error, ctx)))
         if isinstance(outcome, Stop):
@@ -308,7 +325,7 @@ def _handle(claim: Claim, definition: Definition, ctx: Context, error: Exception
             commit = _write_or_owe(claim, definition, ctx, outcome, host)
         _log_raised(claim, error, commit)
         if isinstance(commit, Commit):
-            commit.rewind = ctx.rewind
+            commit.rewind, commit.failed_call = ctx.rewind, failed_call
         return commit
     except Trouble as trouble:
         return make_postponed(claim, trouble)
@@ -336,4 +353,6 @@ def _fail_unless_ours(claim: Claim, definition: Definition, error: BaseException
     """
     if isinstance(error, KeyboardInterrupt) or (isinstance(error, SystemExit) and type(error) is not SystemExit):
         raise error
-    return make_failed_run(claim, definition, error)
+    commit = make_failed_run(claim, definition, error)
+    commit.traceback = write_traceback(error)
+    return commit

@@ -193,7 +193,7 @@ def _settle_park(db: BaseDatabaseWrapper, park: Commit, blocked: list[Commit] | 
     """One wait for an event; where its event or its row is held just now, it is settled later."""
     try:
         patience = 0.0 if blocked is None else EVENT_PATIENCE
-        allows = make_permission(db, park)
+        allows = make_permission(db, park.claim, park.event)
         if store.retrying(db, lambda: store.commit_event_park(db, park, patience=patience, allows=allows)):
             return {park.claim.id}
         logger.warning("%s", ClaimLost(park.claim.id, park.claim.fence))

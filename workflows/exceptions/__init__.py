@@ -6,6 +6,7 @@
     │   ├── TooLarge                    a payload, state, result or body above its limit
     │   ├── TooMany                     a list with more items than a unit may have
     │   ├── InvalidDuration             a timeout or delay that is zero, negative or unreadable
+    │   ├── InvalidSchedule             a schedule that cannot be kept as it is written
     │   ├── InvalidInput                an input the workflow does not accept; `.errors`
     │   ├── InvalidData                 an answer or event that its schema refuses; `.errors`
     │   │   └── TooComplex              one that takes too much work to be checked
@@ -17,12 +18,19 @@
     ├── DuplicateWorkflow               two definitions claim one name and version
     ├── InvalidDefinition               a workflow class cannot work as it is written
     ├── UnknownWorkspace                no workspace has that slug
+    ├── UnknownQueue                    neither the code nor a row knows a queue of that name
+    ├── UnknownLimit                    no workflow has a limit of that name
     ├── NoTarget                        no live instance there to take the signal
     │   └── InvalidTarget (TypeError)   the target is not an Instance, a UUID or a str key
     ├── NoReader                        the workflow there can never read a signal
     ├── DuplicateKey                    a live instance of the workspace holds the key; `.instance`
+    ├── NotForkable                     fork() cannot begin there: its state was not kept, or it still waits
+    ├── UnknownPoint                    fork() names a call, step or stage that is not there
     ├── NotRetryable                    only a failed instance nobody replaced or counted can be retried
     ├── NotRedrivable                   a question that is over, or whose workflow has gone on, is not sent again
+    ├── UnknownSchedule (LookupError)   no schedule of the workspace has this name
+    ├── DuplicateSchedule               a schedule that is to be made is there
+    ├── ScheduleBusy                    the last instance of a schedule lives, so it does not run now
     ├── NotCancellable                  the instance has already ended
     ├── NotFinished                     `result()` was asked before the end
     ├── InstanceFailed                  `result()` of a failed instance; `.instance`
@@ -68,6 +76,7 @@ from workflows.exceptions.invalid_values import InvalidData as InvalidData
 from workflows.exceptions.invalid_values import InvalidDuration as InvalidDuration
 from workflows.exceptions.invalid_values import InvalidInput as InvalidInput
 from workflows.exceptions.invalid_values import InvalidOutcome as InvalidOutcome
+from workflows.exceptions.invalid_values import InvalidSchedule as InvalidSchedule
 from workflows.exceptions.invalid_values import InvalidSchema as InvalidSchema
 from workflows.exceptions.invalid_values import InvalidSignalId as InvalidSignalId
 from workflows.exceptions.invalid_values import NotSerializable as NotSerializable
@@ -100,6 +109,7 @@ from workflows.exceptions.run_errors import StrictIsolation as StrictIsolation
 from workflows.exceptions.run_errors import UnitFailed as UnitFailed
 from workflows.exceptions.workflow_errors import NO_WORKER as NO_WORKER
 from workflows.exceptions.workflow_errors import DuplicateKey as DuplicateKey
+from workflows.exceptions.workflow_errors import DuplicateSchedule as DuplicateSchedule
 from workflows.exceptions.workflow_errors import DuplicateWorkflow as DuplicateWorkflow
 from workflows.exceptions.workflow_errors import InstanceCancelled as InstanceCancelled
 from workflows.exceptions.workflow_errors import InstanceFailed as InstanceFailed
@@ -109,8 +119,14 @@ from workflows.exceptions.workflow_errors import NoReader as NoReader
 from workflows.exceptions.workflow_errors import NoTarget as NoTarget
 from workflows.exceptions.workflow_errors import NotCancellable as NotCancellable
 from workflows.exceptions.workflow_errors import NotFinished as NotFinished
+from workflows.exceptions.workflow_errors import NotForkable as NotForkable
 from workflows.exceptions.workflow_errors import NotRedrivable as NotRedrivable
 from workflows.exceptions.workflow_errors import NotRetryable as NotRetryable
+from workflows.exceptions.workflow_errors import ScheduleBusy as ScheduleBusy
+from workflows.exceptions.workflow_errors import UnknownLimit as UnknownLimit
+from workflows.exceptions.workflow_errors import UnknownPoint as UnknownPoint
+from workflows.exceptions.workflow_errors import UnknownQueue as UnknownQueue
+from workflows.exceptions.workflow_errors import UnknownSchedule as UnknownSchedule
 from workflows.exceptions.workflow_errors import UnknownWorkflow as UnknownWorkflow
 from workflows.exceptions.workflow_errors import UnknownWorkspace as UnknownWorkspace
 

@@ -88,6 +88,13 @@ class InvalidDuration(InvalidCall):
         )
 
 
+class InvalidSchedule(InvalidCall):
+    """A schedule that cannot be kept as it is written."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"this is no usable schedule: {problem}")
+
+
 class InvalidInput(InvalidCall):
     """The workflow does not accept this input; `.errors` maps a field to what is wrong with it."""
 

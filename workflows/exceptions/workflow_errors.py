@@ -52,6 +52,28 @@ class UnknownWorkspace(WorkflowError, LookupError):
         super().__init__(f"there is no workspace {slug!r}; make it with workflows.workspace.create({slug!r})")
 
 
+class UnknownQueue(WorkflowError, LookupError):
+    """No workflow, setting or row names this queue."""
+
+    def __init__(self, queue: object, known: list[str]) -> None:
+        self.queue = queue
+        super().__init__(
+            f"there is no queue {show(queue)} (there are: {', '.join(known)}). Name it in a workflow (queue=…) or in "
+            'WORKFLOWS["QUEUES"].'
+        )
+
+
+class UnknownLimit(WorkflowError, LookupError):
+    """No workflow has a limit of this name."""
+
+    def __init__(self, kind: str, name: object, known: list[str]) -> None:
+        self.kind, self.name = kind, name
+        super().__init__(
+            f"no workflow has a {kind} limit {show(name)} (there are: {', '.join(known) or 'none'}); a limit is set in "
+            "place of one that a workflow declares"
+        )
+
+
 class NoTarget(WorkflowError, LookupError):
     """No live instance is there to take the signal; nothing was stored."""
 
@@ -114,11 +136,58 @@ class NotRetryable(WorkflowError):
         super().__init__(f"{what} cannot be retried: {problem}")
 
 
+class NotForkable(WorkflowError):
+    """`fork()` was refused; the message says why the instance cannot go on from there."""
+
+    def __init__(self, instance_id: object, problem: str) -> None:
+        super().__init__(f"instance {instance_id} cannot be forked there: {problem}")
+
+
+class UnknownPoint(WorkflowError, LookupError):
+    """`fork()` names a point that the instance has not; `.points` are those that it has."""
+
+    def __init__(self, at: object, points: list[str], what: str) -> None:
+        self.at, self.points = at, points
+        many = f" and {len(points) - 50} more" if len(points) > 50 else ""
+        told = ", ".join(map(repr, points[:50])) + many if points else "none yet"
+        super().__init__(f"at={show(at)} is none of its {what}; there are: {told}")
+
+
 class NotRedrivable(WorkflowError):
     """`redrive()` was refused; the message says why the question is not sent again."""
 
     def __init__(self, interaction_id: object, problem: str) -> None:
         super().__init__(f"interaction {interaction_id} cannot be sent again: {problem}")
+
+
+class UnknownSchedule(WorkflowError, LookupError):
+    """No schedule of the workspace has this name."""
+
+    def __init__(self, name: object) -> None:
+        self.name = name
+        super().__init__(
+            f"no schedule of this workspace is called {show(name)}: workflows.schedule() makes one, and "
+            "Schedule.objects lists them"
+        )
+
+
+class DuplicateSchedule(WorkflowError):
+    """A schedule that is to be made is there."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"there is a schedule {name!r} in this workspace: change that one, or choose another name")
+
+
+class ScheduleBusy(WorkflowError):
+    """A schedule that skips while the last instance lives is to run now, and that one lives."""
+
+    def __init__(self, name: str, instance_id: object) -> None:
+        self.instance_id = instance_id
+        super().__init__(
+            f"schedule {name!r} does not run now: instance {instance_id}, which it started last, has not ended. "
+            'Cancel that one, wait for its end, or give the schedule overlap="allow"'
+        )
 
 
 class NotCancellable(WorkflowError):

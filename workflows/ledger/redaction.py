@@ -23,8 +23,8 @@ def redact(
     """Erase the payload of one ledger row for good; the number of the row that says so.
 
     `instance` may also be the id of a unit of items, or of an item, whose history it is. The row itself stays and still
-    verifies. Only the ledger is touched: the instance's own state, its signals and
-    its answers are separate rows.
+    verifies. Beside the ledger only the traceback of a failure goes that the row told of: the instance's own state and
+    error, its signals and its answers are separate rows.
     """
     actor = check_text(actor, "the actor of a redaction")
     reason = check_text(reason, "the reason of a redaction", limit=1000)

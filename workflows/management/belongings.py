@@ -16,11 +16,12 @@ from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast, Left
 
 from workflows.definitions.awaited_event import EVENT
+from workflows.definitions.awaited_kinds import ASKED, END
 from workflows.definitions.question import UNIT
 from workflows.models import Instance, Interaction
 
 #: Names that the engine gave; an excerpt may end in the middle of one.
-_OURS = re.compile(f"({UNIT}|{EVENT})([0-9a-f-]*)")
+_OURS = re.compile(f"({UNIT}|{EVENT}|{END}|{ASKED})([0-9a-f-]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def list_parts(instance: Instance) -> Iterator[OwnedRows]:
 
 def word_names(instance: Instance, texts: Iterable[object]) -> Callable[[object], str]:
     """A function that says a text with the engine's names in people's words; `texts` are all it will be given."""
-    meant: dict[str, set[UUID]] = {UNIT: set(), EVENT: set()}
+    meant: dict[str, set[UUID]] = {UNIT: set(), EVENT: set(), END: set(), ASKED: set()}
     for text in texts:
         for prefix, id in _OURS.findall(str(text or "")):
             if len(id) == 36:
@@ -76,6 +77,7 @@ def word_names(instance: Instance, texts: Iterable[object]) -> Callable[[object]
     if ids := meant[EVENT]:
         waits = instance.event_waits.filter(pk__in=ids).values_list("pk", "event")
         words |= {f"{EVENT}{id}": f"event {event}" for id, event in waits}
+    words |= {f"{END}{id}": f"end of instance {id}" for id in meant[END]}
 
     def say(text: object) -> str:
         return _OURS.sub(lambda one: words.get(one[0], _UNKNOWN[one[1]]), str(text or ""))
@@ -83,4 +85,4 @@ def word_names(instance: Instance, texts: Iterable[object]) -> Callable[[object]
     return say
 
 
-_UNKNOWN = {UNIT: "an answer", EVENT: "an event"}
+_UNKNOWN = {UNIT: "an answer", EVENT: "an event", END: "the end of an instance", ASKED: "several questions"}

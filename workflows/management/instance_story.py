@@ -82,12 +82,14 @@ def _list_facts(instance: Instance, say: Say, long: int) -> Iterator[tuple[str, 
     yield "key", instance.key
     yield "workspace", instance.workspace.slug
     yield "parent", instance.parent_id
+    yield "forked from", instance.forked_from_id
     yield "started", f"{show_moment(instance.created_at)}{f' by {instance.started_by}' if instance.started_by else ''}"
     yield "finished", show_moment(instance.finished_at)
     yield "progress", _tell_progress(instance)
     yield "attempt", instance.attempt or None
     yield "runs", f"{instance.runs} without an outcome" if instance.runs else None
     yield "error", clip(instance.error, long) if instance.error else None
+    yield "raised at", clip(instance.traceback, long) if instance.traceback else None
     yield "input", clip(show_json(instance.input), long)
     if instance.state != instance.input:
         yield "state", clip(show_json(instance.state), long)
@@ -162,8 +164,9 @@ _CELLS: dict[str, Callable[[Any, Say], list[object]]] = {
 }
 
 _ROW = (
-    *("id", "workflow", "version", "status", "step", "key", "parent_id", "started_by", "created_at", "due_at"),
-    *("finished_at", "attempt", "runs", "pending", "names", "input", "state", "result", "error"),
+    *("id", "workflow", "version", "status", "step", "key", "parent_id", "forked_from_id", "started_by"),
+    *("created_at", "due_at"),
+    *("finished_at", "attempt", "runs", "pending", "names", "input", "state", "result", "error", "traceback"),
     *("progress", "progress_at"),
 )
 _FIELDS = {

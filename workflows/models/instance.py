@@ -1,4 +1,4 @@
-"""Instances and their inbox, and the workspace they belong to.
+"""Instances with their inbox and the states that they had, and the workspace they belong to.
 
 Invariant owned: a row that contradicts itself cannot be committed (check constraints).
 """
@@ -66,6 +66,17 @@ class Instance(EngineModel):
         related_name="children",
         verbose_name=_("parent"),
     )
+    #: The instance that it goes on from, as it was at some point. What it has of that one's answers, lists and children
+    #: stays there, so that one is kept as long as this one.
+    forked_from = models.ForeignKey(
+        "self",
+        models.DO_NOTHING,
+        null=True,
+        db_constraint=False,
+        db_index=False,
+        related_name="forks",
+        verbose_name=_("forked from"),
+    )
     workspace = models.ForeignKey(Workspace, models.PROTECT, db_index=False, verbose_name=_("workspace"))
     #: Counts claims; a commit that carries an older number changes nothing.
     fence = models.IntegerField(default=0)
@@ -89,6 +100,8 @@ class Instance(EngineModel):
     #: Of the definition it was started with; tells a deployed change from none.
     fingerprint = models.IntegerField(db_default=0)
     timed_out = models.BooleanField(default=False)
+    #: Whether another instance has asked to be told of its end.
+    watched = models.BooleanField(default=False, db_default=False, editable=False)
     #: Claimed without neighbours: its last worker died, or it may run only once.
     solo = models.BooleanField(default=False)
     workflow = models.TextField(_("workflow"))
@@ -100,6 +113,8 @@ class Instance(EngineModel):
     origin = models.TextField(null=True, editable=False)
     #: The instance that began it all, of children and of what was launched; NULL where it is this one.
     family = models.UUIDField(null=True, editable=False)
+    #: The moment of the schedule that started it.
+    tick = models.DateTimeField(_("tick"), null=True, editable=False)
     #: Of a line: the unit and the number of the item that it continues.
     unit = models.UUIDField(null=True, editable=False, db_column="unit_id")
     item = models.IntegerField(null=True, editable=False)
@@ -110,9 +125,31 @@ class Instance(EngineModel):
     result = models.JSONField(_("result"), null=True, encoder=DjangoJSONEncoder)
     #: The exception's class and message, the reason of Stop, or the reason of a cancellation.
     error = models.TextField(_("error"), null=True)
+    #: Of the latest failed run, until the instance gets past it: the author's lines that led to its error, and the call
+    #: of a function that it was in.
+    traceback = models.TextField(_("traceback"), null=True, editable=False)
+    failed_call = models.TextField(null=True, editable=False)
     #: The latest `ctx.progress`, as `{"done", "total", "note"}`, and when it was written.
     progress = models.JSONField(_("progress"), null=True, encoder=DjangoJSONEncoder)
     progress_at = models.DateTimeField(null=True)
+    #: Of flow control; all NULL in a plain row: the default queue, priority 0, no key. See `definitions.flow`.
+    queue = models.TextField(_("queue"), null=True)
+    priority = models.SmallIntegerField(_("priority"), null=True)
+    #: The number of its place, among those of its workspace and priority. Below zero while it holds its key between
+    #: runs: then it is claimed whether or not a slot is free.
+    lane = models.BigIntegerField(null=True, editable=False)
+    #: The key of its `Concurrency`, and the number of that key within its workspace.
+    flow_key = models.TextField(_("concurrency key"), null=True)
+    gate = models.BigIntegerField(null=True, editable=False)
+    rate_key = models.TextField(null=True, editable=False)
+    fair_key = models.TextField(null=True, editable=False)
+    #: Whether its key is held from the first run to the end, and not for a step only.
+    holds = models.BooleanField(null=True, editable=False)
+    #: Which of so many slots of its key it has, or had when it ran last; and the same of its queue.
+    slot = models.SmallIntegerField(null=True, editable=False)
+    slots = models.SmallIntegerField(null=True, editable=False)
+    queue_slot = models.SmallIntegerField(null=True, editable=False)
+    queue_slots = models.SmallIntegerField(null=True, editable=False)
 
     objects: ClassVar = InstanceQuerySet.as_manager()
 
@@ -126,6 +163,7 @@ class Instance(EngineModel):
             ("signal_instance", "Can send signals and events"),
             ("cancel_instance", "Can cancel instances"),
             ("retry_instance", "Can retry failed instances"),
+            ("fork_instance", "Can fork instances"),
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(
@@ -137,6 +175,31 @@ class Instance(EngineModel):
                 fields=["unit", "item"],
                 condition=Q(unit__isnull=False),
                 name="holdpoint_instance_line",
+            ),
+            # No two have one slot of a key at once: what leaves `running` gives it back without a statement of its own.
+            models.UniqueConstraint(
+                fields=["workspace", "gate", "slot"],
+                condition=Q(slot__isnull=False) & (Q(status="running") | Q(holds=True, status__lt="done")),
+                name="holdpoint_slot",
+            ),
+            models.UniqueConstraint(
+                fields=["workspace", "queue", "queue_slot"],
+                condition=Q(queue_slot__isnull=False, status="running"),
+                name="holdpoint_queue_slot",
+            ),
+            models.CheckConstraint(
+                condition=Q(slot__isnull=True) | Q(slots__isnull=False, slot__gte=1, slot__lte=F("slots")),
+                name="holdpoint_instance_slot",
+            ),
+            models.CheckConstraint(
+                condition=Q(queue_slot__isnull=True)
+                | Q(queue_slots__isnull=False, queue_slot__gte=1, queue_slot__lte=F("queue_slots")),
+                name="holdpoint_instance_queue_slot",
+            ),
+            models.CheckConstraint(
+                condition=Q(lane__isnull=True, queue__isnull=True, priority__isnull=True, gate__isnull=True)
+                | Q(lane__isnull=False, queue__isnull=False, priority__gte=-100, priority__lte=100),
+                name="holdpoint_instance_place",
             ),
             models.CheckConstraint(
                 condition=Q(status__in=[status.value for status in Status]), name="holdpoint_instance_status"
@@ -173,7 +236,15 @@ class Instance(EngineModel):
             ),
         ]
         indexes: ClassVar = [
-            models.Index(fields=["due_at"], condition=Q(status="runnable"), name="holdpoint_runnable"),
+            models.Index(
+                fields=["due_at"], condition=Q(status="runnable", lane__isnull=True), name="holdpoint_runnable"
+            ),
+            # Whoever claims goes from lane to lane, however many rows wait in each.
+            models.Index(
+                fields=["priority", "workspace", "lane", "due_at"],
+                condition=Q(status="runnable", lane__isnull=False),
+                name="holdpoint_lanes",
+            ),
             models.Index(fields=["due_at"], condition=Q(status="running"), name="holdpoint_lease"),
             models.Index(
                 fields=["due_at"],
@@ -192,6 +263,7 @@ class Instance(EngineModel):
                 name="holdpoint_past_key",
             ),
             models.Index(fields=["workspace", "id"], condition=Q(status="failed"), name="holdpoint_failed"),
+            models.Index(fields=["forked_from"], condition=Q(forked_from__isnull=False), name="holdpoint_forks"),
             # A tenant's list must not read the rows of all others. Not the first workspace's, which is the default one:
             # a project without tenants would pay for it with every row, and reads the primary key as well.
             models.Index(fields=["workspace", "id"], condition=Q(workspace__gt=1), name="holdpoint_tenant"),
@@ -209,6 +281,34 @@ class Instance(EngineModel):
     def ended(self) -> bool:
         """Whether nothing can happen any more (but `retry` of a failed one)."""
         return self.status in TERMINAL
+
+
+class KeptState(EngineModel):
+    """What a run that led on was handed: the step, its state, and what it had been woken for."""
+
+    pk = models.CompositePrimaryKey("instance_id", "fence")
+    instance = models.ForeignKey(
+        Instance, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="kept_states"
+    )
+    kept_at = models.DateTimeField()
+    #: The number of the claim; signals that it or a later one consumed had not been consumed before it.
+    fence = models.IntegerField()
+    #: The last number given out when it was claimed: signals with a higher one came later.
+    seq = models.IntegerField()
+    spawns = models.IntegerField()
+    attempt = models.SmallIntegerField()
+    timed_out = models.BooleanField()
+    step = models.TextField()
+    names = TextListField(null=True)
+    #: NULL where it was the input.
+    state = models.JSONField(null=True, encoder=DjangoJSONEncoder)
+
+    class Meta(EngineModel.Meta):
+        db_table = "holdpoint_kept_state"
+        ordering: ClassVar = ["instance_id", "fence"]
+
+    def __str__(self) -> str:
+        return reveal(f"{self.step} #{self.fence}")
 
 
 class Signal(EngineModel):

@@ -1,6 +1,7 @@
 """What instances wait for and what functions remember: units, interactions, events, checkpoints.
 
-Invariant owned: one pending interaction per workspace and signal id, one open wait for an event per instance.
+Invariant owned: one pending interaction per workspace and signal id, one open wait for an event per
+instance and slot.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from workflows.fields import (
     UnitPhaseField,
     UnitStatusField,
 )
+from workflows.lifecycle import Watch
 from workflows.models.base import EngineModel
 from workflows.models.instance import Instance, Workspace
 from workflows.uuid7 import make_uuid7
@@ -271,6 +273,8 @@ class Checkpoint(EngineModel):
     blamed = models.BooleanField(db_default=False)
     #: The number of the signal that settled it.
     signal = models.IntegerField(null=True)
+    #: Of a wait for the end of `child`; see `lifecycle.Watch`.
+    watch = models.SmallIntegerField(default=Watch.NONE, db_default=Watch.NONE)
     #: Whether the call ended by its deadline.
     expired = models.BooleanField(_("expired"), default=False)
     name = models.TextField(_("id"))
@@ -281,6 +285,11 @@ class Checkpoint(EngineModel):
         ordering: ClassVar = ["instance_id", "position"]
         verbose_name = _("checkpoint")
         verbose_name_plural = _("checkpoints")
+        indexes: ClassVar = [
+            # Who waits for the end of an instance, and whom nobody has told of it yet.
+            models.Index(fields=["child"], condition=Q(watch=Watch.ARMED), name="holdpoint_checkpoint_watch"),
+            models.Index(fields=["instance"], condition=Q(watch=Watch.ENDED), name="holdpoint_checkpoint_ended"),
+        ]
 
     def __str__(self) -> str:
         return reveal(f"{self.position} {self.name}")
@@ -330,7 +339,11 @@ class EventWait(EngineModel):
     )
     #: Answered, timed out or cancelled; kept, because it tells the type of the answer.
     closed_at = models.DateTimeField(null=True)
+    #: Of one of several open questions: an event that comes later is none for it.
+    deadline = models.DateTimeField(null=True)
     workspace = models.ForeignKey(Workspace, models.DO_NOTHING, db_constraint=False, db_index=False)
+    #: 0 of a wait that its instance is parked on alone; of one of several its place among the checkpoints, and one.
+    slot = models.IntegerField(default=0, db_default=0)
     hash = models.BigIntegerField()
     event = models.TextField(_("event"))
     #: The JSON list of the match's field names, sorted.
@@ -356,7 +369,7 @@ class EventWait(EngineModel):
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["instance"], condition=Q(closed_at__isnull=True), name="holdpoint_event_wait_one"
+                fields=["instance", "slot"], condition=Q(closed_at__isnull=True), name="holdpoint_event_wait_slot"
             )
         ]
 

@@ -30,6 +30,7 @@ from workflows.hooks.checks import check_hook_retention, check_hook_routes, chec
 from workflows.importing import foreign_packages
 from workflows.models import Instance
 from workflows.operations import stuck
+from workflows.operations.asked_database import check_server, choose_database
 from workflows.operations.kafka_checks import check_kafka, check_kafka_deploy
 from workflows.operations.link_checks import check_links, check_routes, check_token_keys, check_webhook_secrets
 from workflows.operations.step_checks import check_targets
@@ -59,6 +60,7 @@ def register_checks() -> None:
     register(_as_list(check_hook_routes), TAG)
     register(_as_list(check_targets), TAG)
     register(_as_list(check_speed), TAG, deploy=True)
+    register(check_server, TAG, Tags.database)
     register(check_deploy, TAG, Tags.database)
     register(check_isolation, TAG, Tags.database)
     register(check_vanished, TAG, Tags.database)
@@ -143,10 +145,10 @@ def check_isolation(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """The level that transactions have where no setting of Django says so: a role or a database may have its own."""
-    alias = router.db_for_write(Instance)
-    db = connections[alias]
-    if alias not in (databases or ()) or db.vendor != "postgresql":
+    alias = choose_database(databases)
+    if alias is None:
         return []
+    db = connections[alias]
     if "isolation_level" in (db.settings_dict.get("OPTIONS") or {}):
         return []  # that is what holds, and check_database has seen it
     with db.cursor() as cursor:
@@ -161,11 +163,10 @@ def check_vanished(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """How long the server keeps the locks of a client whose machine vanished: what this session really has."""
-    alias = router.db_for_write(Instance)
-    db = connections[alias]
-    if alias not in (databases or ()) or db.vendor != "postgresql":
+    alias = choose_database(databases)
+    if alias is None:
         return []
-    db.ensure_connection()
+    db = connections[alias]
     with db.wrap_database_errors:
         patience = read_patience(db.connection)
     if patience is None or 0 < patience <= LONGEST_SILENCE:
@@ -266,8 +267,8 @@ def check_speed() -> Iterator[CheckMessage]:
 
 def check_deploy(app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """Instances that this code cannot take further; only where their database is asked about."""
-    alias = router.db_for_write(Instance)
-    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+    alias = choose_database(databases)
+    if alias is None:
         return []
     try:
         with transaction.atomic(using=alias):

@@ -14,13 +14,14 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, connections, router, transaction
+from django.db import DatabaseError, transaction
 from django.db.models import Count
 
 from workflows.conf import conf
 from workflows.definitions.callback_tokens import RESUME_NAMES, RESUME_VIEW, find_path
 from workflows.lifecycle import InteractionStatus
 from workflows.models import Interaction
+from workflows.operations.asked_database import choose_database
 
 #: The id of the key that `conf` makes of SECRET_KEY under DEBUG.
 DEBUG_KEY = "debug"
@@ -84,8 +85,8 @@ def check_token_keys(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Whether the keys are there that tokens out there were made with; asked with `check --database` only."""
-    alias = router.db_for_write(Interaction)
-    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+    alias = choose_database(databases)
+    if alias is None:
         return []
     try:
         with transaction.atomic(using=alias):  # before the first migrate there is nothing to ask
@@ -132,8 +133,8 @@ def check_webhook_secrets(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Whether the secrets are there that questions wait to be signed with; asked with `check --database` only."""
-    alias = router.db_for_write(Interaction)
-    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+    alias = choose_database(databases)
+    if alias is None:
         return []
     try:
         with transaction.atomic(using=alias):

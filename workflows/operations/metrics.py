@@ -1,9 +1,9 @@
 """`GET /metrics` for Prometheus: what happened, from the database's sums, and how things stand now.
 
 Lives here: who may read which numbers, and their names. Invariants owned: a key sees the numbers of its own workspace
-and what is nobody's; no label has unbounded values, so neither a workflow's name nor an id is one; an answer comes in
-bounded time even when the database hangs; and one process shows what all of them did, because none of the numbers is
-its own.
+and what is nobody's; no label has unbounded values, so neither a workflow's name nor an id is one (queues are few, and
+named by code); an answer comes in bounded time even when the database hangs; and one process shows what all of them
+did, because none of the numbers is its own.
 
 Counters come from the ledger (`tallies`), which is counted once a minute and, at most one batch of it, at every
 reading. They lag by what runs: a row is counted once every transaction that is older than its own has ended.
@@ -30,6 +30,7 @@ from workflows import store
 from workflows.access.api_keys import find_access
 from workflows.api.refused import flush_dropped
 from workflows.conf import conf
+from workflows.definitions.flow import known_limits
 from workflows.lifecycle import TERMINAL
 from workflows.models import Instance
 from workflows.operations import health
@@ -46,7 +47,16 @@ from workflows.rest.protocol.problems import (
 )
 from workflows.store.ledger.event_sums import BUCKET_LABELS, HOOK_OUTCOMES, ITEM_ENDS, REASONS
 from workflows.store.ledger.tallies import read_backlog, read_tallies, tally_batch
-from workflows.store.probe import OpenUnits, Pending, State, prepare_reading, read_pending, read_state, read_units
+from workflows.store.probe import (
+    OpenUnits,
+    Pending,
+    State,
+    prepare_reading,
+    read_pending,
+    read_queues,
+    read_state,
+    read_units,
+)
 
 logger = logging.getLogger("workflows")
 
@@ -77,6 +87,8 @@ class Reading:
     tallies: Tallies
     pending: Pending
     units: OpenUnits
+    #: By "running" and "waiting", then by queue.
+    queues: Mapping[str, Mapping[str, int]]
     state: State
     backlog: float
     #: Those of other apps, with their values.
@@ -114,6 +126,7 @@ class Reading:
         for age, count in self.pending.ages.items():
             pending.add_metric([age], count)
         yield pending
+        yield from self._collect_queues()
         for name, told, value in (
             (
                 "pending_capped",
@@ -131,6 +144,17 @@ class Reading:
             yield GaugeMetricFamily(f"holdpoint_{name}", told, value=float(value))
         for gauge, value in self.gauges:
             yield GaugeMetricFamily(gauge.name, gauge.told, value=value)
+
+    def _collect_queues(self) -> Iterator[Metric]:
+        for state, told in (
+            ("running", "Steps that run, by queue."),
+            ("waiting", "Instances that wait to run, by queue; at most 100,000 are counted."),
+        ):
+            metric = GaugeMetricFamily(f"holdpoint_{state}", told, labels=["queue"])
+            counts = self.queues[state]
+            for queue in sorted({*known_limits.list_queues(), *counts}):
+                metric.add_metric([queue], counts.get(queue, 0))
+            yield metric
 
     def _collect_resumes(self) -> Metric:
         counts = accumulate(self.tallies.get(("time_to_resume", label), 0) for label in BUCKET_LABELS)
@@ -182,6 +206,7 @@ def read_metrics(db: BaseDatabaseWrapper, workspace: int | None) -> Reading:
             read_tallies(db, workspace),
             read_pending(db, workspace),
             read_units(db, workspace),
+            read_queues(db, workspace),
             read_state(db),
             read_backlog(db),
             [(one, one.read(db, workspace)) for one in list_gauges()],

@@ -23,6 +23,7 @@ from workflows.lifecycle import (
     InteractionStatus,
     Status,
     UnitStatus,
+    Watch,
 )
 from workflows.store.claim import Claim
 from workflows.store.items.item_ends import FILLING, RELEASED, cancel_units
@@ -66,6 +67,10 @@ class Saved:
     fills: bool = False
     #: Of a question that was opened in this very run.
     token: str | None = None
+    #: When the question was answered, or ended otherwise.
+    closed_at: datetime | None = None
+    #: Of a wait for the end of an instance; see `lifecycle.Watch`.
+    watch: int = Watch.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ _READ = compact(f"""
       c.unit_id,
       x.id, x.signal_id, x.status, x.output::text, x.deadline, x.token_key, n.visit, c.child_id, i.status,
       i.result::text, i.error, CASE WHEN n.items THEN n.status END, coalesce(n.phase = {RELEASED}, false),
-      coalesce(n.hooked AND n.phase = {FILLING} AND n.status = {PENDING}, false)
+      coalesce(n.hooked AND n.phase = {FILLING} AND n.status = {PENDING}, false), x.closed_at, c.watch
     FROM holdpoint_checkpoint c LEFT JOIN holdpoint_unit n ON n.id = c.unit_id
     LEFT JOIN holdpoint_interaction x ON x.unit_id = c.unit_id AND x.index = 0 AND NOT n.items
     LEFT JOIN holdpoint_instance i ON i.id = c.child_id
@@ -105,13 +110,17 @@ _SAVE = compact(f"""
     RETURNING deadline
 """)
 
+_SAVE_UNTIL = _SAVE.replace(f"{CLOCK} + %(timeout)s::float8 * interval '1 s'", "%(timeout)s::timestamptz")
+
 #: An invoked child that still lives is never started twice: its checkpoint is put aside, at a place before all calls,
 #: where the call that is made anew finds it.
-_ADRIFT = f"""c.kind = {CALL_CODES[Call.INVOKE]} AND c.position >= 0 AND EXISTS (
+_ADRIFT = f"""c.kind IN ({CALL_CODES[Call.INVOKE]}, {CALL_CODES[Call.ASK_CHILD]}) AND c.position >= 0 AND EXISTS (
   SELECT FROM holdpoint_instance h WHERE h.id = c.child_id AND h.{LIVE})"""
-_ASIDE = """position = least((SELECT min(o.position) FROM holdpoint_checkpoint o
-    WHERE o.instance_id = %(instance)s::uuid), 0) - 1 - c.position, settled = false, expired = false, blamed = false"""
+_ASIDE = f"""position = least((SELECT min(o.position) FROM holdpoint_checkpoint o
+    WHERE o.instance_id = %(instance)s::uuid), 0) - 1 - c.position, settled = false, expired = false,
+  blamed = false, watch = {Watch.NONE:d}"""
 
+#: Of several open questions one for an event loses the id of its wait, which the failure has closed: it is asked again.
 #: The call that the instance failed of, and what was called on the failing path after it. A callback that nobody
 #: answered keeps its place, because calls between it and its wait stand; it only asks anew.
 _FAILING = """CASE WHEN b.callback THEN c.position > b.position AND c.saved_at > b.closed_at
@@ -128,6 +137,9 @@ _FORGET = compact(f"""
     ), a AS (
       UPDATE holdpoint_checkpoint c SET {_ASIDE} FROM b
       WHERE c.instance_id = %(instance)s::uuid AND {_FAILING} AND {_ADRIFT}
+    ), e AS (
+      UPDATE holdpoint_checkpoint c SET value = NULL WHERE c.instance_id = %(instance)s::uuid
+        AND c.kind = {CALL_CODES[Call.ASK_EVENT]} AND NOT c.settled AND NOT EXISTS (SELECT FROM b WHERE {_FAILING})
     )
     DELETE FROM holdpoint_checkpoint c USING b
     WHERE c.instance_id = %(instance)s::uuid AND {_FAILING} AND NOT ({_ADRIFT})
@@ -149,6 +161,9 @@ _FORGET_FROM = compact(f"""
     ), x AS (
       UPDATE holdpoint_interaction x SET status = {CANCELLED}, closed_at = {CLOCK}, version = x.version + 1
       FROM n WHERE x.unit_id = n.id AND x.closed_at IS NULL RETURNING x.id
+    ), w AS (
+      UPDATE holdpoint_event_wait w SET closed_at = {CLOCK}
+      WHERE w.instance_id = %(instance)s::uuid AND w.slot > %(position)s::int AND w.closed_at IS NULL
     )
     SELECT x.id, NULL FROM x UNION ALL
     SELECT NULL, o.id FROM c CROSS JOIN LATERAL (SELECT o.id FROM holdpoint_unit o
@@ -187,7 +202,7 @@ def read_checkpoints(db: BaseDatabaseWrapper, claim: Claim) -> list[Saved]:
     saved = []
     for row in fetch(db, _READ, {"instance": claim.id}):
         one = Saved(*row[:22])
-        one.released, one.fills = row[23], row[24]
+        one.released, one.fills, one.closed_at, one.watch = row[23:27]
         one.call = _CALL_OF[row[1]]
         one.status = None if row[13] is None else _ASKED_OF[row[13]]
         one.child_status = None if row[19] is None else STATUS_OF[row[19]]
@@ -207,14 +222,14 @@ def save_checkpoint(
     settled: bool = True,
     expired: bool = False,
     failed: bool = False,
-    timeout: float | None = None,
+    timeout: float | datetime | None = None,
     signal: int | None = None,
     child: UUID | None = None,
 ) -> Saved | None:
     """Save a new checkpoint, or settle an open one; None when the claim was lost."""
     rows = fetch(
         db,
-        _SAVE,
+        _SAVE_UNTIL if isinstance(timeout, datetime) else _SAVE,
         {
             "instance": claim.id,
             "fence": claim.fence,
@@ -253,5 +268,5 @@ def rewind_checkpoints(db: BaseDatabaseWrapper, instance: str, rewind: Rewind) -
 
 
 def forget_failed(db: BaseDatabaseWrapper, instance: Any) -> None:
-    """For a retry: let the call that failed be made again."""
+    """For a retry: let the call that failed be made again. Waits for events that the failure closed begin anew."""
     fetch(db, _FORGET, {"instance": instance}, rows=False)

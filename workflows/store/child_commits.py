@@ -9,6 +9,7 @@ Invariants owned:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -18,8 +19,11 @@ from workflows.store.checkpoints import join_child, lock_with_child, save_checkp
 from workflows.store.claim import Claim
 from workflows.store.commit import commit, lock_claim
 from workflows.store.planned_commit import InvokePlan, SpawnPlan
-from workflows.store.sql import atomic, retrying, wait_for_locks
+from workflows.store.sql import atomic, read_clock, retrying, wait_for_locks
 from workflows.store.start import KEY_TRIES, NewInstance, Source, find_holder, insert_instances
+
+#: No spawn has this number, so that no end of such a child is counted down.
+UNCOUNTED = -1
 
 
 def commit_spawn(db: BaseDatabaseWrapper, plan: SpawnPlan, patience: float) -> None:
@@ -31,7 +35,7 @@ def commit_spawn(db: BaseDatabaseWrapper, plan: SpawnPlan, patience: float) -> N
             wait_for_locks(db, patience)
             if not lock_claim(db, claim):
                 raise ClaimLost(claim.id, claim.fence)
-            _insert_children(db, claim, plan.children)
+            _insert_children(db, plan.children, claim, claim.spawns + 1)
             commit(db, [plan.commit])
 
     retrying(db, write)
@@ -50,8 +54,9 @@ def commit_invoke(db: BaseDatabaseWrapper, plan: InvokePlan, patience: float) ->
                 raise ClaimLost(claim.id, claim.fence)
             if outcome.adrift is not None:
                 alive = join_child(db, claim, *outcome.adrift)
-                planned.children, planned.delay = int(alive), outcome.timeout if alive else None
+                planned.children, planned.delay = int(alive), _count_seconds(db, outcome.timeout) if alive else None
             else:
+                planned.delay = _count_seconds(db, outcome.timeout)
                 insert_instances(
                     db,
                     [outcome.child],
@@ -74,10 +79,21 @@ def commit_invoke(db: BaseDatabaseWrapper, plan: InvokePlan, patience: float) ->
     retrying(db, write)
 
 
-def _insert_children(db: BaseDatabaseWrapper, claim: Claim, new: Sequence[NewInstance]) -> None:
-    source = Source(claim.id, is_family=True, spawn_no=claim.spawns + 1)
+def _count_seconds(db: BaseDatabaseWrapper, time: float | datetime | None) -> float | None:
+    return max(time.timestamp() - read_clock(db), 0.0) if isinstance(time, datetime) else time
+
+
+def insert_asked_child(db: BaseDatabaseWrapper, claim: Claim, child: NewInstance) -> None:
+    """Write a child that nobody counts: its end is told. Within a transaction that holds the claim."""
+    _insert_children(db, [child], claim, UNCOUNTED, actor=f"instance:{claim.id}")
+
+
+def _insert_children(
+    db: BaseDatabaseWrapper, new: Sequence[NewInstance], claim: Claim, spawn_no: int, *, actor: str = ""
+) -> None:
+    source = Source(claim.id, is_family=True, spawn_no=spawn_no)
     for left in range(KEY_TRIES - 1, -1, -1):
-        written = insert_instances(db, new, workspace=claim.workspace, source=source)
+        written = insert_instances(db, new, workspace=claim.workspace, source=source, actor=actor)
         new = [child for child in new if child.id not in written]
         if not new:
             return

@@ -25,6 +25,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import errors
 
 from workflows.lifecycle import Event
+from workflows.store.flow.places import KEPT, describe_kept
+from workflows.store.flow.token_buckets import give_back
 from workflows.store.sql import CLOCK, LEDGER, NOW, RUNNABLE, RUNNING, becoming, compact, fetch, kind, retrying
 
 LEASE_SECONDS = 10.0
@@ -66,6 +68,10 @@ class Claim:
     #: What the run has said of its progress, as JSON; and the latest of it that the row has.
     progress: str | None = None
     kept: str | None = None
+    #: Buckets that its run was taken from, and how much: given back with a claim that nobody has begun.
+    drawn: tuple[tuple[int, int], ...] = ()
+    #: How many states its workflow keeps; of most none.
+    keep: int = 0
 
 
 #: What a claim carries of an inbox. More is left behind and read when the author looks: one instance with a
@@ -80,11 +86,24 @@ EVER = 1e10
 
 #: Entries of rows that are runnable no more stay in the index as long as somebody's snapshot is older, and a scan from
 #: its low end reads them all. So whoever knows how far back something can be due looks no further.
-_QUEUE = f"""FROM holdpoint_instance i WHERE i.status = {RUNNABLE}
+_QUEUE = f"""FROM holdpoint_instance i WHERE i.status = {RUNNABLE} AND i.lane IS NULL
         AND i.due_at <= {NOW} AND i.due_at >= {NOW} - %(back)s * interval '1 s'
         AND (%(known)s::text[] IS NULL OR i.workflow = ANY(%(known)s::text[]))"""
 
 _ROW = "json_build_array(s.n, s.name, s.payload, s.received_at, s.source)"
+
+#: What comes of a claim's rows, whichever statement claims them.
+RETURNED = """i.id, i.fence, i.workflow, i.version, i.step, i.attempt, i.runs, i.timed_out,
+        i.inbox, i.names, i.parent_id, i.key, i.workspace_id, i.spawns, i.solo, i.asked, i.error, i.seq,
+        i.input, i.state"""
+ANSWER = f"""u.id::text, u.fence, u.workflow, u.version, u.step, u.attempt, u.runs, u.timed_out, u.inbox, u.names,
+      u.parent_id::text, u.key, u.workspace_id, u.spawns, u.solo, u.asked, u.error, u.seq, u.input::text, u.state::text,
+      {CLOCK}, extract(epoch FROM {CLOCK} - u.was_due)::float8, CASE WHEN u.inbox BETWEEN 1 AND {CARRIED_SIGNALS} AND (
+        SELECT sum(pg_column_size(s.payload)) FROM holdpoint_signal s
+        WHERE s.instance_id = u.id AND s.consumed_at IS NULL) <= {CARRIED_BYTES}
+      THEN (
+        SELECT json_agg({_ROW} ORDER BY s.n)::text FROM holdpoint_signal s
+        WHERE s.instance_id = u.id AND s.consumed_at IS NULL) END"""
 
 #: The head decides: if it is solo it comes alone, and nothing else is locked; otherwise no solo row comes.
 #: Runs on the pump's connection with sequential scans off: planned while the tables are empty it would
@@ -106,20 +125,14 @@ _CLAIM = compact(f"""
       UPDATE holdpoint_instance i SET fence = i.fence + 1, runs = least(i.runs + 1, 32767),
         {becoming(RUNNING, f"{CLOCK} + %(lease)s * interval '1 s'")}
       FROM p WHERE i.id = p.id
-      RETURNING p.due_at AS was_due, i.id, i.fence, i.workflow, i.version, i.step, i.attempt, i.runs, i.timed_out,
-        i.inbox, i.names, i.parent_id, i.key, i.workspace_id, i.spawns, i.solo, i.asked, i.error, i.seq,
-        i.input, i.state
+      RETURNING p.due_at AS was_due, {RETURNED}
     )
-    SELECT u.id::text, u.fence, u.workflow, u.version, u.step, u.attempt, u.runs, u.timed_out, u.inbox, u.names,
-      u.parent_id::text, u.key, u.workspace_id, u.spawns, u.solo, u.asked, u.error, u.seq, u.input::text, u.state::text,
-      {CLOCK}, extract(epoch FROM {CLOCK} - u.was_due)::float8, CASE WHEN u.inbox BETWEEN 1 AND {CARRIED_SIGNALS} AND (
-        SELECT sum(pg_column_size(s.payload)) FROM holdpoint_signal s
-        WHERE s.instance_id = u.id AND s.consumed_at IS NULL) <= {CARRIED_BYTES}
-      THEN (
-        SELECT json_agg({_ROW} ORDER BY s.n)::text FROM holdpoint_signal s
-        WHERE s.instance_id = u.id AND s.consumed_at IS NULL) END
+    SELECT {ANSWER}
     FROM u
 """)
+
+#: While somebody holds plain instances back, they are left out; what becomes of them: see `flow.places`.
+_CLAIM_OTHERS = _CLAIM.replace(compact(_QUEUE), compact(f"{_QUEUE} AND NOT {KEPT}"))
 
 #: What was left behind, read later but as of the claim: numbers are given under the instance's lock, and only
 #: its claimer consumes, so "up to the claim's last number" is the same set whenever it is read.
@@ -181,8 +194,8 @@ _RECLAIM = compact(f"""
         {becoming(RUNNABLE, CLOCK)}
       FROM c WHERE i.id = c.id RETURNING i.id, i.seq, i.workspace_id, i.status, i.step, i.runs
     ), a AS MATERIALIZED (
-      SELECT i.id FROM holdpoint_instance i WHERE i.status = {RUNNABLE} AND i.due_at > {NOW} + {AHEAD}
-        AND (NOT i.solo OR i.due_at > {NOW} + {AHEAD_ALONE})
+      SELECT i.id FROM holdpoint_instance i WHERE i.status = {RUNNABLE} AND i.lane IS NULL
+        AND i.due_at > {NOW} + {AHEAD} AND (NOT i.solo OR i.due_at > {NOW} + {AHEAD_ALONE})
       ORDER BY i.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
     ), b AS (
       UPDATE holdpoint_instance i SET due_at = {CLOCK} FROM a WHERE i.id = a.id
@@ -204,19 +217,30 @@ def claim(
     back: float = EVER,
     solos: bool = True,
     known: Sequence[str] | None = None,
+    kept: Sequence[tuple[int, str]] = (),
 ) -> list[Claim]:
     """Take up to `limit` due instances, each with its unconsumed signals, in one statement.
 
-    Of those due in the last `back` seconds; without `solos`, none that has to run alone; of the `known` workflows.
+    Of those due in the last `back` seconds; without `solos`, none that has to run alone; of the `known` workflows; and
+    none that is `kept` back.
     """
     params = {"limit": limit, "lease": lease, "back": back, "solos": solos, "known": known}
+    statement = _CLAIM
+    if kept:
+        statement, params = _CLAIM_OTHERS, params | describe_kept(kept)
     try:
-        rows = fetch(db, _CLAIM, params)
+        rows = fetch(db, statement, params)
     except OperationalError as error:
         if limit == 1 or not isinstance(error.__cause__, errors.ProgramLimitExceeded | errors.OutOfMemory):
             raise
-        rows = fetch(db, _CLAIM, params | {"limit": 1})  # too much for one answer: one at a time
-    return [Claim(*(*columns, _parse(columns[8], signals))) for *columns, signals in rows]
+        rows = fetch(db, statement, params | {"limit": 1})  # too much for one answer: one at a time
+    return [make_claim(row) for row in rows]
+
+
+def make_claim(row: Sequence[Any]) -> Claim:
+    """A row of a claiming statement."""
+    *columns, signals = row
+    return Claim(*(*columns, _parse(columns[8], signals)))
 
 
 def read_signals(db: BaseDatabaseWrapper, claim: Claim, names: Sequence[str] | None) -> list[list[Any]]:
@@ -246,7 +270,9 @@ def renew(db: BaseDatabaseWrapper, claims: Sequence[Claim], lease: float = LEASE
 
 def release(db: BaseDatabaseWrapper, claims: Sequence[Claim], *, solo: bool = False) -> set[str]:
     """Give unstarted instances back without having spent a run; those not answered are held by somebody just now."""
-    return _touch(db, _RELEASE, claims, {"solo": solo})
+    released = _touch(db, _RELEASE, claims, {"solo": solo})
+    give_back(db, [drawn for one in claims if one.id in released for drawn in one.drawn])
+    return released
 
 
 def reclaim(db: BaseDatabaseWrapper, limit: int = 500) -> int:

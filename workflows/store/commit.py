@@ -30,14 +30,17 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import FIRST_TERMINAL, Event
+from workflows.store.asked.asked_rows import withdraw_asks
 from workflows.store.channel_closing import listens, tell_closed
 from workflows.store.checkpoints import rewind_checkpoints
 from workflows.store.claim import Claim
+from workflows.store.flow.places import move_places
 from workflows.store.items.item_lines import is_line
 from workflows.store.items.line_ends import end_lines, list_free_lines
 from workflows.store.planned_commit import CameLate, Commit, Kind
 from workflows.store.progress_report import keep_progress, list_advancing
 from workflows.store.questions import close_questions
+from workflows.store.run_records import keep_records
 from workflows.store.sql import (
     AWAITING,
     AWAITING_CHILDREN,
@@ -222,20 +225,33 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
         statement = _COMMIT_TELLING
         params["tells"] = write_texts([one.tells for one in commits] + padding)
     asking = [one.claim.id for one in commits if one.claim.asked and one.kind in (Kind.DONE, Kind.STOP)]
-    rewinding = [one for one in commits if one.rewind is not None]
+    beside = [
+        one
+        for one in commits
+        if one.rewind is not None or one.traceback is not None or one.claim.keep or one.claim.error is not None
+    ]
     advancing = list_advancing([one.claim for one in commits])
     lines = _list_ending_lines(commits)
-    if not asking and not rewinding and not advancing and not lines:
+    moves = {one.claim.id: one.move for one in commits if one.move is not None}
+    leaving = [one for one in commits if one.withdraws]
+    if not (asking or beside or advancing or lines or moves or leaving):
         return {row[0] for row in fetch(db, statement, params)}
     with atomic(db):
         applied = {row[0] for row in fetch(db, statement, params)}
         keep_progress(db, advancing, applied)
+        if moves := {id: move for id, move in moves.items() if id in applied}:
+            move_places(db, moves)
         closed: list[UUID] = []
         if asking:
             closed += close_questions(db, [id for id in asking if id in applied])
-        for one in rewinding:
+        for one in leaving:
+            if one.claim.id in applied:
+                closed += withdraw_asks(db, one.claim.id, one.withdraws)
+        for one in beside:
             if one.claim.id in applied and one.rewind is not None:
                 closed += rewind_checkpoints(db, one.claim.id, one.rewind)
+        if beside:
+            keep_records(db, beside, applied)
         if ended := [one for one in commits if one.claim.id in lines and one.claim.id in applied]:
             failed = [one.claim.id for one in ended if one.kind is Kind.STOP]
             ended[0].units, cancelled = end_lines(db, [one.claim.id for one in ended], failed)
@@ -249,7 +265,12 @@ def may_close(one: Commit) -> bool:
     if not listens():
         return False
     ends = one.kind in (Kind.DONE, Kind.STOP)
-    return one.rewind is not None or (ends and bool(one.claim.asked)) or (one.kind is Kind.STOP and is_line(one.claim))
+    return (
+        one.rewind is not None
+        or bool(one.withdraws)
+        or (ends and bool(one.claim.asked))
+        or (one.kind is Kind.STOP and is_line(one.claim))
+    )
 
 
 def ended_here(db: BaseDatabaseWrapper, elsewhere: BaseDatabaseWrapper, claim: Claim) -> bool:

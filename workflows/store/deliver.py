@@ -21,7 +21,7 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.lifecycle import Event
+from workflows.lifecycle import FIRST_TERMINAL, Event
 from workflows.store.sql import (
     AWAITING,
     CLOCK,
@@ -87,6 +87,17 @@ _FIRST = {
     JOIN holdpoint_signal s ON s.instance_id = i.id AND s.dedup_key = %(dedup)s::text WHERE {target_sql(form)}
     """)
     for form in FORMS
+}
+
+#: The first delivery of a dedup key to whoever had the correlation key before and has ended.
+_PAST = {
+    by: compact(f"""
+    SELECT i.id, s.n FROM holdpoint_instance i CROSS JOIN LATERAL (
+      SELECT s.n FROM holdpoint_signal s WHERE s.instance_id = i.id AND s.dedup_key = %(dedup)s::text OFFSET 0) s
+    WHERE i.workspace_id = {workspace_sql(by)} AND i.key = %(target)s::text AND i.status >= {FIRST_TERMINAL}
+    ORDER BY i.id LIMIT 1
+    """)
+    for by in ("id", "slug")
 }
 
 #: Lines of one instance are numbered in the caller's order; rows are locked in id order, as everywhere.
@@ -180,6 +191,13 @@ def deliver(
         if dedup is not None and (first := fetch(db, _FIRST[to.form], params)):
             return Delivered(first[0][0], first[0][1], duplicate=True, woke=False)
     return None
+
+
+def find_past_signal(db: BaseDatabaseWrapper, to: Address, dedup: str) -> Delivered | None:
+    """What an ended instance that had this key took under this dedup key."""
+    params = {"ws": to.workspace, "target": to.value, "dedup": dedup}
+    rows = fetch(db, _PAST[address_kind(to.workspace)], params)
+    return Delivered(rows[0][0], rows[0][1], duplicate=True, woke=False) if rows else None
 
 
 @dataclass(slots=True)

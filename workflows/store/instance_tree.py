@@ -96,7 +96,8 @@ UNWANTED = "nobody waits for its item any more"
 
 _REOPEN = compact(f"""
     WITH u AS (
-      UPDATE holdpoint_instance i SET attempt = 0, runs = 0, error = NULL, seq = i.seq + 1,
+      UPDATE holdpoint_instance i SET attempt = 0, runs = 0, error = NULL, traceback = NULL, failed_call = NULL,
+        seq = i.seq + 1, slot = NULL, slots = NULL, lane = CASE WHEN i.lane < 0 THEN ~i.lane ELSE i.lane END,
         {becoming(RUNNABLE, CLOCK)}
       WHERE i.id = %(id)s::uuid AND i.status = {FAILED} AND i.spawn_no IS NULL
       RETURNING i.id, i.seq, i.workspace_id, i.status, i.step, i.unit_id,

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from workflows.definitions.awaited_kinds import ASKED
 from workflows.lifecycle import INTERACTION_CODES, Event, InteractionStatus
 from workflows.store.complete import COLUMNS, FROM, Addressed, read_addressed
 from workflows.store.sql import AWAITING, CLOCK, LEDGER, compact, fetch, kind
@@ -20,7 +21,8 @@ PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
 
 #: Of the question only what never changes is read here. The instance of an item is locked by nobody who answers it.
 _LOCK = compact(f"""
-    SELECT i.status = {AWAITING} AND i.names[1] = 'holdpoint:unit:' || x.unit_id FROM holdpoint_interaction x
+    SELECT i.status = {AWAITING} AND i.names[1] IN ('holdpoint:unit:' || x.unit_id, '{ASKED}')
+    FROM holdpoint_interaction x
     JOIN holdpoint_instance i ON i.id = x.instance_id WHERE x.id = %(id)s::uuid AND NOT x.item FOR NO KEY UPDATE OF i
 """)
 
@@ -57,6 +59,25 @@ _MOVE = compact(f"""
     SELECT 1 FROM u
 """)
 
+#: Of one of several open questions. The instance wakes no later than this deadline; where it wakes earlier, because
+#: this one was moved away, it looks and parks again.
+_MOVE_ASKED = compact(f"""
+    WITH u AS (
+      UPDATE holdpoint_instance i SET seq = i.seq + 1, due_at = least(i.due_at, %(deadline)s::timestamptz)
+      WHERE i.id = %(instance)s::uuid AND i.status + 0 = {AWAITING} AND i.names[1] = '{ASKED}'
+      RETURNING i.id, i.seq, i.workspace_id, i.status, i.due_at
+    ), n AS (
+      UPDATE holdpoint_unit n SET deadline = %(deadline)s::timestamptz FROM u WHERE n.id = %(unit)s::uuid
+    ), x AS (
+      UPDATE holdpoint_interaction x SET deadline = %(deadline)s::timestamptz FROM u
+      WHERE x.id = %(id)s::uuid AND x.status + 0 = {PENDING}
+    ), l AS (
+      {LEDGER}
+      SELECT u.id, {CLOCK}, u.due_at, u.seq, u.workspace_id, {kind(Event.RESCHEDULED)}, u.status,
+        %(actor)s::text, NULL, %(data)s::jsonb FROM u
+    )
+    SELECT 1 FROM u
+""")
 
 #: The history of one item: its own row gives the numbers, and is locked already.
 _RECORD_OF_ITEM = compact(f"""
@@ -80,7 +101,7 @@ class Held:
     """A question whose own row is locked by this transaction, and before it its instance, unless it is an item."""
 
     found: Addressed
-    #: Whether its deadline can be moved: the instance is parked on this very question, or it is an item.
+    #: Whether its deadline can be moved: the instance is parked on it, alone or beside others, or it is an item.
     parked: bool
     #: The database's moment under the lock.
     now: datetime
@@ -125,4 +146,4 @@ def move_deadline(db: BaseDatabaseWrapper, held: Held, deadline: datetime | None
         "actor": actor,
         "data": data,
     }
-    return bool(fetch(db, _MOVE, params))
+    return bool(fetch(db, _MOVE, params) or fetch(db, _MOVE_ASKED, params))

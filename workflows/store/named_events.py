@@ -9,17 +9,16 @@ Invariants owned:
   the hash of the values: the emit skips from one set of names to the next, then probes each for its own values.
 * One wait takes one event: under the lock of its instance the wait is closed and the signal stored. One
   instance takes an event once: the signal's dedup key names the event, and is kept as long as the instance.
+* A wait that is one of several open questions (`slot` above 0) takes its event whatever its instance does meanwhile:
+  that is locked first, so that what closes a wait under the same lock is seen.
 
 Lock order: the events' lock, then instance rows by ascending id, as everywhere.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -28,12 +27,13 @@ from workflows.conf import conf
 from workflows.definitions.awaited_event import (
     EVENT as PREFIX,  # before a wait's id: a name; before an event's id: a dedup key
 )
-from workflows.exceptions import InvalidData, StrictIsolation
+from workflows.exceptions import StrictIsolation
 from workflows.lifecycle import Event
 from workflows.store.sql import (
     AWAITING,
     CLOCK,
     LEDGER,
+    LIVE,
     NOTIFY_IDLE,
     NOW,
     RUNNABLE,
@@ -46,22 +46,12 @@ from workflows.store.sql import (
 )
 from workflows.store.targets import address_kind
 from workflows.uuid7 import make_uuid7
-from workflows.values.json_text import dump_value
-
-if TYPE_CHECKING:
-    from workflows.definitions.awaited_event import EventSpec
-    from workflows.schemas.schema import Schema
-    from workflows.store.claim import Claim
-
-logger = logging.getLogger("workflows")
 
 #: Waits of one page of the search, and rows of one delivering statement.
 EVENT_BATCH = 500
-#: Events that a wait with a schema looks at before it asks for more.
-_LOOK = 50
-_FIRST_ID = UUID(int=0)
+FIRST_ID = UUID(int=0)
 #: Subtracting a very long time would leave the calendar, so it is bounded where "never" begins.
-_SECONDS = "least(%({})s::float8, 3e10) * interval '1 s'"
+SECONDS_BACK = "least(%({})s::float8, 3e10) * interval '1 s'"
 #: A key stops a repeated emit for at least so long, however short the look-back is.
 _KEEP_KEYS_SECONDS = 4 * 24 * 3600.0
 
@@ -104,13 +94,14 @@ _FIND = compact(f"""
       ) m WHERE shape.fields IS NOT NULL AND m.whole
     ), page AS (
       SELECT w.* FROM probe CROSS JOIN LATERAL (
-        SELECT w.id, w.instance_id, w.schema, w.schema_type FROM holdpoint_event_wait w
+        SELECT w.id, w.instance_id, w.schema, w.schema_type, w.slot FROM holdpoint_event_wait w
         WHERE {_OPEN} AND w.fields = probe.fields AND w.hash = probe.hash AND w.match = probe.sub
           AND (w.channel = %(door)s::text OR w.channel IS NULL OR %(door)s::text IS NULL)
           AND w.id > %(after)s::uuid ORDER BY w.id LIMIT {EVENT_BATCH}
       ) w ORDER BY w.id LIMIT {EVENT_BATCH}
     )
-    SELECT page.schema::text, page.schema_type, array_agg(page.instance_id), array_agg(page.id) FROM page GROUP BY 1, 2
+    SELECT page.schema::text, page.schema_type, page.slot > 0, array_agg(page.instance_id), array_agg(page.id)
+    FROM page GROUP BY 1, 2, 3
 """)
 
 #: Only an instance that is parked on exactly this wait takes the event: one whose deadline or cancellation was
@@ -145,61 +136,48 @@ _DELIVER = compact(f"""
     SELECT count(*), CASE WHEN count(*) > 0 THEN {NOTIFY_IDLE} END FROM u
 """)
 
-#: The checkpoint of a function's wait remembers which row it parked on. What comes back is since how many hours nobody
-#: has looked for this event, where that is longer than events are kept.
-_PARK = compact(f"""
-    WITH c AS (
-      UPDATE holdpoint_checkpoint c SET value = to_jsonb(%(wait)s::text)
-      WHERE c.instance_id = %(instance)s::uuid AND c.position = %(position)s::int
-    )
-    INSERT INTO holdpoint_event_wait(id, instance_id, workspace_id, hash, event, fields, match, channel, schema_type,
-      schema)
-    SELECT %(wait)s::uuid, %(instance)s::uuid, %(ws)s, jsonb_hash_extended(m.match, 0), %(event)s,
-      (SELECT coalesce(jsonb_agg(f ORDER BY f COLLATE "C"), '[]')::text FROM jsonb_object_keys(m.match) f),
-      m.match, %(channel)s, %(type)s, %(schema)s::jsonb
-    FROM (SELECT %(match)s::jsonb) m(match)
-    RETURNING (
-      SELECT (extract(epoch FROM {NOW} - s.since) / 3600)::float8 FROM (
-        SELECT coalesce(
-          (SELECT max(o.closed_at) FROM holdpoint_event_wait o
-            WHERE o.instance_id = %(instance)s::uuid AND o.closed_at IS NOT NULL AND o.event = %(event)s),
-          (SELECT i.created_at FROM holdpoint_instance i WHERE i.id = %(instance)s::uuid)) AS since
-      ) s WHERE s.since < {NOW} - {_SECONDS.format("lookback")})
-""")
-
-#: Events since the instance started, within the look-back, that it has not taken; the oldest first. NOT IN reads
-#: what was taken once and hashes it; as a join each event would be compared with every signal of the instance.
-_LOOK_BACK = compact(f"""
-    SELECT e.id, e.at, e.data::text, e.actor FROM holdpoint_event e
-    WHERE e.workspace_id = %(ws)s AND e.name = %(event)s AND e.at >= greatest(
-        (SELECT i.created_at FROM holdpoint_instance i WHERE i.id = %(instance)s::uuid),
-        {NOW} - {_SECONDS.format("lookback")}, %(at)s::timestamptz)
-      AND (e.at, e.id) > (%(at)s::timestamptz, %(after)s::uuid)
-      AND (e.door = %(channel)s::text OR e.door IS NULL OR %(channel)s::text IS NULL)
-      AND NOT EXISTS (SELECT FROM jsonb_each(%(match)s::jsonb) f WHERE (e.data -> f.key) IS DISTINCT FROM f.value)
-      AND '{PREFIX}' || e.id NOT IN (SELECT s.dedup_key FROM holdpoint_signal s
-        WHERE s.instance_id = %(instance)s::uuid AND s.dedup_key IS NOT NULL)
-    ORDER BY e.at, e.id LIMIT %(limit)s
-""")
-
-#: For an instance that runs: the event goes into its inbox, and its park will find it there.
-_TAKE = compact(f"""
+#: Of several open questions; all instances are locked already, by a statement of its own. Where two questions of an
+#: instance want the event, the older one takes it.
+_DELIVER_ASKED = compact(f"""
     WITH t AS (
-      SELECT i.id, i.seq, i.workspace_id FROM holdpoint_instance i WHERE i.id = %(instance)s::uuid FOR NO KEY UPDATE
+      SELECT DISTINCT ON (i.id) w.id AS wait, i.id, i.seq, i.workspace_id,
+        i.status = {AWAITING} AND '{PREFIX}' || w.id = ANY(i.names) AS wakes
+      FROM unnest(%(instances)s::uuid[], %(waits)s::uuid[]) v(instance, wait) CROSS JOIN LATERAL (
+        SELECT i.id, i.seq, i.workspace_id, i.status, i.names FROM holdpoint_instance i
+        WHERE i.id = v.instance AND i.{LIVE} OFFSET 0
+      ) i CROSS JOIN LATERAL (
+        SELECT o.id FROM holdpoint_event_wait o WHERE o.id = v.wait AND o.closed_at IS NULL
+          AND coalesce(o.deadline > {CLOCK}, true) OFFSET 0
+      ) w ORDER BY i.id, w.id
     ), s AS (
       INSERT INTO holdpoint_signal(instance_id, received_at, n, workspace_id, name, dedup_key, source, payload)
-      SELECT t.id, {CLOCK}, t.seq + 1, t.workspace_id, '{PREFIX}' || %(wait)s::uuid, '{PREFIX}' || e.id, e.actor, e.data
+      SELECT t.id, {CLOCK}, t.seq + 1, t.workspace_id, '{PREFIX}' || t.wait, '{PREFIX}' || e.id, e.actor, e.data
       FROM t CROSS JOIN (SELECT * FROM holdpoint_event e WHERE e.id = %(id)s::uuid) e
-      RETURNING instance_id, n, name, source
+      ON CONFLICT (instance_id, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING
+      RETURNING instance_id, n, name, source, substr(name, {len(PREFIX) + 1})::uuid AS wait
     ), x AS (
-      UPDATE holdpoint_event_wait w SET closed_at = {CLOCK} FROM s WHERE w.id = %(wait)s::uuid
+      UPDATE holdpoint_event_wait w SET closed_at = {CLOCK} FROM s CROSS JOIN LATERAL (
+        SELECT o.ctid FROM holdpoint_event_wait o WHERE o.id = s.wait OFFSET 0) o
+      WHERE w.ctid = o.ctid
     ), u AS (
-      UPDATE holdpoint_instance i SET inbox = i.inbox + 1, seq = s.n FROM s WHERE i.id = s.instance_id
-      RETURNING i.id, i.seq, i.workspace_id, i.status, s.source, s.name
+      UPDATE holdpoint_instance i SET inbox = i.inbox + 1, seq = s.n,
+        {
+    becoming(
+        f"CASE WHEN t.wakes THEN {RUNNABLE} ELSE i.status END",
+        f"CASE WHEN t.wakes THEN {CLOCK} ELSE i.due_at END",
+        may_end=False,
     )
-    {LEDGER}
-    SELECT u.id, {CLOCK}, NULL, u.seq, u.workspace_id, {kind(Event.SIGNALLED)}, u.status, u.source, u.name,
-      jsonb_build_object('event', %(event)s::text, 'id', %(id)s::uuid) FROM u
+}
+      FROM s JOIN t ON t.id = s.instance_id WHERE i.id = s.instance_id
+      RETURNING i.id, i.seq, i.workspace_id, i.status, s.source, s.name, t.wakes
+    ), l AS (
+      {LEDGER}
+      SELECT u.id, {CLOCK}, NULL, u.seq, u.workspace_id, {kind(Event.SIGNALLED)}, u.status, u.source, u.name,
+        jsonb_build_object('event', %(event)s::text, 'id', %(id)s::uuid) FROM u
+    ), k AS (
+      SELECT count(*) AS woke FROM u WHERE u.wakes
+    )
+    SELECT k.woke, CASE WHEN k.woke > 0 THEN {NOTIFY_IDLE} END FROM k
 """)
 
 _LOCK_ALL = "SELECT FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE"
@@ -209,7 +187,7 @@ _PRUNE = {
     WITH gone AS (
       DELETE FROM holdpoint_event e WHERE e.ctid = ANY(ARRAY(
         SELECT o.ctid FROM holdpoint_event o
-        WHERE o.dedup_key IS {which} AND o.at < {NOW} - {_SECONDS.format("keep")}
+        WHERE o.dedup_key IS {which} AND o.at < {NOW} - {SECONDS_BACK.format("keep")}
         ORDER BY o.at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)) RETURNING 1
     ) SELECT count(*) FROM gone
     """)
@@ -223,6 +201,8 @@ class Waits:
 
     schema: str | None
     schema_type: str | None
+    #: Whether they are of several open questions each.
+    asked: bool
     instances: list[UUID]
     ids: list[UUID]
 
@@ -268,7 +248,7 @@ def find_waits(
     db: BaseDatabaseWrapper, workspace: int, event: str, id: UUID, door: str | None = None
 ) -> Iterator[Waits]:
     """The open waits that the event matches, a page at a time. Under the lock no wait is added meanwhile."""
-    after = _FIRST_ID
+    after = FIRST_ID
     while True:
         rows = fetch(db, _FIND, {"ws": workspace, "event": event, "id": id, "after": after, "door": door})
         found = [Waits(*row) for row in rows]
@@ -278,8 +258,21 @@ def find_waits(
         after = max(max(waits.ids) for waits in found)
 
 
-def deliver_event(db: BaseDatabaseWrapper, event: str, id: UUID, pairs: Sequence[tuple[UUID, UUID]]) -> int:
-    """Give the event to these (instance, wait), in order of instance ids; how many took it and woke up."""
+def deliver_event(
+    db: BaseDatabaseWrapper, event: str, id: UUID, pairs: Sequence[tuple[UUID, UUID]], asked: Set[UUID] = frozenset()
+) -> int:
+    """Give the event to these (instance, wait), in order of instance ids; how many took it and woke up.
+
+    `asked` names the waits that are of several open questions.
+    """
+    if not asked:
+        return _deliver(db, _DELIVER, event, id, pairs)
+    lock_waiting(db, [instance for instance, _ in pairs])
+    woke = _deliver(db, _DELIVER, event, id, [pair for pair in pairs if pair[1] not in asked])
+    return woke + _deliver(db, _DELIVER_ASKED, event, id, [pair for pair in pairs if pair[1] in asked])
+
+
+def _deliver(db: BaseDatabaseWrapper, statement: str, event: str, id: UUID, pairs: Sequence[tuple[UUID, UUID]]) -> int:
     woke = 0
     ordered = sorted(pairs)
     for begin in range(0, len(ordered), EVENT_BATCH):
@@ -290,56 +283,13 @@ def deliver_event(db: BaseDatabaseWrapper, event: str, id: UUID, pairs: Sequence
             "instances": write_plain([instance for instance, _ in batch]),
             "waits": write_plain([wait for _, wait in batch]),
         }
-        woke += fetch(db, _DELIVER, params)[0][0]
+        woke += fetch(db, statement, params)[0][0]
     return woke
 
 
 def lock_waiting(db: BaseDatabaseWrapper, instances: Sequence[UUID]) -> None:
     """Lock these instances, where more than one statement is to write to them: in one order, as everywhere."""
     fetch(db, _LOCK_ALL, {"ids": write_plain(sorted(set(instances)))}, rows=False)
-
-
-def park_on_event(
-    db: BaseDatabaseWrapper,
-    claim: Claim,
-    spec: EventSpec,
-    position: int | None = None,
-    *,
-    allows: Callable[[UUID, str], bool] | None = None,
-) -> UUID:
-    """Open a wait for a claimed instance, and let it take the oldest event that came before it; the wait's id.
-
-    The transaction holds the event's lock (shared) since before it locked the instance. `allows` may refuse an event,
-    by its id and who emitted it.
-    """
-    schema = spec.schema
-    wait = make_uuid7()
-    params: dict[str, Any] = {
-        "wait": wait,
-        "instance": claim.id,
-        "position": position,
-        "ws": claim.workspace,
-        "event": spec.name,
-        "match": dump_value(dict(spec.match), f"the match of event {spec.name!r}"),
-        "lookback": conf.event_lookback,
-        "channel": spec.channel,
-        "type": None if schema is None else schema.type_path,
-        "schema": None if schema is None else dump_value(schema.json, f"the schema of event {spec.name!r}"),
-    }
-    [[unseen]] = fetch(db, _PARK, params)
-    if unseen is not None:
-        logger.warning(
-            "instance %s of workflow %r begins to wait for event %r, for which it has not looked for %.0f h: one that "
-            'was emitted more than %.0f h ago is no longer known. Wait earlier, or raise WORKFLOWS["EVENT_LOOKBACK"].',
-            claim.id,
-            claim.workflow,
-            spec.name,
-            unseen,
-            conf.event_lookback / 3600,
-        )
-    if (earlier := _find_earlier(db, spec, params, allows)) is not None:
-        fetch(db, _TAKE, params | {"id": earlier}, rows=False)
-    return wait
 
 
 def prune_events(db: BaseDatabaseWrapper, batch: int = 10_000, batches: int = 20) -> int:
@@ -355,33 +305,3 @@ def prune_events(db: BaseDatabaseWrapper, batch: int = 10_000, batches: int = 20
             if gone < batch:
                 break
     return deleted
-
-
-def _find_earlier(
-    db: BaseDatabaseWrapper, spec: EventSpec, params: dict[str, Any], allows: Callable[[UUID, str], bool] | None
-) -> UUID | None:
-    """The oldest event that fits, its schema included, and that is allowed."""
-    at: Any = "-infinity"
-    after = _FIRST_ID
-    limit = 1 if spec.schema is None and allows is None else _LOOK
-    while True:
-        rows = fetch(db, _LOOK_BACK, params | {"at": at, "after": after, "limit": limit})
-        for id, _, data, actor in rows:
-            if accepts_event(spec.schema, json.loads(data)) and (allows is None or allows(id, actor)):
-                return id  # type: ignore[no-any-return]
-        if len(rows) < limit:
-            return None
-        after, at, *_ = rows[-1]
-
-
-def accepts_event(schema: Schema | None, data: Any) -> bool:
-    """Whether a wait with this schema can take the data. A validator that breaks keeps its own waits parked only."""
-    try:
-        if schema is not None:
-            schema.check(data)
-    except InvalidData:
-        return False
-    except Exception:
-        logger.exception("a schema could not check the data of an event; its waits stay parked")
-        return False
-    return True

@@ -16,6 +16,7 @@ from uuid import UUID
 from workflows.lifecycle import Event
 from workflows.store.checkpoints import Rewind
 from workflows.store.claim import Claim
+from workflows.store.flow.places import Move
 from workflows.store.start import NewInstance
 
 if TYPE_CHECKING:
@@ -63,8 +64,15 @@ class Commit:
     tells: str | None = None
     #: The checkpoint of that wait, in a function.
     position: int | None = None
+    #: Where the instance stands from now on, if the outcome changes that.
+    move: Move | None = None
     #: What becomes of a function's checkpoints with it.
     rewind: Rewind | None = None
+    #: The places of open questions that nobody wants an answer to any more: they are closed, and their rows go with it.
+    withdraws: tuple[int, ...] = ()
+    #: Of a run that failed: the author's part of its traceback, and the call of a function that it was in.
+    traceback: str | None = None
+    failed_call: str | None = None
     #: Of a run that was postponed: whether it counts as one that ended without an outcome.
     spent: bool = False
     #: An outcome that writes other rows first, and met a row that somebody holds: what to do again, on the pump's

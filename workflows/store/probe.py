@@ -1,8 +1,8 @@
 """How the engine is doing, for probes and metrics: who pumps, how long work has waited, and how long questions have.
 
-Lives here: three statements that stay cheap. One reads the first entry of two partial indexes and a table of few rows;
+Lives here: four statements that stay cheap. One reads the first entry of two partial indexes and a table of few rows;
 the second so many entries of the index of pending interactions and no more, and of their rows only the latest; the
-third so many rows of open units of items, and none of their items.
+third so many rows of open units of items, and none of their items; the fourth what runs, and so many of what waits to.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import INTERACTION_CODES, UNIT_CODES, InteractionStatus, UnitStatus
-from workflows.store.sql import CLOCK, NOW, PARKED, RUNNABLE, compact, fetch
+from workflows.store.sql import CLOCK, NOW, PARKED, RUNNABLE, RUNNING, compact, fetch
 
 PENDING = INTERACTION_CODES[InteractionStatus.PENDING]
 OPEN = UNIT_CODES[UnitStatus.OPEN]
@@ -24,7 +24,7 @@ _STATE = compact(f"""
       FROM holdpoint_worker w WHERE w.beat_at > {CLOCK} - %(silence)s * interval '1 s'
     ), (
       SELECT extract(epoch FROM {CLOCK} - min(i.due_at))::float8 FROM holdpoint_instance i
-      WHERE i.status = {RUNNABLE} AND i.due_at <= {NOW}
+      WHERE i.status = {RUNNABLE} AND i.lane IS NULL AND i.due_at <= {NOW}
     ), (
       SELECT extract(epoch FROM {CLOCK} - min(i.due_at))::float8 FROM holdpoint_instance i
       WHERE i.{PARKED} AND i.due_at IS NOT NULL AND i.due_at <= {NOW}
@@ -82,6 +82,22 @@ class State:
     deadline_lag: float
 
 
+#: Instances that wait to run and are looked at.
+MOST_WAITING = 100_000
+
+_QUEUES = {
+    scope: compact(f"""
+    SELECT 'running', coalesce(i.queue, 'default'), count(*) FROM holdpoint_instance i
+      WHERE i.status = {RUNNING} {where} GROUP BY 2
+    UNION ALL SELECT 'waiting', w.queue, count(*) FROM (SELECT i.queue FROM holdpoint_instance i
+      WHERE i.status = {RUNNABLE} AND i.lane IS NOT NULL {where} LIMIT {MOST_WAITING}) w GROUP BY 2
+    UNION ALL SELECT 'waiting', 'default', count(*) FROM (SELECT FROM holdpoint_instance i
+      WHERE i.status = {RUNNABLE} AND i.lane IS NULL {where} LIMIT {MOST_WAITING}) w
+    """)
+    for scope, where in {"one": "AND i.workspace_id = %(ws)s::int", "all": ""}.items()
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """How many interactions are pending, by their age: a name of `AGES`, or "older"."""
@@ -128,3 +144,12 @@ def read_units(db: BaseDatabaseWrapper, workspace: int | None) -> OpenUnits:
     """Open units of items, of one workspace or of all (None)."""
     scope = "all" if workspace is None else "one"
     return OpenUnits(*fetch(db, _UNITS[scope], {} if workspace is None else {"ws": workspace})[0])
+
+
+def read_queues(db: BaseDatabaseWrapper, workspace: int | None) -> dict[str, dict[str, int]]:
+    """What is "running" and "waiting", by queue, of one workspace or of all (None); of what waits `MOST_WAITING`."""
+    scope = "all" if workspace is None else "one"
+    found: dict[str, dict[str, int]] = {"running": {}, "waiting": {}}
+    for state, queue, count in fetch(db, _QUEUES[scope], {} if workspace is None else {"ws": workspace}):
+        found[state][queue] = found[state].get(queue, 0) + count
+    return found

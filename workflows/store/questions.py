@@ -56,7 +56,8 @@ class NewQuestion:
     correlation_id: str | None
     token_key: str | None
     token_hash: bytes | None
-    timeout: float | None
+    #: Seconds from now, or the moment of its deadline.
+    timeout: float | datetime | None
     #: What a partner's body holds; see `question.BODIES`.
     body: str = "any"
     #: Whether its channel sends it, and what for that has to be known.
@@ -121,6 +122,11 @@ _OPEN = compact(f"""
     SELECT x.id, x.deadline FROM t LEFT JOIN x ON true
 """)
 
+#: With the moment itself as the deadline.
+_OPEN_UNTIL = _OPEN.replace(f"{CLOCK} + %(timeout)s::float8 * interval '1 s'", "%(timeout)s::timestamptz").replace(
+    "'timeout', %(timeout)s::float8", "'until', %(timeout)s::timestamptz"
+)
+
 _COLUMNS = """x.id, x.unit_id, x.signal_id, x.status, x.deadline, x.token_key, n.visit, x.output::text"""
 
 _CURRENT = compact(f"""
@@ -145,6 +151,8 @@ _ARM = compact(f"""
     FROM t JOIN holdpoint_interaction x ON x.unit_id = %(unit)s::uuid AND x.index = 0
     JOIN holdpoint_unit n ON n.id = x.unit_id LEFT JOIN a ON true
 """)
+
+_ARM_UNTIL = _ARM.replace(f"{CLOCK} + %(timeout)s::float8 * interval '1 s'", "%(timeout)s::timestamptz")
 
 #: For instances whose rows are locked already. An answer to an item locks none: units of items are only named here.
 _CLOSE = compact(f"""
@@ -173,7 +181,7 @@ def open_question(db: BaseDatabaseWrapper, claim: Claim, new: NewQuestion) -> da
     """Open it and return its deadline; True when the claim was lost, False when its signal id is taken."""
     rows = fetch(
         db,
-        _OPEN,
+        _OPEN_UNTIL if isinstance(new.timeout, datetime) else _OPEN,
         {
             "instance": claim.id,
             "fence": claim.fence,
@@ -218,14 +226,18 @@ def find_question(db: BaseDatabaseWrapper, claim: Claim, step: str, channel: str
 
 
 def arm_question(
-    db: BaseDatabaseWrapper, claim: Claim, unit: UUID, timeout: float | None, request: str | None = None
+    db: BaseDatabaseWrapper,
+    claim: Claim,
+    unit: UUID,
+    timeout: float | datetime | None,
+    request: str | None = None,
 ) -> FoundQuestion | None:
     """Set the deadline of an open question; how it stands now, or None when the claim was lost.
 
     Its address may have been read before the request was known: that is filled in.
     """
     params = {"instance": claim.id, "fence": claim.fence, "unit": unit, "timeout": timeout, "request": request}
-    rows = fetch(db, _ARM, params)
+    rows = fetch(db, _ARM_UNTIL if isinstance(timeout, datetime) else _ARM, params)
     return _found(rows[0]) if rows else None
 
 

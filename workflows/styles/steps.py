@@ -16,14 +16,18 @@ are checked when the class statement is executed, not when the first instance re
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from types import CoroutineType
 from typing import Any, ClassVar, TypeVar, overload
 
 from workflows.definitions import registry
 from workflows.definitions.fingerprint import fingerprint_steps
+from workflows.definitions.flow.flow_options import DEFAULT_QUEUE, FLOW_OPTIONS, read_flow_options
+from workflows.definitions.flow.limits import Concurrency, Rate
 from workflows.definitions.outcomes import Await, Next, Outcome, Spawn, Stop
 from workflows.definitions.registry import CLOSE, DEFAULT_MAX_ATTEMPTS, RERUN, Definition, StepOptions
 from workflows.engine.context import Context, StepContext
+from workflows.engine.event_loop import run_coroutine
 from workflows.exceptions import (
     InvalidDefinition,
     InvalidDuration,
@@ -33,15 +37,22 @@ from workflows.exceptions import (
     describe_error,
     show,
 )
+from workflows.styles.schedule_option import declare_schedule
 from workflows.values.durations import parse_timeout
 from workflows.values.json_text import check_signal_name, check_text
+from workflows.values.schedule_options import SCHEDULE_OPTIONS, CatchUp, Overlap
 from workflows.values.types_of_signatures import Duration
 
-Method = TypeVar("Method", bound=Callable[[Any, StepContext], Outcome])
+#: What a step's method may return: an outcome, or a coroutine of one.
+Returned = Outcome | Coroutine[Any, Any, Outcome]
+Method = TypeVar("Method", bound=Callable[[Any, StepContext], Returned])
 
 _MARK = "__holdpoint_step__"
 _RESERVED = frozenset(
     {"handle", "definition", "name", "version", "max_attempts", "step_timeout", "initial", "on_event", "late_signals"}
+    | {"keep_states"}
+    | set(FLOW_OPTIONS)
+    | set(SCHEDULE_OPTIONS)
 )
 
 
@@ -60,7 +71,7 @@ def step(method: Any = None, *, atomic: bool = False, step_timeout: Duration | N
     def mark(function: Any) -> Any:
         if not callable(function):
             raise InvalidDefinition(f"@step marks methods, not {show(function)}")
-        _check_method(function, function.__name__)
+        _check_method(function, function.__name__, atomic=options.atomic)
         _check_signature(function)
         setattr(function, _MARK, options)
         return function
@@ -82,29 +93,57 @@ class Workflow:
     initial: ClassVar[str]
     #: A named event that starts an instance, with its data as the input.
     on_event: ClassVar[str | None] = None
+    #: The schedule that starts it, without an input: a cron expression in a time zone (None: the project's), or an
+    #: interval; what a tick does while the last instance lives ("skip"); missed ticks that are made up for ("last").
+    cron: ClassVar[str | None] = None
+    every: ClassVar[Duration | None] = None
+    tz: ClassVar[str | None] = None
+    overlap: ClassVar[Overlap | None] = None
+    catch_up: ClassVar[CatchUp | None] = None
     #: With "rerun", a step that would end the instance runs again when a signal that it awaited came meanwhile.
     late_signals: ClassVar[str] = CLOSE
+    #: The queue of its instances, and their place in it: the higher first, -100 to 100.
+    queue: ClassVar[str] = DEFAULT_QUEUE
+    priority: ClassVar[int] = 0
+    #: How many of a key may run at once, and how often runs may begin.
+    concurrency: ClassVar[Concurrency | None] = None
+    rate: ClassVar[Rate | None] = None
+    #: Whose turn it is goes round what this makes of the input.
+    fair_by: ClassVar[str | Callable[[Any], object] | None] = None
+    #: How many states are kept, so that `fork` can begin with one of the latest so many steps as it was.
+    keep_states: ClassVar[int] = 0
     definition: ClassVar[Definition]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         steps = _collect_steps(cls)
         if steps:
-            cls.definition = _define(cls, steps)
+            cls.definition = declare_schedule(
+                _define(cls, steps),
+                cron=cls.cron,
+                every=cls.every,
+                tz=cls.tz,
+                overlap=cls.overlap,
+                catch_up=cls.catch_up,
+            )
             registry.register(cls.definition)
 
-    def handle(self, error: Exception, ctx: StepContext) -> Outcome:
+    def handle(self, error: Exception, ctx: StepContext) -> Returned:
         """What happens after an exception in a step; the default ends the instance as failed."""
         return Stop(describe_error(error))
 
 
-def _check_method(method: object, name: str) -> None:
+def _check_method(method: object, name: str, *, atomic: bool = False) -> None:
     if not callable(method):
         raise InvalidDefinition(f"{name!r} must be a method, not {show(method)}")
-    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+    if inspect.isasyncgenfunction(method):
         raise InvalidDefinition(
-            f"{name!r} is async: steps run in worker processes, one at a time. Write it as an ordinary method "
-            "and call async code through asgiref.sync.async_to_sync."
+            f"{name!r} is an async generator: a step returns one outcome, so write return for yield"
+        )
+    if atomic and inspect.iscoroutinefunction(method):
+        raise InvalidDefinition(
+            f"{name!r} is async and atomic: its transaction would stay open, with its locks, for as long as it waits. "
+            "Await in a step of its own, and write in an atomic one after it"
         )
 
 
@@ -140,14 +179,16 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
         raise InvalidDefinition(f"workflow {source}: {error}") from error
     for option in ("version", "max_attempts"):
         registry.check_count(source, option, getattr(cls, option))
+    registry.check_kept(source, cls.keep_states)
     if cls.late_signals not in (CLOSE, RERUN):
         raise InvalidDefinition(
             f'workflow {source}: late_signals is "{CLOSE}" or "{RERUN}", not {show(cls.late_signals)}'
         )
     if taken := _RESERVED & steps.keys():
         raise InvalidDefinition(f"workflow {source}: {', '.join(taken)} cannot be the name of a step; it has a meaning")
-    for method in (*steps, "handle"):
-        _check_method(getattr(cls, method), method)
+    flow = read_flow_options(source, cls.queue, cls.priority, cls.concurrency, cls.rate, cls.fair_by)
+    for method, options in {**steps, "handle": StepOptions()}.items():
+        _check_method(getattr(cls, method), method, atomic=options.atomic)
     initial = getattr(cls, "initial", next(iter(steps)))
     if initial not in steps:
         raise InvalidDefinition(f"workflow {source}: initial = {initial!r} is none of its steps ({', '.join(steps)})")
@@ -161,6 +202,8 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
         return accept(cls().handle(error, ctx), "handle")
 
     def accept(outcome: object, place: str) -> Outcome:
+        if isinstance(outcome, CoroutineType):
+            outcome = run_coroutine(outcome, f"{place!r} of workflow {name!r}")
         if not isinstance(outcome, Outcome):
             raise InvalidOutcome(
                 f"{place!r} of workflow {name!r} returned {show(outcome)}; return Next, Await, Retry, Spawn, "
@@ -183,7 +226,9 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
         source=source,
         on_event=cls.on_event,
         late_signals=cls.late_signals,
+        keep_states=cls.keep_states,
         reads_signals=True,
         workflow=cls,
         fingerprint=fingerprint_steps(steps),
+        flow=flow,
     )

@@ -14,7 +14,7 @@ from workflows import store
 from workflows.definitions.question import UNIT
 from workflows.exceptions import SignalTimeoutError, UnitFailed
 from workflows.lifecycle import InteractionStatus, Status
-from workflows.store import Claim, FoundItem, FoundUnit, LineItem, LineResult
+from workflows.store import Claim, FoundItem, FoundUnit, LineItem, LineResult, UnitLine
 from workflows.units.item_results import ItemResult, ItemStatus
 from workflows.values.json_text import read_back
 
@@ -94,6 +94,14 @@ class UnitAccess:
     def read_requests(self, unit: UUID) -> list[Any]:
         """What each item is."""
         return [json.loads(text) for text in self._left.look(lambda db: store.read_requests(db, unit))]
+
+    def list_lines(self, unit: UUID) -> list[UnitLine]:
+        """The lines of a unit as they stand, in the order of their items."""
+        return self._left.look(lambda db: store.list_lines(db, unit))
+
+    def read_line_result(self, line: UUID, stage: str) -> str | None:
+        """What one line kept of a stage, as JSON; None where it has not run."""
+        return self._left.look(lambda db: store.read_line_result(db, line, stage))
 
     def read_output(self, unit: UUID) -> Any:
         """The answer to the one question of a unit."""

@@ -1,15 +1,17 @@
-"""Reading durations: the one place that knows how a timeout or a delay may be written.
+"""Reading durations and moments: the one place that knows how a timeout, a delay or an end of a wait may be written.
 
-Invariant owned: what leaves here is a finite number of seconds; a timeout is above zero.
+Invariant owned: what leaves here is a finite number of seconds, or a moment with a time zone; a timeout is above zero.
 """
 
 import math
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from django.conf import settings
+from django.utils import timezone
 from django.utils.dateparse import parse_duration
 
-from workflows.exceptions import InvalidDuration
+from workflows.exceptions import InvalidCall, InvalidDuration, show
 
 _WRONG_TYPE = "expected text, a number of seconds or a timedelta"
 _UNITS = {"w": 604_800.0, "d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
@@ -30,6 +32,42 @@ def parse_timeout(value: object) -> float:
     if seconds <= 0:
         raise InvalidDuration(value, "a timeout must be longer than zero")
     return seconds
+
+
+def parse_time(timeout: object, until: object, what: str, *, needed: bool = False) -> float | datetime | None:
+    """How long a wait lasts: the seconds of `timeout=`, or the moment of `until=`; one of them at most.
+
+    A moment that has passed is none too many: a run that is repeated may meet it late. The wait is over at once.
+
+    >>> parse_time("1h", None, "ctx.wait_for('gate')")
+    3600.0
+    """
+    if timeout is not None and until is not None:
+        raise InvalidCall(f"{what} has timeout= and until=: leave one of them out")
+    if until is not None:
+        return parse_moment(until, f"until= of {what}")
+    if timeout is not None:
+        return parse_timeout(timeout)
+    if needed:
+        raise InvalidCall(f"{what} needs timeout=, how long it waits, or until=, the moment at which it ends")
+    return None
+
+
+def parse_moment(value: object, what: str) -> datetime:
+    """A moment with a time zone.
+
+    >>> parse_moment(datetime(2030, 1, 1, tzinfo=timezone.get_default_timezone()), "until=").year
+    2030
+    """
+    if not isinstance(value, datetime):
+        raise InvalidCall(f"{what} is a moment: a datetime with a time zone, not {show(value)}")
+    if timezone.is_aware(value):
+        return value
+    if settings.USE_TZ:
+        raise InvalidCall(
+            f"{what} has no time zone: write django.utils.timezone.make_aware({value!r}), or begin with ctx.now"
+        )
+    return timezone.make_aware(value)
 
 
 def parse_delay(value: object) -> float:

@@ -34,6 +34,8 @@ def tidy(db: BaseDatabaseWrapper, *, sparing: bool = False) -> int:
     _attempt("old events could not be deleted", lambda: store.prune_events(db))
     _attempt("old answers could not be deleted", lambda: store.prune_answers(db))
     _attempt("old receipts of hooks could not be deleted", lambda: store.prune_receipts(db))
+    _attempt("old ticks of schedules could not be deleted", lambda: store.prune_ticks(db))
+    _attempt("unused buckets could not be deleted", lambda: store.forget_buckets(db))
     _attempt("the ledger could not be counted", lambda: tally_ledger(db))
     return _attempt("the ledger could not be sealed", lambda: 0 if sparing and _is_sealed(db) else seal_ledger(db))
 

@@ -15,7 +15,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections, router
@@ -57,7 +57,10 @@ SMALL_BATCH = 8
 
 
 class Pump:
-    """One worker's loop. `name` is its heartbeat row; two pumps of one name take turns, not both."""
+    """One worker's loop. `name` is its heartbeat row; two pumps of one name take turns, not both.
+
+    Of some `queues` only, or of all; deadlines and what died it looks after whichever those are.
+    """
 
     def __init__(
         self,
@@ -67,6 +70,7 @@ class Pump:
         on_long_step: Callable[[], None] | None = None,
         on_stuck: Callable[[], None] = lambda: None,
         should_stop: Callable[[], bool] = lambda: False,
+        queues: Collection[str] | None = None,
     ) -> None:
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{time.monotonic_ns()}"
         self.name = name or f"{kind}:{self.holder}"
@@ -79,7 +83,7 @@ class Pump:
         self._lookout = Lookout(lambda: LAST_PATIENCE if self._ending() else PATIENCE)
         self._on_stuck = on_stuck
         self._keeper = Keeper(self)
-        self._claims = ClaimSchedule()
+        self._claims = ClaimSchedule(queues)
         self._sweeper = Sweeper()
         self._deadlines = Deadlines()
         self._db: BaseDatabaseWrapper | None = None

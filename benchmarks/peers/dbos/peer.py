@@ -19,6 +19,7 @@ import psycopg
 from dbos import DBOS, DBOSClient, SendMessage
 
 TOPIC = "go"
+QUEUE = "starts"
 INPUT = {"order": 1234567, "customer": "c-0042", "note": "x" * 88}
 PAYLOAD = {"amount": 120, "reference": "evt_0123456789"}
 
@@ -33,6 +34,12 @@ def wait(order: dict[str, Any]) -> Any:
 def call(n: int) -> dict[str, Any]:
     """Return something to be saved."""
     return {"n": n, "note": "x" * 88}
+
+
+@DBOS.workflow()
+def run_one(order: dict[str, Any]) -> Any:
+    """Run one step, then end."""
+    return call(order["order"])
 
 
 @DBOS.workflow()
@@ -70,6 +77,10 @@ class Sender:
     def __call__(self, command: dict[str, Any]) -> Any:
         if command["do"] == "idle":
             return [self.time_one(id, gap) for id, gap in zip(command["ids"], command["gaps"], strict=True)]
+        if command["do"] == "enqueue":
+            for _ in range(command["count"]):
+                self.dbos.enqueue({"queue_name": QUEUE, "workflow_name": "run_one"}, INPUT)
+            return command["count"]
         return self.send(command["ids"], command["batch"])
 
     def send(self, ids: list[str], batch: int) -> float:
@@ -102,6 +113,7 @@ def main(role: str, url: str) -> None:
     if role == "executor":
         DBOS(config={"name": "bench", "system_database_url": url, "log_level": "ERROR"})
         DBOS.launch()
+        DBOS.register_queue(QUEUE)
         obey = execute
     else:
         obey = Sender(url)

@@ -239,7 +239,7 @@ class World:
         return pairs, found
 
 
-SEEDS = [int(os.environ["SEED"])] if "SEED" in os.environ else [1, 2, 3, 4, random.randrange(10**9)]
+SEEDS = [int(os.environ["SEED"])] if "SEED" in os.environ else [1, 2, random.randrange(10**9)]
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed{seed}" if seed < 10 else "any")

@@ -40,7 +40,6 @@ from tests.support.review_races import (  # noqa: F401 (fixtures)
     commit_people,
     find,
     park,
-    provide_defaults_again,
     say,
 )
 from workflows import store

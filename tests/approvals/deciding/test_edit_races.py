@@ -17,7 +17,6 @@ from tests.support.review_races import (  # noqa: F401 (fixtures)
     commit_people,
     find,
     park,
-    provide_defaults_again,
     say,
 )
 

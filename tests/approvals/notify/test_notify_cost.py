@@ -20,7 +20,7 @@ from tests.support.notices import ask_quietly, make_reader, site, use_backend  #
 from tests.support.processes import wait_until
 from tests.support.pumps import PATIENCE, pumping
 from tests.support.review_calls import ask
-from tests.support.review_races import commit_people, provide_defaults_again  # noqa: F401 (fixtures)
+from tests.support.review_races import commit_people  # noqa: F401 (fixtures)
 
 ordinary = pytest.mark.django_db
 

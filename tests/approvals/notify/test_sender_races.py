@@ -31,7 +31,7 @@ from tests.support.notices import (  # noqa: F401
 )
 from tests.support.races import Other, run_threads, work
 from tests.support.review_calls import ask
-from tests.support.review_races import commit_people, provide_defaults_again  # noqa: F401 (fixtures)
+from tests.support.review_races import commit_people  # noqa: F401 (fixtures)
 from workflows.clock import read_now
 from workflows.testing import advance, drain
 

@@ -16,11 +16,9 @@ from approvals.models import Review
 from approvals.required import ApprovalRequiredMixin
 from approvals.required.core.proposals import propose
 from tests.support.races import race, work
-from tests.support.review_races import provide_defaults_again  # noqa: F401 (a fixture)
 from workflows.models import Instance
-from workflows.worker.django_q.schedule import provide_defaults
 
-#: People are rows too, and a flush that leaves them out could not find them.
+#: Only these apps are there: what they do beside others is tested elsewhere.
 pytestmark = [
     pytest.mark.django_db(
         transaction=True,
@@ -37,8 +35,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def people(_provided_again: None, transactional_db: None) -> None:
-    provide_defaults()
+def people(transactional_db: None) -> None:
     for name in ("ann", "ben", "cid"):
         User.objects.create_user(name)
     Group.objects.create(name="sales")

@@ -21,7 +21,7 @@ from tests.support.statements import explain, listen
 from workflows.models import Workspace
 from workflows.rest.base.lists import OrderPlace, find_page
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 ASKED = 100_000
 TABLES = (

@@ -19,9 +19,11 @@ from tests.support.pumps import pumping
 from workflows import (
     Await,
     Child,
+    Concurrency,
     DispatchFailed,
     Done,
     Next,
+    Rate,
     SignalTimeoutError,
     Spawn,
     Stop,
@@ -163,6 +165,20 @@ class OpenapiApprove(Workflow):
 NAMES = ("openapi-order", "openapi-for-event", "openapi-later", "openapi-family")
 
 
+class OpenapiLimited(Workflow):
+    """Never started: what can be set of it at run time."""
+
+    name = "openapi/limited"
+    queue = "openapi"
+    concurrency = Concurrency("openapi-{customer}", 5)
+    rate = Rate("openapi", 5, per="1s", key="{customer}")
+    fair_by = "{customer}"
+
+    @step
+    def end(self, ctx):
+        return Done()
+
+
 @dataclass
 class Population:
     """What there is, by status."""
@@ -176,6 +192,8 @@ class Population:
     sent: list[Interaction] = field(default_factory=list)
     #: Items that failed, of units that go on.
     items: list[Interaction] = field(default_factory=list)
+    #: Names of schedules that tick once in a lifetime.
+    schedules: list[str] = field(default_factory=list)
     #: Tokens by what became of their question.
     tokens: dict[str, list[str]] = field(default_factory=dict)
     #: The question of a review that has a vote.
@@ -212,6 +230,9 @@ def populate(count: int) -> Population:
     found.owned = list(Interaction.objects.filter(owned=True).order_by("pk"))
     ask_people(found, count)
     send_in_vain(found, count)
+    found.schedules = [f"openapi-{n}" for n in range(count)]
+    for name in found.schedules:
+        workflows.schedule(name, "openapi-order", every="30000d", overlap="allow")
     fail_items(found, count)
     there = found.instances | found.questions | found.reviews
     missing = [name for name, rows in there.items() if len(rows) < count]

@@ -22,7 +22,7 @@ from approvals.models import Review
 from tests.support.api_calls import Api
 from tests.support.bad_input import make_cursor
 from tests.support.routes import list_routes
-from workflows import Await, Done, Stop, Workflow, durable, event, step
+from workflows import Await, Concurrency, Done, Rate, Stop, Workflow, durable, event, step
 from workflows.models import AwaitUnit, Instance, Interaction, Workspace
 from workflows.testing import advance, drain
 
@@ -70,6 +70,19 @@ class TenantsListen(Workflow):
 def ask(ctx: Any, signal: str, timeout: str = "10d", title: str = "") -> Any:
     schema = {"title": title, "type": "object", "properties": {"n": {"type": "number"}}}
     return ctx.wait_for_signal("gate", signal=signal, timeout=timeout, schema=schema)
+
+
+class TenantsLimited(Workflow):
+    """Never started: its queue and limits are what a tenant may set."""
+
+    name = "tenants-limited"
+    queue = "tenants"
+    concurrency = Concurrency("tenants:{customer}", 5)
+    rate = Rate("tenants", 5, per="1s")
+
+    @step
+    def end(self, ctx: Any) -> Done:
+        return Done()
 
 
 @durable(name="tenants-person")
@@ -135,6 +148,7 @@ def populate(workspace: Workspace, api: Api) -> Tenant:
     api.post(f"/v1/instances/{found.instances['asks cancelled']}/cancel", {}, USED)
     advance("2h")
     api.post("/v1/instances", {"workflow": "tenants-ship", "key": "acme-key"}, USED)
+    api.post("/v1/schedules", {"name": "acme-nightly", **SCHEDULE}, USED)
     api.post("/v1/signals", {"key": "acme-live", "name": "note", "payload": CANARY, "dedup_key": "d"}, USED)
     api.post("/v1/signals/bulk", [{"key": "acme-live", "name": "note", "dedup_key": "e"}], USED)
     api.post("/v1/keys/acme-live/signals", {"name": "note", "dedup_key": "f"}, USED)
@@ -144,7 +158,17 @@ def populate(workspace: Workspace, api: Api) -> Tenant:
     for name in ("instances", "interactions", "approvals"):
         path = f"/v1/{name}"
         found.cursors[name] = api.get(path, limit=2).json()["next"].partition("cursor=")[2]
+    control_flow(api)
     return found
+
+
+def control_flow(api: Api) -> None:
+    """Everything that can be set at run time, and what is paused."""
+    assert api.post("/v1/workflows/tenants-approve/pause", {}, USED).status_code == 200
+    assert api.patch("/v1/queues/tenants", {"limit": 7, "rate": "77/s", "paused": True}, USED).status_code == 200
+    for key in (f"tenants:{CANARY}", "tenants:7"):
+        assert api.patch(f"/v1/limits/concurrency/{key}", {"limit": 7}, USED).status_code == 200
+    assert api.patch("/v1/limits/rate/tenants", {"rate": "77/s"}, USED).status_code == 200
 
 
 def ask_people(found: Tenant) -> None:
@@ -200,8 +224,9 @@ def list_calls(a: Tenant) -> Iterator[tuple[str, Call, Call]]:
         if route.name in EXEMPT:
             continue
         for n, (theirs, nobodys) in enumerate(ABOUT[route.name](a)):
-            for method in (*METHODS, *OTHERS) if n == 0 else METHODS:
-                for body, headers in list_bodies(route.name) if method == "POST" else [(None, ())]:
+            methods = (*METHODS, *OTHERS) if n == 0 else METHODS
+            for method in sorted({*methods, *(route.methods & {"PATCH", "DELETE"})}):
+                for body, headers in list_bodies(route.name) if method in {"POST", "PATCH"} else [(None, ())]:
                     yield (
                         route.name,
                         Call(method, fill(route.path, theirs), write(body, theirs), headers),
@@ -210,7 +235,7 @@ def list_calls(a: Tenant) -> Iterator[tuple[str, Call, Call]]:
 
 
 METHODS = ("GET", "HEAD", "POST")
-#: Methods that no address has are asked for once at each.
+#: Methods that hardly an address has are asked for once at each.
 OTHERS = ("PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 #: Addresses at which no tenant has anything, and why.
 EXEMPT = {
@@ -258,6 +283,10 @@ def about_units(a: Tenant) -> list[Pair]:
     return [({"id": str(id)}, {"id": str(uuid.uuid4())}) for id in ids]
 
 
+def about_schedules(a: Tenant) -> list[Pair]:
+    return [({"schedule": "acme-nightly", "name": "acme-nightly"}, {"schedule": "nob-nightly", "name": "nob-nightly"})]
+
+
 def about_reviews(a: Tenant) -> list[Pair]:
     return [({"id": id, "to": "acme-ann"}, {"id": str(uuid.uuid4()), "to": "no-ann"}) for id in a.reviews.values()]
 
@@ -285,6 +314,16 @@ def about_events(a: Tenant) -> list[Pair]:
     return [({"event": name}, {"event": "nobody." + name[8:]}) for name in ("tenants.closed", "tenants.heard")]
 
 
+def about_known(a: Tenant) -> list[Pair]:
+    """A list of what the code names has nothing of A's but what A has set."""
+    return [({"query": "?limit=500"}, {"query": "?limit=500"})]
+
+
+def about_names(name: str) -> Callable[[Tenant], list[Pair]]:
+    """What the code names is there for every tenant; that A has set something of it makes no difference."""
+    return lambda a: [({"name": name}, {"name": name})]
+
+
 ABOUT: dict[str, Callable[[Tenant], list[Pair]]] = {
     "instances": about_lists(key="acme-live", workflow="tenants-ship"),
     "instance": about_instances,
@@ -292,6 +331,7 @@ ABOUT: dict[str, Callable[[Tenant], list[Pair]]] = {
     "instance-signals": about_instances,
     "instance-cancel": about_instances,
     "instance-retry": about_instances,
+    "instance-fork": about_instances,
     "key-signals": about_keys,
     "signals": about_keys,
     "signals-bulk": about_keys,
@@ -307,6 +347,14 @@ ABOUT: dict[str, Callable[[Tenant], list[Pair]]] = {
     ),
     "units": about_lists(step="gate", instance="01900000-0000-7000-8000-000000000000"),
     "unit": about_units,
+    **dict.fromkeys(("workflows", "queues", "limits"), about_known),
+    **dict.fromkeys(("workflow-pause", "workflow-unpause"), about_names("tenants-approve")),
+    "queue": about_names("tenants"),
+    "limit-concurrency": about_names("tenants:7"),
+    "limit-rate": about_names("tenants"),
+    "schedules": lambda a: about_lists(workflow="tenants-ship")(a) + about_schedules(a),
+    "schedule": about_schedules,
+    "schedule-run": about_schedules,
     "approvals": about_lists(
         assignee="acme-ann", group="acme-desk", requester="acme-ben", workflow="tenants-approve", step="ask"
     ),
@@ -333,6 +381,7 @@ ABOUT: dict[str, Callable[[Tenant], list[Pair]]] = {
     "interactions-complete": about_many,
 }
 
+SCHEDULE = {"workflow": "tenants-ship", "every": "1000d", "input": {"order": CANARY}}
 ANSWERS = [
     {"data": {"n": 7, "why": CANARY}},
     {"data": {"n": "x"}},
@@ -345,6 +394,7 @@ GOOD: dict[str, list[Any]] = {
     "instance-signals": [{"name": "paid", "payload": {"go": CANARY}}, {"name": "note", "dedup_key": "d"}],
     "instance-cancel": [{"reason": CANARY}, {}],
     "instance-retry": [{}],
+    "instance-fork": [{}, {"at": CANARY, "key": "KEY"}],
     "key-signals": [{"name": "note", "dedup_key": "f"}],
     "signals": [{"key": "KEY", "name": "note", "payload": CANARY, "dedup_key": "d"}],
     "signals-bulk": [[{"key": "KEY", "name": "note", "dedup_key": "e"}], [{"instance": "ID", "name": "note"}, {}]],
@@ -353,6 +403,11 @@ GOOD: dict[str, list[Any]] = {
     "interaction-fail": [{"reason": CANARY}],
     "interaction-retry": [{}],
     "interaction-redrive": [{}],
+    "workflow-pause": [{}],
+    "workflow-unpause": [{}],
+    "queue": [{"limit": 7}, {"paused": True}, {"rate": "77/s"}],
+    "limit-concurrency": [{"limit": 7}, {"limit": None}],
+    "limit-rate": [{"rate": "77/s"}, {"rate": None}],
     "interactions-complete": [
         [{"id": "ID", **answer}, {"signal_id": "SIGNAL_ID", **answer}, {"id": "ID", **answer, "idempotency_key": "k"}]
         for answer in ANSWERS
@@ -364,6 +419,9 @@ GOOD: dict[str, list[Any]] = {
     "approval-comment": [{"text": CANARY}],
     "approval-request-info": [{"text": CANARY}],
     "approval-undo": [{}],
+    "schedules": [{"name": "NAME", "workflow": "tenants-ship", "every": "1000d"}],
+    "schedule": [{"enabled": False}],
+    "schedule-run": [{}],
     "events": [{"event": "EVENT", "data": CANARY, "dedup_key": "d"}],
 }
 
@@ -401,6 +459,8 @@ def take_picture(workspace: Workspace) -> dict[str, Any]:
                 mine = f"WHERE t.workspace_id = {workspace.pk}"
             elif "instance_id" in columns:
                 mine = f"WHERE t.instance_id IN (SELECT id FROM holdpoint_instance WHERE workspace_id = {workspace.pk})"
+            elif "schedule_id" in columns:
+                mine = f"WHERE t.schedule_id IN (SELECT id FROM holdpoint_schedule WHERE workspace_id = {workspace.pk})"
             cursor.execute(f"SELECT array_agg(t::text ORDER BY t::text) FROM {table} t {mine}")
             found[table] = cursor.fetchone()[0]
     assert found["holdpoint_instance"]

@@ -40,10 +40,13 @@ from approvals.people import principals
 from approvals.rules import calendar
 from workflows.conf.settings import DEFAULTS
 from workflows.definitions import channel, registry
-from workflows.engine.context import ChildResult, Signal, StepContext
+from workflows.engine.context import Signal, StepContext
+from workflows.engine.journals.handed_rows import ChildResult
 from workflows.hooks import definition
 from workflows.lifecycle import Event, Status
 from workflows.models import Instance
+from workflows.pytest.plugin import Clock
+from workflows.testing import drain
 from workflows.values import json_text
 from workflows.worker.pump import Pump
 
@@ -53,6 +56,9 @@ PAGES = (
     "docs/await-or-hand-off.md",
     "docs/reference.md",
     "docs/api.md",
+    "docs/flow-control.md",
+    "docs/schedules.md",
+    "docs/several-questions.md",
     "docs/hooks.md",
     "docs/transports.md",
     "docs/kafka.md",
@@ -61,6 +67,9 @@ PAGES = (
 )
 REASONS = {"settings", "urls", "another program"}
 FLAGS = doctest.ELLIPSIS
+
+#: What tests on the pages may ask for.
+FIXTURES = {"workflows_drain": drain, "workflows_clock": Clock()}
 
 BLOCK = re.compile(
     r"(?:^ *<!-- not run: (?P<reason>[^>]*?) -->\n)?"
@@ -161,7 +170,8 @@ def test_every_python_block_of_a_page_runs(page: str, no_workflows: None, monkey
             if name.startswith("test_"):
                 mail.outbox.clear()
                 with rolled_back():
-                    namespace[name]()
+                    asked = inspect.signature(namespace[name]).parameters
+                    namespace[name](**{fixture: FIXTURES[fixture] for fixture in asked})
 
 
 @pytest.mark.parametrize("page", ["README.md", *PAGES])
@@ -271,7 +281,8 @@ def test_the_reference_has_an_entry_for_everything_public() -> None:
     commands = {one.stem for one in (HOME / "workflows/management/commands").glob("[a-z]*.py")}
     wanted = {
         *EXPORTS,
-        *("drain", "advance", "assert_awaiting", "assert_done", "assert_failed"),
+        *("drain", "advance", "advance_to", "assert_awaiting", "assert_done", "assert_failed", "assert_no_leftovers"),
+        *("workflows_drain", "workflows_clock", "workflows_leftovers"),
         *DEFAULTS.keys(),
         *commands,
         *(f"ctx.{name}" for name in list_public(StepContext) - list_engine_only()),
@@ -290,7 +301,20 @@ def test_the_reference_shows_every_export_in_use() -> None:
 
 def test_the_reference_describes_the_fields_of_an_instance() -> None:
     text = (HOME / "docs/reference.md").read_text()
-    internal = {"fence", "seq", "inbox", "pending", "runs", "spawns", "spawn_no", "solo", "stored_state", "timed_out"}
+    internal = {
+        "fence",
+        "seq",
+        "inbox",
+        "pending",
+        "runs",
+        "spawns",
+        "spawn_no",
+        "solo",
+        "stored_state",
+        "timed_out",
+        "watched",
+    }
+    internal |= {"lane", "gate", "rate_key", "fair_key", "holds", "slot", "slots", "queue_slot", "queue_slots"}
     fields = {one.name for one in Instance._meta.concrete_fields} - internal
     assert sorted(name for name in fields | {"state", "ended"} if not has_entry(name, text)) == []
 

@@ -167,7 +167,10 @@ PROMISED = {
     (operation["operationId"], int(status))
     for _, path, operation in OPERATIONS
     for status in operation["responses"]
-    if status < "300" and not path.startswith("/v1/approvals")
+    if status < "300"
+    and not path.startswith("/v1/approvals")
+    # Nothing of the demo has a key or a rate of its own: test_openapi_truth drives these two.
+    and operation["operationId"] not in ("changeConcurrency", "changeRate")
 }
 
 
@@ -319,6 +322,29 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answ
         assert client.retry(ignored.id).id == ignored.id
         with pytest.raises(InstanceFailed, match="nobody reacted"):
             client.wait(ignored.id, timeout=60)
+
+        forked = client.fork(order.id)
+        assert client.get(forked.id).id != order.id
+        client.cancel(forked.id, "robot")
+
+        def send(method: str, path: str, **body: Any) -> tuple[int, Any]:
+            answer = by_hand.urlopen(method, path, json.dumps(body).encode(), allowed)
+            return answer.status, json.loads(answer.data or b"null")
+
+        for path in ("/v1/workflows", "/v1/queues", "/v1/queues/default", "/v1/limits"):
+            assert look(path, **allowed)[0] == 200
+        assert send("PATCH", "/v1/queues/default", limit=500)[1]["limit"] == 500
+        assert send("PATCH", "/v1/queues/default", limit=None)[1]["limit"] is None
+        for word in ("pause", "unpause"):
+            assert send("POST", f"/v1/workflows/demo.remind/{word}")[1]["paused"] is (word == "pause")
+        nightly = {"name": "nightly", "workflow": "demo.ship", "cron": "0 3 1 1 *", "tz": "Europe/Berlin"}
+        assert send("POST", "/v1/schedules", **nightly)[0] == 201
+        for path in ("/v1/schedules", "/v1/schedules/nightly"):
+            assert look(path, **allowed)[0] == 200
+        assert send("PATCH", "/v1/schedules/nightly", enabled=False)[1]["enabled"] is False
+        status, run = send("POST", "/v1/schedules/nightly/run")
+        assert status in (200, 201), run
+        assert by_hand.urlopen("DELETE", "/v1/schedules/nightly", headers=allowed).status == 204
 
         gone = client.start("demo.ship")
         assert client.cancel(gone.id, "robot").status == "cancelled"

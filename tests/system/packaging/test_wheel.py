@@ -72,6 +72,12 @@ def test_both_packages_are_typed(names: list[str], name: str) -> None:
     assert name in names
 
 
+def test_pytest_finds_the_plugin(wheel: Path, names: list[str]) -> None:
+    (name,) = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
+    with zipfile.ZipFile(wheel) as archive:
+        assert "[pytest11]\nholdpoint = workflows.pytest.plugin" in archive.read(name).decode()
+
+
 def test_every_source_and_static_file_is_inside_and_no_litter(names: list[str]) -> None:
     for package in ("workflows", "approvals"):
         files = [path for path in (ROOT / package).rglob("*") if path.is_file() and "__pycache__" not in path.parts]

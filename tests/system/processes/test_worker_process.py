@@ -142,6 +142,8 @@ def test_workflows_go_on_after_a_restart_of_postgresql(folder):
         ):
             manage(*start_one)
             wait_until(lambda: count(Status.DONE), "the first to end", is_it=lambda done: done == 1)
+            # One that is still starting ends where it finds no server, as Django's own commands do.
+            wait_until(lambda: " running." in cluster.read_log(), "the cluster to run")
             assert server.process is not None
             server.process.kill()
             server.process.wait()

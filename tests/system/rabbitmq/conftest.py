@@ -12,6 +12,10 @@ import pytest
 from tests.support.rabbitmq_node import Node, explain_absence
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.add_marker(pytest.mark.process)
+
+
 @pytest.fixture(scope="session")
 def node() -> Iterator[Node]:
     """A node for all tests of this process."""

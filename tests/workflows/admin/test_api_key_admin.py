@@ -40,7 +40,7 @@ pytestmark = pytest.mark.django_db
 
 KEYS = "/admin/holdpoint/apikey/"
 #: What a key with the scope `read` may do, somebody who makes it has to hold.
-MAY_READ = ("view_instance", "view_interaction")
+MAY_READ = ("view_instance", "view_interaction", "view_schedule")
 WORKSPACES = "/admin/holdpoint/workspace/"
 
 

@@ -61,6 +61,8 @@ from workflows.client import (
     Unauthorized,
     Unavailable,
     UnexpectedAnswer,
+    UnknownPoint,
+    UnknownQueue,
     UnknownWorkflow,
     Untrusted,
     transport,
@@ -82,6 +84,9 @@ INSTANCE = {
     "result": None,
     "error": None,
     "attempt": 0,
+    "queue": "mail",
+    "priority": 5,
+    "flow_key": "tenant:7",
     "progress": {"done": 3, "total": 10, "note": "reading", "at": "2026-11-18T09:30:10Z"},
     "parent": None,
     "started_by": "key:1",
@@ -145,7 +150,7 @@ class Handler(BaseHTTPRequestHandler):
             act = self.site.acts.pop(0) if len(self.site.acts) > 1 else self.site.acts[0]
         act(self)
 
-    do_POST = do_GET  # noqa: N815  # the name that http.server looks for
+    do_POST = do_PATCH = do_GET  # noqa: N815  # the names that http.server looks for
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -296,6 +301,11 @@ CALLS: dict[str, tuple[Callable[[Client], Any], Any]] = {
     "emit": (lambda client: client.emit("paid"), {"id": ID, "woke": 1, "started": 0, "duplicate": False}),
     "cancel": (lambda client: client.cancel(ID), INSTANCE),
     "retry": (lambda client: client.retry(ID), INSTANCE),
+    "fork": (lambda client: client.fork(ID, at="pay"), INSTANCE),
+    "signal with start": (
+        lambda client: client.signal("k", "paid", start="Ship", input={"order": 7}),
+        {"id": "1:1", "duplicate": False, "woke": True},
+    ),
     "complete": (lambda client: client.complete("approval-7", 1), COMPLETED),
     "complete_interaction": (lambda client: client.complete_interaction(ID, 1), COMPLETED),
     "complete_many": (
@@ -306,6 +316,10 @@ CALLS: dict[str, tuple[Callable[[Client], Any], Any]] = {
     "retry_item": (lambda client: client.retry_item(ID), COMPLETED),
     "redrive": (lambda client: client.redrive(ID), COMPLETED),
     "resume": (lambda client: client.resume("token", 1), COMPLETED),
+    "pause": (lambda client: client.pause("Ship"), {"name": "Ship", "paused": True}),
+    "unpause": (lambda client: client.unpause("Ship"), {"name": "Ship", "paused": False}),
+    "change_queue": (lambda client: client.change_queue("mail", limit=5), {"name": "mail"}),
+    "change_limit": (lambda client: client.change_limit("rate", "smtp", "5/m"), {"kind": "rate", "name": "smtp"}),
 }
 
 
@@ -416,6 +430,8 @@ REFUSALS = [
     (422, "invalid-data", InvalidData),
     (422, "invalid-input", InvalidInput),
     (422, "unknown-workflow", UnknownWorkflow),
+    (422, "unknown-queue", UnknownQueue),
+    (422, "unknown-point", UnknownPoint),
     (500, "server-error", ServerError),
 ]
 
@@ -937,6 +953,18 @@ def test_a_client_that_is_closed_says_so(site: Site) -> None:
         client.get(ID)
 
 
+def test_a_queue_is_changed_in_what_is_named_and_null_is_named(site: Site) -> None:
+    site.will(answer(200, {"kind": "concurrency", "name": "mail"}))
+    with site.client() as client:
+        client.change_queue("mail")
+        client.change_queue("mail", limit=None, paused=False)
+        client.change_queue("mail", rate="100/m")
+        client.change_limit("concurrency", "tenant/7", None)
+    assert [one.method for one in site.sent] == ["PATCH"] * 4
+    assert [one.json for one in site.sent] == [{}, {"limit": None, "paused": False}, {"rate": "100/m"}, {"limit": None}]
+    assert site.sent[3].path == "/v1/limits/concurrency/tenant%2F7"
+
+
 @pytest.mark.process
 def test_the_client_needs_no_django() -> None:
     code = (
@@ -955,8 +983,8 @@ def test_the_client_needs_no_django() -> None:
 
 
 def test_every_method_shows_its_use() -> None:
-    methods = [value for name, value in vars(Client).items() if inspect.isfunction(value) and name[0] != "_"]
-    assert len(methods) == 22
+    methods = [value for name, value in inspect.getmembers(Client, inspect.isfunction) if name[0] != "_"]
+    assert len(methods) == 31
     assert [one.__name__ for one in methods if ">>> " not in (one.__doc__ or "")] == ["close"]
 
 

@@ -22,7 +22,7 @@ from examples.partner import sell
 from tests.support.api_calls import make_key
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
-from workflows import Await, Done, Stop, Workflow, durable, step
+from workflows import Await, Concurrency, Done, Stop, Workflow, durable, step
 from workflows.client import (
     ApiError,
     Client,
@@ -44,8 +44,12 @@ from workflows.client import (
     Unauthorized,
     UnknownWorkflow,
     calls,
+    flow_calls,
+    operator_calls,
     transport,
 )
+from workflows.client.flow_calls import FlowCalls
+from workflows.client.operator_calls import OperatorCalls
 from workflows.conf import conf
 from workflows.definitions import registry
 from workflows.models import Instance, Interaction, Signal
@@ -115,7 +119,7 @@ class _Losing(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer)
 
-    do_POST = do_GET  # noqa: N815  # the name that http.server looks for
+    do_POST = do_PATCH = do_GET  # noqa: N815  # the names that http.server looks for
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -400,9 +404,13 @@ def test_the_partner_is_told_who_else_placed_the_order(direct):
 def test_the_examples_in_the_docstrings_are_true(direct, monkeypatch):
     monkeypatch.setattr(registry, "_definitions", {})
     monkeypatch.setattr(registry, "_latest", {})
-    globs = {**vars(calls), "client": direct, **prepare_for_the_docstrings(direct)}
-    found = [one for one in doctest.DocTestFinder().find(Client, "Client", globs=globs) if one.examples]
-    assert len(found) == 22
+    parts = (calls, flow_calls, operator_calls)
+    globs = {**{name: one for part in parts for name, one in vars(part).items()}, "client": direct}
+    globs |= prepare_for_the_docstrings(direct)
+    finder = doctest.DocTestFinder()
+    classes = (Client, FlowCalls, OperatorCalls)
+    found = [one for of in classes for one in finder.find(of, of.__name__, globs=globs) if one.examples]
+    assert len(found) == 31
     problems: list[str] = []
     # What they read has been started before, and what they signal has not ended yet.
     first = ["Client.start", "Client.signal_many", "Client.signal"]
@@ -429,6 +437,10 @@ def prepare_for_the_docstrings(client: Client) -> dict[str, Any]:
         def ship(self, ctx):
             paid = ctx.awaited[0].payload
             return Stop("card refused") if paid is None else Done({"paid": paid})
+
+    @durable(name="Mail", concurrency=Concurrency("tenant:{tenant}", 5))
+    def mail(ctx, tenant):
+        pass
 
     @durable(name="Discount")
     def discount(ctx, n):

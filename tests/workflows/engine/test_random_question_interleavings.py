@@ -18,6 +18,7 @@ from django.db import connections, transaction
 import workflows
 from tests.support.folds import check_all_folds
 from tests.support.races import play
+from tests.support.trials import SEED, list_seeds
 from workflows import (
     Await,
     Done,
@@ -42,8 +43,7 @@ from workflows.models import AwaitUnit, Instance, Interaction, Signal
 from workflows.store import Claim
 from workflows.testing import _skew
 
-TRIALS = int(os.environ.get("HOLDPOINT_QUESTION_TRIALS", "300"))
-SEED = os.environ.get("HOLDPOINT_SEED")
+TRIALS = int(os.environ.get("HOLDPOINT_QUESTION_TRIALS", "150"))
 CHUNKS = 6
 MOVES = 30
 SHARED = ("gate-a", "gate-b")
@@ -292,7 +292,7 @@ class Trial:
 @pytest.mark.django_db
 @pytest.mark.parametrize("chunk", range(1 if SEED else CHUNKS))
 def test_random_interleavings_of_questions_have_one_winner_each_and_an_exact_inbox(chunk):
-    for seed in [int(SEED)] if SEED else range(chunk, TRIALS, CHUNKS):
+    for seed in list_seeds(TRIALS, chunk, CHUNKS):
         with transaction.atomic():
             trial = Trial(seed)
             try:

@@ -460,3 +460,19 @@ def test_texts_are_cleaned_and_clipped():
     assert clean("a\tb\u202ec\x00é") == "a\\tb\\u202ec\\x00é"
     assert clip("x" * 10, 5) == "xxxx…"
     assert clip("xxxxx", 5) == "xxxxx"
+
+
+# --- fork ---------------------------------------------------------------------------------------------
+
+
+def test_fork_starts_another_one_from_a_point_and_says_which(run):
+    first = workflows.start(Parcel, key="first")
+    drain()
+    told = run("fork", "first", "--at", first.step, "--key", "second", "--input", '{"order": 8}')
+    forked = Instance.objects.get(forked_from=first)
+    assert (forked.key, forked.input) == ("second", {"order": 8})
+    assert told.strip() == f"{forked.pk} is runnable in step {first.step!r}, forked from {first.pk}"
+    assert f"forked from  {first.pk}" in " ".join(run("show", "second").split("\n"))
+    for arguments, error in ((("--at", "nowhere"), "there are: "), (("--input", "{"), "no JSON")):
+        with pytest.raises(CommandError, match=error):
+            run("fork", "first", *arguments)

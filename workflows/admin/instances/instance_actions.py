@@ -60,8 +60,7 @@ class OperatorActions(TenantAdmin, ReadOnlyAdmin):
 
     def check_permission(self, request: HttpRequest, action: str) -> None:
         """Refuse with 403 whoever may not do this (or may not even look)."""
-        allowed = self.has_cancel_permission if action == "cancel" else self.has_retry_permission
-        if not (self.has_view_permission(request) and allowed(request)):
+        if not (self.has_view_permission(request) and request.user.has_perm(f"holdpoint.{action}_instance")):
             raise PermissionDenied
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:

@@ -16,11 +16,12 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from workflows.admin.bounded_lists import WorkspaceFilter
-from workflows.admin.instances.instance_actions import OperatorActions
+from workflows.admin.instances.instance_forks import ForkActions
 from workflows.admin.instances.instance_history import locate_value, read_history
 from workflows.admin.instances.instance_list import (
     CreatedFilter,
     InstanceChangeList,
+    InstanceQueueFilter,
     InstanceStatusFilter,
     InstanceWorkflowFilter,
     search_instances,
@@ -40,6 +41,7 @@ from workflows.admin.markup import (
     show_status,
     show_text,
 )
+from workflows.definitions.flow.flow_options import DEFAULT_QUEUE
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.fields import INHERITED
 from workflows.lifecycle import Status
@@ -48,6 +50,8 @@ from workflows.units.unit_counts import find_progress
 from workflows.wording.punctuation import join_list
 
 WAITING = (Status.AWAITING, Status.AWAITING_CHILDREN)
+#: Values that are text and no JSON.
+PLAIN = ("error", "traceback")
 INTERNALS = (
     ("fence", "seq", "inbox", "pending"),
     ("attempt", "runs", "spawns", "spawn_no"),
@@ -56,12 +60,12 @@ INTERNALS = (
 
 
 @admin.register(Instance)
-class InstanceAdmin(OperatorActions):
-    """Reads; what it changes, `OperatorActions` does."""
+class InstanceAdmin(ForkActions):
+    """Reads; what it changes, `OperatorActions` and `ForkActions` do."""
 
     # No column is a plain field: those could be sorted by, and a million rows have one good order.
     list_display = ("short_id", "badge", "what", "where", "due", "created")
-    list_filter = (InstanceStatusFilter, InstanceWorkflowFilter, WorkspaceFilter, CreatedFilter)
+    list_filter = (InstanceStatusFilter, InstanceWorkflowFilter, InstanceQueueFilter, WorkspaceFilter, CreatedFilter)
     list_select_related = ("workspace",)
     ordering = ("-id",)
     search_fields = ("key",)
@@ -78,17 +82,29 @@ class InstanceAdmin(OperatorActions):
                     ("at_step", "awaits"),
                     "how_far",
                     "failure",
+                    "raised_at",
                 )
             },
         ),
         (_("Values"), {"fields": ("input_json", "state_json", "result_json")}),
-        (_("Origin"), {"fields": (("created_exactly", "finished"), ("starter", "of_parent"))}),
+        (
+            _("Origin"),
+            {
+                "fields": (
+                    ("created_exactly", "finished"),
+                    ("starter", "of_parent"),
+                    ("of_first", "its_forks"),
+                    ("of_queue", "concurrency_key"),
+                )
+            },
+        ),
         (_("Engine"), {"classes": ("collapse",), "fields": ("id", *INTERNALS)}),
     )
     readonly_fields = (
         *("badge", "due_exactly", "of_workflow", "workspace", "full_key", "at_step", "awaits"),
-        *("how_far", "failure", "input_json", "state_json", "result_json"),
-        *("created_exactly", "finished", "starter", "of_parent"),
+        *("how_far", "failure", "raised_at", "input_json", "state_json", "result_json"),
+        *("created_exactly", "finished", "starter", "of_parent", "of_first", "its_forks"),
+        *("of_queue", "concurrency_key"),
         *("id", *(name for line in INTERNALS for name in line)),
     )
 
@@ -194,6 +210,10 @@ class InstanceAdmin(OperatorActions):
     def failure(self, instance: Instance) -> SafeString:
         return self.show_own(instance, "error", instance.error) if instance.error else NOTHING
 
+    @admin.display(description=_("traceback"))
+    def raised_at(self, instance: Instance) -> SafeString:
+        return self.show_own(instance, "traceback", instance.traceback) if instance.traceback else NOTHING
+
     @admin.display(description=_("parent"))
     def of_parent(self, instance: Instance) -> SafeString:
         """Its id only: reading the parent would cost a statement, and retention may have removed it."""
@@ -201,6 +221,19 @@ class InstanceAdmin(OperatorActions):
             return NOTHING
         url = reverse("admin:holdpoint_instance_change", args=[instance.parent_id], current_app=self.admin_site.name)
         return format_html('<a href="{}">{}</a>', url, show_id(instance.parent_id))
+
+    @admin.display(description=_("queue"))
+    def of_queue(self, instance: Instance) -> SafeString:
+        """With its priority, where that is not what all have."""
+        name = show_text(instance.queue or DEFAULT_QUEUE)
+        if not instance.priority:
+            return name
+        priority = gettext("priority %(number)d") % {"number": instance.priority}
+        return format_html('{} <span class="hp-quiet">{}</span>', name, priority)
+
+    @admin.display(description=_("concurrency key"))
+    def concurrency_key(self, instance: Instance) -> SafeString:
+        return show_text(instance.flow_key, 200) if instance.flow_key else NOTHING
 
     @admin.display(description=_("started by"))
     def starter(self, instance: Instance) -> SafeString:
@@ -243,6 +276,7 @@ class InstanceAdmin(OperatorActions):
         context["may_retry"] = (
             instance.status == Status.FAILED and instance.spawn_no is None and self.has_retry_permission(request)
         )
+        context["may_fork"] = self.may_fork(request, instance)
         return super().render_change_form(request, context, *args, **kwargs)
 
     def get_urls(self) -> list[URLPattern]:
@@ -250,9 +284,10 @@ class InstanceAdmin(OperatorActions):
         wrap = self.admin_site.admin_view
         return [
             path("<uuid:object_id>/cancel/", wrap(self.cancel_view), name="holdpoint_instance_cancel"),
+            path("<uuid:object_id>/fork/", wrap(self.fork_view), name="holdpoint_instance_fork"),
             path("<uuid:object_id>/retry/", wrap(self.retry_view), name="holdpoint_instance_retry"),
             re_path(
-                r"^(?P<object_id>[0-9a-f-]{36})/value/(?P<what>(?:input|state|result|error|(?:signal|event|checkpoint)-\d{1,9}))/$",
+                r"^(?P<object_id>[0-9a-f-]{36})/value/(?P<what>(?:input|state|result|error|traceback|(?:signal|event|checkpoint)-\d{1,9}))/$",
                 wrap(self.value_view),
                 name="holdpoint_instance_value",
             ),
@@ -271,10 +306,10 @@ class InstanceAdmin(OperatorActions):
             found = list(instance.events.filter(seq=number).values_list("data", flat=True))
         elif table == "checkpoint":
             found = list(instance.checkpoints.filter(position=number).values_list("value", flat=True))
-        elif what == "error":
-            found = [instance.error] if instance.error else []
+        elif what in PLAIN:
+            found = [getattr(instance, what)] if getattr(instance, what) else []
         else:
             found = [getattr(instance, what)]
         if not found:
             raise Http404
-        return answer_plainly(found[0] if what == "error" else dump_json(found[0]))
+        return answer_plainly(found[0] if what in PLAIN else dump_json(found[0]))

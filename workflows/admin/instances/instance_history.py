@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from workflows.admin.actors import find_actors, show_actor
-from workflows.admin.instances.instance_waits import read_waits, show_name
+from workflows.admin.instances.instance_waits import SHOWN, read_waits, show_name
 from workflows.admin.markup import (
     EXCERPT,
     NOTHING,
@@ -83,14 +83,14 @@ def read_history(instance: Instance, request: HttpRequest, site: str) -> dict[st
     """The tables of an instance's page, newest rows first, as cells that are safe to print."""
     signals = excerpt(instance.signals.order_by("-n"), "payload")
     events = excerpt(instance.events.order_by("-seq"), "data").annotate(details=DETAILS)
-    children = instance.children.order_by("-id").defer("input", "stored_state", "result", "error")
+    children = instance.children.order_by("-id").defer("input", "stored_state", "result", "error", "traceback")
     inbox, ledger = read_page(signals, request, "inbox_page"), read_page(events, request, "ledger_page")
     questions = read_page(read_questions(instance), request, "questions_page") if instance.asked else None
     saved = read_page(excerpt(instance.checkpoints.order_by("-position"), "value"), request, "checkpoints_page")
     asked = questions.rows if questions else []
     actors = [*(s.source for s in inbox.rows), *(e.actor for e in ledger.rows), *(one.actor for one in asked)]
     people = find_actors([instance.started_by, *actors], request, site)
-    waits = read_waits([*(instance.names or ())[:1], *(signal.name for signal in inbox.rows)])
+    waits = read_waits([*(instance.names or ())[: SHOWN + 1], *(signal.name for signal in inbox.rows)])
     for one in asked:
         one.cells = show_question(one, people, site if request.user.has_perm("holdpoint.view_interaction") else None)
     for checkpoint in saved.rows:

@@ -18,10 +18,12 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from workflows.admin.bounded_lists import SAMPLE, chosen
-from workflows.admin.instances.instance_waits import read_waits
+from workflows.admin.instances.instance_waits import SHOWN, read_waits
 from workflows.admin.markup import STATUSES, to_local
 from workflows.admin.tenancy import ModelAdmin, keep_own
 from workflows.definitions import registry
+from workflows.definitions.flow import known_limits
+from workflows.definitions.flow.flow_options import DEFAULT_QUEUE
 from workflows.lifecycle import LIVE, TERMINAL, Status
 from workflows.models import Instance
 
@@ -34,12 +36,12 @@ class InstanceChangeList(ChangeList):
 
     def get_queryset(self, *args: Any, **kwargs: Any) -> QuerySet[Instance]:
         """The filtered rows of the list."""
-        return super().get_queryset(*args, **kwargs).defer("input", "stored_state", "result", "error")
+        return super().get_queryset(*args, **kwargs).defer("input", "stored_state", "result", "error", "traceback")
 
     def get_results(self, request: HttpRequest) -> None:
         """The rows of the page, with what they wait for: read for all of them at once."""
         super().get_results(request)
-        waits = read_waits(name for one in self.result_list for name in (one.names or ())[:1])
+        waits = read_waits(name for one in self.result_list for name in (one.names or ())[: SHOWN + 1])
         for one in self.result_list if waits else ():
             vars(one)["shown_waits"] = waits
 
@@ -79,6 +81,23 @@ class InstanceWorkflowFilter(SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Instance]) -> QuerySet[Instance]:
         value = self.value()
         return queryset if value is None else queryset.filter(workflow=value)
+
+
+class InstanceQueueFilter(SimpleListFilter):
+    """By queue; not offered where there is only one."""
+
+    title = _("queue")
+    parameter_name = "queue"
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> list[tuple[str, str]]:
+        names = {*known_limits.list_queues(), *chosen(self)}
+        return [(name, name) for name in sorted(names)] if len(names) > 1 else []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Instance]) -> QuerySet[Instance]:
+        value = self.value()
+        if value is None:
+            return queryset
+        return queryset.filter(Q(queue=value) | Q(queue=None) if value == DEFAULT_QUEUE else Q(queue=value))
 
 
 class CreatedFilter(SimpleListFilter):

@@ -22,6 +22,7 @@ from django.utils.translation import gettext as _
 
 from workflows.admin.markup import show_moment, show_names, show_text
 from workflows.definitions.awaited_event import EVENT
+from workflows.definitions.awaited_kinds import ASKED, END
 from workflows.definitions.question import UNIT
 from workflows.models import EventWait, Interaction
 from workflows.wording.hidden_characters import reveal
@@ -31,6 +32,8 @@ from workflows.wording.punctuation import join_html
 LENGTH = 300
 #: Fields of a match that are named.
 FIELDS = 4
+#: Open questions that are named.
+SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,9 @@ def show_awaited(
     names: list[str] | None, waits: Mapping[str, Wait], *, full: bool = False, until: datetime | None = None
 ) -> SafeString:
     """The names waited for, in words where they are the engine's own; with `full` also what else is known."""
+    if names and names[0] == ASKED:
+        shown = [name for name in names if not name.startswith(ASKED)]
+        return _show_several(shown, waits, until if full else None)
     if not names or not names[0].startswith((UNIT, EVENT)):
         return show_names(names)
     wait = waits.get(names[0])
@@ -75,13 +81,23 @@ def show_awaited(
     return format_html(_("{wait}, without a deadline"), wait=wait.full)
 
 
+def _show_several(names: list[str], waits: Mapping[str, Wait], until: datetime | None) -> SafeString:
+    """Several open questions: the first few of them, and when the first deadline is."""
+    shown = join_html(show_name(name, waits) for name in names[:SHOWN]) if names else format_html("{}", _("its time"))
+    if len(names) > SHOWN:
+        shown = format_html("{} +{}", shown, len(names) - SHOWN)
+    return shown if until is None else format_html(_("{wait}, until {moment}"), wait=shown, moment=show_moment(until))
+
+
 def show_name(name: str | None, waits: Mapping[str, Wait]) -> SafeString:
     """A signal's name; the engine's own ones in words, and as they are on hover."""
-    if name is None or not name.startswith((UNIT, EVENT)):
+    if name is None or not name.startswith((UNIT, EVENT, END)):
         return show_text(name)
     wait = waits.get(name)
     if wait is not None:
         words: str = wait.brief
+    elif name.startswith(END):
+        words = _("the end of an instance")
     else:
         words = _("an answer") if name.startswith(UNIT) else _("an event")
     return format_html('<span title="{}">{}</span>', reveal(name), words)

@@ -34,7 +34,7 @@ SCOPE_WORDS = {
     "start": _("start: begin instances"),
     "signal": _("signal: send signals and events"),
     "complete": _("complete: answer questions"),
-    "operate": _("operate: cancel and retry instances"),
+    "operate": _("operate: cancel and retry instances, pause and limit what runs"),
     "admin": _("admin: all of these, and whatever will be added"),
 }
 ALL, SOME = "all", "some"

@@ -15,6 +15,7 @@ from workflows import store
 from workflows.conf import conf
 from workflows.definitions.item_streams import Asking, ItemStream
 from workflows.definitions.question import Question
+from workflows.engine.event_loop import at_home
 from workflows.engine.journals.policy_journal import PolicyJournal
 from workflows.engine.journals.store_access import Ousted
 from workflows.exceptions import SignalCollision
@@ -102,6 +103,7 @@ class ItemJournal(PolicyJournal):
         """The latest unit of items of a wait."""
         return self.look(lambda db: store.find_unit(db, self._claim, step))
 
+    @at_home
     def read_each(self, unit: UUID, *, typed: bool) -> list[FoundItem]:
         """How the items of a unit ended."""
         with self._at_work():

@@ -8,8 +8,9 @@ that has lost its claim writes nothing and is stopped (`Ousted`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -18,8 +19,10 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
-from workflows.definitions.question import UNIT, Asked, Question
-from workflows.engine.journals.item_journal import ItemJournal
+from workflows.definitions.awaited_kinds import AskSpec
+from workflows.definitions.question import UNIT, OpenedQuestion, Question
+from workflows.engine.event_loop import at_home
+from workflows.engine.journals.asked_journal import AskedJournal
 from workflows.engine.journals.store_access import Ousted
 from workflows.exceptions import SignalCollision
 from workflows.exceptions.trouble import Trouble
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from workflows.engine.author_calls import Host
 
 
-class Journal(ItemJournal):
+class Journal(AskedJournal):
     """One claim's way to the store."""
 
     __slots__ = ("_owed",)
@@ -46,6 +49,7 @@ class Journal(ItemJournal):
 
     # The inbox that was too large to come with the claim: read on the author's connection, from inside its code.
 
+    @at_home
     def read(self, names: list[str] | None) -> list[list[Any]]:
         """The signals, all or of some names."""
         with self.watched():
@@ -56,7 +60,8 @@ class Journal(ItemJournal):
         with self.watched():
             return store.read_numbers(connections[self._host.alias], self._claim, names)
 
-    def ask(self, question: Question) -> Asked:
+    @at_home
+    def ask(self, question: Question) -> OpenedQuestion:
         """Open a question, or find the visit of this wait that is under way."""
         with self._at_work():
             latest = self._find(question)
@@ -64,7 +69,7 @@ class Journal(ItemJournal):
                 return self._tell(latest)
             return self._open(question, None, latest)
 
-    def ask_and_arm(self, question: Question, timeout: float | None) -> Asked:
+    def ask_and_arm(self, question: Question, timeout: float | datetime | None) -> OpenedQuestion:
         """The same, with a deadline that begins now; part of the outcome, and of its transaction if it has one."""
         self._joined = connections[self._host.alias].in_atomic_block
         try:
@@ -76,12 +81,37 @@ class Journal(ItemJournal):
         finally:
             self._joined = False
 
-    def ask_at(self, question: Question, timeout: float | None, call: Call, position: int) -> Asked:
+    def ask_at(self, question: Question, timeout: float | datetime | None, call: Call, position: int) -> OpenedQuestion:
         """For a function: a question and its checkpoint, in one statement."""
         with self._at_work(), self._yielding():
             return self._open(question, timeout, self._find(question), call=call, position=position)
 
-    def arm(self, unit: UUID, timeout: float | None, question: Question | None = None) -> Asked:
+    def ask_or_find(self, spec: AskSpec, position: int, *, anew: bool) -> Saved:
+        """For one of several of a step: a question and its checkpoint; one that stands already is taken over."""
+        assert spec.question is not None
+        saved = Saved(position, spec.call, spec.id, False, False, None, None, None)
+        with self._at_work(), self._yielding():
+            latest = self._find(spec.question)
+            if anew or latest is None or not self._is_under_way(latest):
+                asked = self._open(spec.question, None, latest, call=spec.call, position=position)
+            else:
+                asked = self.arm(latest.unit, None, spec.question)
+                if not self._commit(lambda db: store.take_question(db, self._claim, position, spec.id, asked.unit)):
+                    raise Ousted
+        saved.unit, saved.interaction, saved.signal_id = asked.unit, asked.id, asked.signal_id
+        saved.status, saved.ask_deadline, saved.token = asked.status, asked.deadline, asked.token
+        return saved
+
+    @contextmanager
+    def joining(self) -> Iterator[None]:
+        """What is asked meanwhile is part of the outcome, and of its transaction if it has one."""
+        self._joined = connections[self._host.alias].in_atomic_block
+        try:
+            yield
+        finally:
+            self._joined = False
+
+    def arm(self, unit: UUID, timeout: float | datetime | None, question: Question | None = None) -> OpenedQuestion:
         """Give an open question its deadline; how it stands."""
         with self._at_work(), self._yielding():
             request = None if question is None else _dump_request(question)
@@ -185,12 +215,12 @@ class Journal(ItemJournal):
     def _open(
         self,
         question: Question,
-        timeout: float | None,
+        timeout: float | datetime | None,
         latest: FoundQuestion | None,
         *,
         call: Call | None = None,
         position: int | None = None,
-    ) -> Asked:
+    ) -> OpenedQuestion:
         new = self._prepare(question, timeout, call, position, 1 if latest is None else latest.visit + 1)
         self._ask_policy(new)
         opened = self._commit(lambda db: self._write(db, new, question), hooked=question.opener is not None)
@@ -212,7 +242,7 @@ class Journal(ItemJournal):
         return opened
 
     def _prepare(
-        self, question: Question, timeout: float | None, call: Call | None, position: int | None, visit: int
+        self, question: Question, timeout: float | datetime | None, call: Call | None, position: int | None, visit: int
     ) -> NewQuestion:
         from workflows.definitions.callback_tokens import hash_token, make_token
 
@@ -258,8 +288,8 @@ class Journal(ItemJournal):
         """The call that the function fails of: a retry makes it again, and what came after it. Done with the end."""
         self.rewind = store.Rewind(position)
 
-    def _tell(self, found: FoundQuestion) -> Asked:
-        return Asked(
+    def _tell(self, found: FoundQuestion) -> OpenedQuestion:
+        return OpenedQuestion(
             found.id,
             found.unit,
             found.signal_id,

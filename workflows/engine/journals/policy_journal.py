@@ -69,6 +69,14 @@ class PolicyJournal(StoreAccess):
                 self._record_refusal(told)
                 raise
 
+    def allow_expiry(self, name: str) -> None:
+        """Ask the policy about one of several open questions whose time is over; raises `PolicyRefused`."""
+        if conf.policy is None:
+            return
+        with self._host.as_engine(), self._host.as_author():
+            if reason := self.ask_about_timeout(name):
+                raise PolicyRefused("timeout", reason.removeprefix("PolicyRefused: "))
+
     def ask_about_timeout(self, name: str) -> str | None:
         """The policy on a deadline that has passed; the reason if it refuses. `name` is what was waited for."""
         from workflows.models import EventWait, Interaction

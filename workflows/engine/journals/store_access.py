@@ -18,6 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import errors
 
 from workflows import store
+from workflows.engine.event_loop import at_home
 from workflows.exceptions import InvalidCall
 from workflows.exceptions.trouble import Trouble, engine_at_work
 from workflows.store import Claim
@@ -97,6 +98,7 @@ class StoreAccess:
             self.trouble = trouble
             raise
 
+    @at_home
     def look(self, work: Callable[[BaseDatabaseWrapper], T]) -> T:
         """Read something on the engine's connection."""
         with self._at_work():

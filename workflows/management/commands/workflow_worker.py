@@ -7,8 +7,10 @@ import os
 import signal
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from workflows.definitions.flow.known_limits import check_queue
+from workflows.exceptions import UnknownQueue
 from workflows.management.housekeeping_thread import Tidier
 from workflows.management.terminal import show_count
 from workflows.worker.pump import Pump
@@ -27,7 +29,14 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """No options: the number of processes is the only knob."""
+        """Which queues it serves; the number of processes is the only other knob."""
+        parser.add_argument(
+            "--queue",
+            action="append",
+            dest="queues",
+            metavar="NAME",
+            help="serve this queue only; may be repeated. Without it, all of them.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Pump until told to stop."""
@@ -35,7 +44,13 @@ class Command(BaseCommand):
         # frees, so looking for cycles every 700 of them would only cost time.
         gc.freeze()
         gc.set_threshold(20_000, 20, 20)
-        pump = Pump(kind="worker", on_stuck=self.give_up)
+        queues: list[str] | None = options["queues"]
+        try:
+            for name in queues or ():
+                check_queue(name)
+        except UnknownQueue as error:
+            raise CommandError(str(error)) from error
+        pump = Pump(kind="worker", on_stuck=self.give_up, queues=queues)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: pump.stop())
         self.stdout.write(f"worker {pump.holder} is ready; SIGTERM or Ctrl-C stops it")

@@ -12,18 +12,21 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, router
 from django.db.models import Count, Min
 
 from workflows import store
 from workflows.api import instances
+from workflows.api.lineage.forking import fork
 from workflows.api.redrive import list_unsent, redrive
 from workflows.conf import conf
+from workflows.definitions.outcomes import UNSET
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.exceptions import NO_WORKER, InvalidDuration, WorkflowError
 from workflows.lifecycle import Status
+from workflows.management.flow_tasks import FlowTasks
 from workflows.management.instance_story import tell_instance, tell_record
 from workflows.management.named_instance import check_workspace, find_actor, find_target
 from workflows.management.terminal import clean, find_width, lay_table, show_count, show_moment
@@ -37,10 +40,10 @@ from workflows.values.durations import parse_timeout
 STATUS_WORDS = [*(status.value for status in Status), "live", "ended"]
 
 
-class Command(BaseCommand):
+class Command(FlowTasks):
     help = (
-        "Lists, shows, retries and cancels instances; sends questions again; prunes ended ones; tells which a deploy "
-        "has left stuck."
+        "Lists, shows, retries, forks and cancels instances; sends questions again; prunes ended ones; tells which a "
+        "deploy has left stuck; pauses and limits what runs."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -75,6 +78,14 @@ class Command(BaseCommand):
         task.add_argument("targets", nargs="+", metavar="ID|KEY")
         add_workspace(task)
 
+        task = add("fork", self.fork_instance, "Start an instance from a point in the life of another one.")
+        task.add_argument("target", metavar="ID|KEY", help="the instance to go on from, which is not touched")
+        task.add_argument("--at", metavar="POINT", help="a call's id, a step or a stage; without it from the beginning")
+        task.add_argument("--input", metavar="JSON", type=_read_json, default=UNSET, help="another input")
+        task.add_argument("--state", metavar="JSON", type=_read_json, default=UNSET, help="another state")
+        task.add_argument("--key", help="a correlation key for the new instance")
+        add_workspace(task)
+
         task = add("redrive", self.redrive, "Send questions again that could not be sent: some by id, or all that fit.")
         task.add_argument("targets", nargs="*", metavar="ID|SIGNAL-ID", help="questions by id, or by signal id")
         task.add_argument("--unit", metavar="ID", type=_read_uuid, help="only of this unit")
@@ -90,6 +101,8 @@ class Command(BaseCommand):
         task.add_argument("targets", nargs="+", metavar="ID|KEY")
         add_workspace(task)
         task.add_argument("--reason", default="", help="kept with the instance and in its history")
+
+        self.add_flow_tasks(add)
 
         task = add(
             "stuck",
@@ -147,6 +160,22 @@ class Command(BaseCommand):
             return f"is {again.status} in step {again.step!r}"
 
         self._do_each(options, work, "retried")
+
+    def fork_instance(self, options: dict[str, Any]) -> None:
+        check_workspace(options["workspace"])
+        first = find_target(options["target"], options["workspace"])
+        try:
+            forked = fork(
+                first,
+                at=options["at"],
+                input=options["input"],
+                state=options["state"],
+                key=options["key"],
+                actor=find_actor(),
+            )
+        except WorkflowError as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(f"{forked.pk} is {forked.status} in step {forked.step!r}, forked from {first.pk}")
 
     def cancel_instances(self, options: dict[str, Any]) -> None:
         def work(instance: Instance) -> str:
@@ -282,6 +311,13 @@ def _tell_json(found: list[deploys.Stuck], stuck: int) -> dict[str, Any]:
         for one in found
     ]
     return {"stuck": stuck, "changed": sum(one.count for one in found if not one.blocks), "groups": groups}
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"no JSON: {error}") from error
 
 
 def _read_age(given: str | None) -> float:

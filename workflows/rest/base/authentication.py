@@ -29,6 +29,8 @@ class Need:
 
     scope: str
     permission: str
+    #: What it takes as well.
+    beside: Need | None = None
 
 
 READ = Need("read", "holdpoint.view_instance")
@@ -38,7 +40,14 @@ SIGNAL = Need("signal", "holdpoint.signal_instance")
 COMPLETE = Need("complete", "holdpoint.complete_interaction")
 CANCEL = Need("operate", "holdpoint.cancel_instance")
 RETRY = Need("operate", "holdpoint.retry_instance")
+FORK = Need("operate", "holdpoint.fork_instance")
 REDRIVE = Need("operate", "holdpoint.redrive_interaction")
+CONTROL = Need("operate", "holdpoint.control_queue")
+READ_SCHEDULES = Need("read", "holdpoint.view_schedule")
+#: A schedule starts instances: nobody may make or change one who may not start them.
+MANAGE_SCHEDULES = Need("operate", "holdpoint.manage_schedule", beside=START)
+REMOVE_SCHEDULES = Need("operate", "holdpoint.manage_schedule")
+RUN_SCHEDULES = Need("start", "holdpoint.run_schedule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,12 @@ class Caller:
     scopes: frozenset[str] = frozenset()
     user: Any = None
 
+    def may(self, need: Need) -> bool:
+        """Whether a call that takes this is among what the caller may do."""
+        if self.user is None:
+            return need.scope in self.scopes or "admin" in self.scopes
+        return hasattr(self.user, "has_perm") and bool(self.user.has_perm(need.permission))
+
     def check(self, need: Need) -> None:
         """That this call is among what the caller may do."""
         if self.user is None:
@@ -62,8 +77,10 @@ class Caller:
                 raise RequestRefused(FORBIDDEN, f"This takes a key with the scope {need.scope}.")
         elif not hasattr(self.user, "has_perm"):
             raise RequestRefused(FORBIDDEN, "The users of this site have no permissions: use a key.")
-        elif not self.user.has_perm(need.permission):
+        elif not self.may(need):
             raise RequestRefused(FORBIDDEN, f"This takes the permission {need.permission}.")
+        if need.beside is not None:
+            self.check(need.beside)
 
     def sees(self, workflow: str) -> bool:
         """Whether instances of this workflow are there for the caller."""

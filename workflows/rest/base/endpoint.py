@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
+from urllib.parse import quote
 from uuid import UUID
 
 from django.core.exceptions import DisallowedHost, PermissionDenied, TooManyFieldsSent
@@ -100,7 +101,7 @@ class Endpoint(APIView):
     metadata_class = None
     versioning_class = None
     schema = ApiSchema()
-    http_method_names = ("get", "head", "post")
+    http_method_names: Sequence[str] = ("get", "head", "post")
 
     caller: Caller
 
@@ -163,13 +164,13 @@ class Endpoint(APIView):
         once = read_once(request._request, raw, within=self.answers_within)
         if once is None:
             answer = work()
-            return _answer(request, Told(b"", answer.status, answer.write(), answer.instance))
+            return self.tell(request, Told(b"", answer.status, answer.write(), answer.instance))
         workspace = self.caller.workspace
 
         def carry_out() -> HttpResponse | Exception:
             before = store.reserve_answer(self.db, workspace, once)
             if before is not None:
-                return _answer(request, self.hear_again(once, before), replayed=True)
+                return self.tell(request, self.hear_again(once, before), replayed=True)
             try:
                 answer = work()
             except self.traced as refused:
@@ -177,12 +178,23 @@ class Endpoint(APIView):
                 return refused
             told = Told(once.body_hash, answer.status, answer.write(), answer.instance)
             store.keep_answer(self.db, workspace, once, told)
-            return _answer(request, told)
+            return self.tell(request, told)
 
         done = store.in_transaction(self.db, carry_out)
         if isinstance(done, Exception):
             raise done
         return done
+
+    def tell(self, request: Request, told: Told, *, replayed: bool = False) -> HttpResponse:
+        """The answer, with the address of what was made."""
+        response = answer_json(told.body, status=told.status, replayed=replayed)
+        if told.status == 201:
+            response["Location"] = self.locate(self.find_list(request.path), json.loads(told.body))
+        return response
+
+    def find_list(self, path: str) -> str:
+        """The address of the list that has what a call to this address makes."""
+        return path
 
     def hear_again(self, once: Once, before: Told) -> Told:
         """What this caller is told of an earlier answer. Of one that is not theirs nothing, and it is not made anew."""
@@ -196,12 +208,9 @@ class Endpoint(APIView):
         """What is told of a thing that is not there."""
         return refuse_unknown()
 
-
-def _answer(request: Request, told: Told, *, replayed: bool = False) -> HttpResponse:
-    response = answer_json(told.body, status=told.status, replayed=replayed)
-    if told.status == 201:
-        response["Location"] = f"{request.path}/{json.loads(told.body)['id']}"
-    return response
+    def locate(self, path: str, body: Mapping[str, Any]) -> str:
+        """The address of what is in the list at `path`."""
+        return f"{path}/{quote(str(body['id']))}"
 
 
 @open_to_machines

@@ -349,6 +349,8 @@ def _read(column: Any, value: Any) -> Any:
         moment = datetime.fromisoformat(value)
         if moment.tzinfo is not None:
             return moment if settings.USE_TZ else make_naive(moment, get_default_timezone())
+    if kind == "TextField" and isinstance(value, str):
+        return check_text(value, "a place", limit=LONGEST_FILTER)
     bits = BITS.get(kind)
     if bits is not None and type(value) is int and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
         return value

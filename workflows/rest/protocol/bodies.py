@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from workflows.api.idempotency import LONGEST_KEY
 from workflows.exceptions import InvalidCall
@@ -23,6 +23,15 @@ B = TypeVar("B", bound="Body")
 SEEN = r"[^\s\x1c-\x1f\x85]"
 #: The same for names and dedup keys of signals and events, some of which are the engine's own.
 FREE = rf"^(?!{RESERVED})[\s\S]*{SEEN}"
+
+
+def read_whole(value: Any) -> Any:
+    """3.0 as 3; anything else as it is, to be judged."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+#: JSON knows no whole numbers: 3.0 is one.
+AS_WHOLE = BeforeValidator(read_whole)
 
 
 def _want_text(text: str) -> str:

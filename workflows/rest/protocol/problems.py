@@ -103,6 +103,12 @@ DUPLICATE_KEY = ProblemKind(
     "A live instance holds this key",
     "Go on with the instance in `existing`, or start with another `key`.",
 )
+DUPLICATE_SCHEDULE = ProblemKind(
+    409,
+    "duplicate-schedule",
+    "There is a schedule of this name",
+    "Change that one, or choose another `name`.",
+)
 NO_READER = ProblemKind(
     409,
     "no-reader",
@@ -146,11 +152,29 @@ TOO_COMPLEX = ProblemKind(
 INVALID_INPUT = ProblemKind(
     422, "invalid-input", "The input is not acceptable", "Correct the fields that `errors` lists; nothing was started."
 )
+INVALID_SCHEDULE = ProblemKind(
+    422,
+    "invalid-schedule",
+    "The schedule cannot be carried out",
+    "Correct what `detail` says: a cron expression that never fires, a zone that is not known, an option that is none.",
+)
 UNKNOWN_WORKFLOW = ProblemKind(
     422,
     "unknown-workflow",
     "There is no such workflow",
     "Check the name. The workflow has to be deployed on this site.",
+)
+UNKNOWN_QUEUE = ProblemKind(
+    422,
+    "unknown-queue",
+    "There is no such queue",
+    "Name a queue of `GET /v1/queues`; a workflow or the setting QUEUES makes another one.",
+)
+UNKNOWN_POINT = ProblemKind(
+    422,
+    "unknown-point",
+    "The instance has no such point",
+    "Name one of the calls, steps or stages that `detail` lists.",
 )
 INSTANCE_FAILED = ProblemKind(
     422, "instance-failed", "The instance has failed", "Read `error`. Retry the instance once its cause is mended."
@@ -186,14 +210,21 @@ KINDS: Mapping[type[WorkflowError], ProblemKind] = {
     exceptions.InvalidToken: NOT_FOUND,
     exceptions.UnknownInteraction: NOT_FOUND,
     exceptions.NoTarget: NOT_FOUND,
+    exceptions.UnknownSchedule: NOT_FOUND,
     exceptions.UnknownWorkspace: NOT_FOUND,
     exceptions.InvalidSignalId: NOT_FOUND,
+    exceptions.UnknownLimit: NOT_FOUND,
     exceptions.UnknownWorkflow: UNKNOWN_WORKFLOW,
+    exceptions.UnknownQueue: UNKNOWN_QUEUE,
     exceptions.DuplicateKey: DUPLICATE_KEY,
+    exceptions.DuplicateSchedule: DUPLICATE_SCHEDULE,
+    exceptions.ScheduleBusy: NOT_POSSIBLE,
     exceptions.NoReader: NO_READER,
     exceptions.NotCancellable: NOT_POSSIBLE,
     exceptions.NotRetryable: NOT_POSSIBLE,
     exceptions.NotRedrivable: NOT_POSSIBLE,
+    exceptions.NotForkable: NOT_POSSIBLE,
+    exceptions.UnknownPoint: UNKNOWN_POINT,
     exceptions.StaleVersion: STALE_VERSION,
     exceptions.AnswerElsewhere: ANSWERED_ELSEWHERE,
     exceptions.IdempotencyConflict: IDEMPOTENCY_CONFLICT,
@@ -202,6 +233,7 @@ KINDS: Mapping[type[WorkflowError], ProblemKind] = {
     exceptions.TooComplex: TOO_COMPLEX,
     exceptions.InvalidData: INVALID_DATA,
     exceptions.InvalidInput: INVALID_INPUT,
+    exceptions.InvalidSchedule: INVALID_SCHEDULE,
     exceptions.ProjectionFailed: INVALID_DATA,
     exceptions.TooLarge: TOO_LARGE,
     exceptions.NotSerializable: INVALID_BODY,

@@ -6,13 +6,14 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from workflows.definitions.flow.flow_options import DEFAULT_QUEUE
 from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent
 from workflows.units.unit_counts import count_items, find_progress
 from workflows.values.times import to_rfc3339
 
 
-def show_instance(instance: Instance, slug: str) -> dict[str, Any]:
-    """An instance, all of it."""
+def show_instance(instance: Instance, slug: str, *, operates: bool = False) -> dict[str, Any]:
+    """An instance, all of it; to one who `operates` it also what holds it back."""
     return {
         "id": str(instance.pk),
         "workspace": slug,
@@ -25,18 +26,30 @@ def show_instance(instance: Instance, slug: str) -> dict[str, Any]:
         "input": instance.input,
         "result": instance.result,
         "error": instance.error,
+        "traceback": None,
         "attempt": instance.attempt,
+        "queue": instance.queue or DEFAULT_QUEUE,
+        "priority": instance.priority or 0,
+        "flow_key": instance.flow_key if operates else None,
         "progress": show_progress(instance.progress, instance.progress_at),
         "parent": None if instance.parent_id is None else str(instance.parent_id),
+        "forked_from": None if instance.forked_from_id is None else str(instance.forked_from_id),
         "started_by": instance.started_by,
+        "tick": to_rfc3339(instance.tick),
         "created_at": to_rfc3339(instance.created_at),
         "finished_at": to_rfc3339(instance.finished_at),
     }
 
 
-def show_one_instance(instance: Instance, slug: str) -> dict[str, Any]:
-    """The same of one that is looked at by itself: of a list that it waits for, how many items are through."""
-    return show_instance(instance, slug) | {"progress": show_progress(*(find_progress(instance) or (None, None)))}
+def show_one_instance(instance: Instance, slug: str, *, operates: bool = False) -> dict[str, Any]:
+    """Show an instance by itself: of a list that it waits for also how many items are through.
+
+    And where its latest error was raised, for those who may see that.
+    """
+    return show_instance(instance, slug, operates=operates) | {
+        "traceback": instance.traceback if operates else None,
+        "progress": show_progress(*(find_progress(instance) or (None, None))),
+    }
 
 
 def show_progress(said: dict[str, Any] | None, at: datetime | None) -> dict[str, Any] | None:

@@ -9,7 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, RootModel
 
-from workflows.rest.protocol.bodies import Body, Json, Key, Name, OnceKey, Shape
+from workflows.definitions.flow.flow_options import HIGHEST, LOWEST
+from workflows.rest.protocol.bodies import AS_WHOLE, SEEN, Body, Json, Key, Name, OnceKey, Shape
+
+Priority = Annotated[int, Field(ge=LOWEST, le=HIGHEST), AS_WHOLE]
 
 
 class StartBody(Body):
@@ -24,6 +27,8 @@ class StartBody(Body):
     key: Annotated[
         Key | None, Field(description="A correlation key: one live instance of the workspace holds it at a time.")
     ] = None
+    queue: Annotated[str | None, Field(min_length=1, description="The queue it waits in; else its workflow's.")] = None
+    priority: Annotated[Priority | None, Field(description="The higher comes first; else its workflow's.")] = None
 
 
 class SignalBody(Body):
@@ -37,6 +42,35 @@ class SignalBody(Body):
     payload: Json = None
     dedup_key: Annotated[
         Name | None, Field(description="Of signals with the same one, an instance takes the first only.")
+    ] = None
+
+
+class StartPart(Body):
+    """What a signal starts first, where no live instance holds its key."""
+
+    workflow: Annotated[str, Field(min_length=1, description="The name of a workflow.")]
+    input: Annotated[Any, Field(description="What it is started with; {} if left out.")] = None
+
+
+class StartingSignalBody(SignalBody):
+    """A signal for whoever holds the correlation key in the address, or for a new instance that takes the key."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "paid",
+                    "payload": {"amount": 120},
+                    "dedup_key": "evt_1",
+                    "start": {"workflow": "Ship", "input": {"order": 7}},
+                }
+            ]
+        }
+    )
+
+    start: Annotated[
+        StartPart | None,
+        Field(description="Started first if no live instance holds the key; takes the scope start as well."),
     ] = None
 
 
@@ -115,8 +149,35 @@ class CancelBody(Body):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "customer withdrew"}]})
 
-    reason: Annotated[str, Field(max_length=10_000, description="Kept in the ledger and as the error.")] = ""
+    reason: Annotated[
+        str,
+        Field(
+            max_length=10_000,
+            description="Kept in the ledger and as the error.",
+            json_schema_extra={"pattern": rf"^$|{SEEN}"},
+        ),
+    ] = ""
 
 
 class RetryBody(Body):
     """Nothing has to be said."""
+
+
+class ForkBody(Body):
+    """Where the new instance goes on."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"at": "pay", "key": "order-7-again"}]})
+
+    at: Annotated[
+        str | None,
+        Field(description="A call's id in a function, a step or a stage in the other styles; null begins anew."),
+    ] = None
+    input: Annotated[Any, Field(description="Another input; takes the scope start as well.")] = None
+    state: Annotated[Any, Field(description="Another state than it had there; takes the scope start as well.")] = None
+    key: Annotated[
+        Key | None, Field(description="A correlation key: one live instance of the workspace holds it at a time.")
+    ] = None
+
+    def list_values(self) -> dict[str, Any]:
+        """What the caller says in place of what was; null is a value."""
+        return {name: getattr(self, name) for name in ("input", "state") if name in self.model_fields_set}

@@ -44,10 +44,23 @@ class InstanceFields(Shape):
     input: Json
     result: Annotated[Any, Field(description="Once it is done.")]
     error: Annotated[str | None, Field(description="Why it failed or was cancelled.")]
+    traceback: Annotated[
+        str | None,
+        Field(description="The lines that led to its error: for keys with the scope operate, and null in lists."),
+    ]
     attempt: Annotated[int, Field(description="How often the step has asked to be run again.")]
+    queue: Annotated[str, Field(description="Where it waits to run.")]
+    priority: Annotated[int, Field(description="-100 to 100; the higher comes first in its queue.")]
+    flow_key: Annotated[
+        str | None, Field(description="Its concurrency key, if it has one; for the scope operate only.")
+    ]
     progress: Annotated[InstanceProgressOut | None, Field(description="How far it is, where that is known.")]
     parent: Annotated[UUID | None, Field(description="The instance that started it as its child.")]
-    started_by: Annotated[str, Field(description="`user:<id>`, `key:<id>`, or what the project's code said.")]
+    forked_from: Annotated[UUID | None, Field(description="The instance that it goes on from.")]
+    started_by: Annotated[
+        str, Field(description="`user:<id>`, `key:<id>`, `schedule:<name>`, or what the project's code said.")
+    ]
+    tick: Annotated[datetime | None, Field(description="The moment of the schedule for which it was started.")]
     created_at: Annotated[datetime, Field(description="When it was started.")]
     finished_at: Annotated[datetime | None, Field(description="When it ended.")]
 

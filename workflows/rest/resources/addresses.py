@@ -14,11 +14,14 @@ from workflows.rest.resources import (
     completion_views,
     dispatch_views,
     failure_views,
+    instance_changes,
     instance_views,
     interaction_views,
+    schedule_views,
     signal_views,
     unit_views,
 )
+from workflows.rest.resources.flow import queue_views, workflow_views
 
 #: In the order in which they are documented.
 ADDRESSES = [
@@ -26,8 +29,9 @@ ADDRESSES = [
     path("v1/instances/<str:id>", instance_views.OneInstance.as_view(), name="instance"),
     path("v1/instances/<str:id>/events", instance_views.InstanceEvents.as_view(), name="instance-events"),
     path("v1/instances/<str:id>/signals", signal_views.InstanceSignals.as_view(), name="instance-signals"),
-    path("v1/instances/<str:id>/cancel", instance_views.CancelInstance.as_view(), name="instance-cancel"),
-    path("v1/instances/<str:id>/retry", instance_views.RetryInstance.as_view(), name="instance-retry"),
+    path("v1/instances/<str:id>/cancel", instance_changes.CancelInstance.as_view(), name="instance-cancel"),
+    path("v1/instances/<str:id>/retry", instance_changes.RetryInstance.as_view(), name="instance-retry"),
+    path("v1/instances/<str:id>/fork", instance_changes.ForkInstance.as_view(), name="instance-fork"),
     path("v1/keys/<path:key>/signals", signal_views.KeySignals.as_view(), name="key-signals"),
     path("v1/signals", signal_views.Signals.as_view(), name="signals"),
     path("v1/signals/bulk", signal_views.BulkSignals.as_view(), name="signals-bulk"),
@@ -52,5 +56,16 @@ ADDRESSES = [
     path("v1/interactions/<str:id>/events", interaction_views.InteractionEvents.as_view(), name="interaction-events"),
     path("v1/units", unit_views.UnitsEndpoint.as_view(), name="units"),
     path("v1/units/<str:id>", unit_views.OneUnit.as_view(), name="unit"),
+    path("v1/workflows", workflow_views.Workflows.as_view(), name="workflows"),
+    path("v1/workflows/<path:name>/pause", workflow_views.PauseWorkflow.as_view(), name="workflow-pause"),
+    path("v1/workflows/<path:name>/unpause", workflow_views.UnpauseWorkflow.as_view(), name="workflow-unpause"),
+    path("v1/queues", queue_views.Queues.as_view(), name="queues"),
+    path("v1/queues/<str:name>", queue_views.OneQueue.as_view(), name="queue"),
+    path("v1/limits", queue_views.Limits.as_view(), name="limits"),
+    path("v1/limits/concurrency/<path:name>", queue_views.OneConcurrency.as_view(), name="limit-concurrency"),
+    path("v1/limits/rate/<path:name>", queue_views.OneRate.as_view(), name="limit-rate"),
+    path("v1/schedules", schedule_views.Schedules.as_view(), name="schedules"),
+    path("v1/schedules/<path:schedule>/run", schedule_views.RunSchedule.as_view(), name="schedule-run"),
+    path("v1/schedules/<path:schedule>", schedule_views.OneSchedule.as_view(), name="schedule"),
     *(pattern for part in list_parts() for pattern in part.patterns),
 ]

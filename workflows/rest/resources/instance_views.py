@@ -1,7 +1,9 @@
-"""/v1/instances: started, listed, looked at, waited for, cancelled, retried."""
+"""/v1/instances: started, listed, looked at, waited for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -14,11 +16,12 @@ from rest_framework.request import Request
 
 import workflows
 from workflows.conf import conf
+from workflows.definitions.flow.flow_options import DEFAULT_QUEUE
 from workflows.exceptions import DuplicateKey
 from workflows.lifecycle import Status
 from workflows.models import Instance
 from workflows.models.literals import LiteralNumber
-from workflows.rest.base.authentication import CANCEL, READ, RETRY, START, Need
+from workflows.rest.base.authentication import READ, RETRY, START, Caller
 from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.base.ids import read_id, refuse_unknown
 from workflows.rest.base.lists import (
@@ -42,14 +45,13 @@ from workflows.rest.protocol.problems import (
     answer_problem,
 )
 from workflows.rest.protocol.representations import show_instance, show_one_instance
-from workflows.rest.protocol.request_bodies import CancelBody, RetryBody, StartBody
+from workflows.rest.protocol.request_bodies import StartBody
 from workflows.rest.protocol.response_bodies import (
     DuplicateProblemOut,
     EndedProblemOut,
     EventList,
     InstanceList,
     InstanceOut,
-    ProblemOut,
 )
 from workflows.rest.resources.history_pages import answer_history
 from workflows.rest.resources.long_polls import wait_for_end
@@ -74,7 +76,11 @@ class InstanceEndpoint(Endpoint):
 
     def answer_instance(self, instance: Instance, status: int = 200) -> ChangeAnswer:
         """All of it."""
-        return ChangeAnswer(show_one_instance(instance, self.caller.slug), status, instance.pk)
+        return ChangeAnswer(self.show_whole(instance), status, instance.pk)
+
+    def show_whole(self, instance: Instance) -> dict[str, Any]:
+        """All of it, as this caller may see it."""
+        return show_one_instance(instance, self.caller.slug, operates=self.caller.may(RETRY))
 
 
 class Instances(InstanceEndpoint):
@@ -93,16 +99,19 @@ class Instances(InstanceEndpoint):
         parameters=[
             OpenApiParameter("status", str, enum=list(Status), description="Those in this status."),
             OpenApiParameter("workflow", FILTER, description="Those of this workflow."),
+            OpenApiParameter("queue", FILTER, description="Those of this queue."),
             OpenApiParameter("key", FILTER, description="Those that have or had this correlation key."),
         ],
     )
     def get(self, request: Request) -> HttpResponse:
         """A page of them, the newest first."""
-        plain, rows = request._request, self.list_mine()
+        plain, rows = request._request, self.list_mine().defer("traceback")
         if status := read_choice(plain, "status", Status):
             rows = rows.filter(has_status(Status(status)))
         if workflow := read_filter(plain, "workflow"):
             rows = rows.filter(workflow=workflow)
+        if queue := read_filter(plain, "queue"):
+            rows = rows.filter(Q(queue=queue) | Q(queue=None) if queue == DEFAULT_QUEUE else Q(queue=queue))
         if key := read_filter(plain, "key"):
             rows = rows.filter(has_key(key))
         return answer_list(plain, rows, [Segment(("id",), descending=True)], self.show)
@@ -132,20 +141,22 @@ class Instances(InstanceEndpoint):
         self.caller.check_workflow(body.workflow)
 
         def start() -> ChangeAnswer:
-            try:
-                started = workflows.start(body.workflow, body.input, key=body.key, actor=self.caller.actor)
-            except DuplicateKey as held:
-                if held.instance is not None and not self.caller.sees(held.instance.workflow):
-                    told = f"key {held.key!r} is held by an instance that you cannot see; choose another one."
-                    raise RequestRefused(DUPLICATE_KEY, told) from None
-                raise
+            with tell_unseen_holder(self.caller):
+                started = workflows.start(
+                    body.workflow,
+                    body.input,
+                    key=body.key,
+                    queue=body.queue,
+                    priority=body.priority,
+                    actor=self.caller.actor,
+                )
             return self.answer_instance(started, 201)
 
         return self.answer_once(request, raw, start)
 
     def show(self, instance: Instance) -> dict[str, Any]:
         """A row of the list."""
-        return show_instance(instance, self.caller.slug)
+        return show_instance(instance, self.caller.slug, operates=self.caller.may(RETRY))
 
 
 class OneInstance(InstanceEndpoint):
@@ -193,7 +204,7 @@ class OneInstance(InstanceEndpoint):
 
     def answer_waited(self, instance: Instance) -> HttpResponse:
         """200 done, 422 failed or cancelled, 202 not yet."""
-        shown = show_one_instance(instance, self.caller.slug)
+        shown = self.show_whole(instance)
         if instance.status == Status.DONE:
             return answer_json(ChangeAnswer(shown).write())
         if not instance.ended:
@@ -228,86 +239,16 @@ class InstanceEvents(InstanceEndpoint):
         return answer_history(request._request, self.db.alias, self.find(id))
 
 
-class _InstanceChange(InstanceEndpoint):
-    """An operator's call about one instance."""
-
-    needs: ClassVar[dict[str, Need]] = {}
-    body: ClassVar[type[CancelBody] | type[RetryBody]]
-
-    def carry_out(self, request: Request, id: str) -> HttpResponse:
-        """Carry it out."""
-        raw, value = self.read_body(request, empty=True)
-        body = read_as(self.body, value)
-
-        def operate() -> ChangeAnswer:
-            found = self.find(id)
-            return self.answer_instance(self.operate(found, body))
-
-        return self.answer_once(request, raw, operate)
-
-    def operate(self, instance: Instance, body: Any) -> Instance:
-        """What the address stands for."""
-        raise NotImplementedError
-
-
-class CancelInstance(_InstanceChange):
-    """Cancel it, with all its children."""
-
-    needs: ClassVar = {"POST": CANCEL}
-    body = CancelBody
-
-    @document(
-        "cancelInstance",
-        "Instances",
-        "Cancel an instance",
-        "With all its children and questions, in one transaction. The body may be left out.",
-        body=CancelBody,
-        answers={
-            200: (InstanceOut, "Cancelled."),
-            409: (ProblemOut, "It has ended already, or the idempotency key came with another body."),
-        },
-        problems=[404],
-        scope="operate",
-        posts=True,
-        parameters=[ID],
-    )
-    def post(self, request: Request, id: str) -> HttpResponse:
-        """Cancel."""
-        return self.carry_out(request, id)
-
-    def operate(self, instance: Instance, body: CancelBody) -> Instance:
-        """Cancel."""
-        return workflows.cancel(instance, body.reason, actor=self.caller.actor)
-
-
-class RetryInstance(_InstanceChange):
-    """Run a failed one again, from where it failed."""
-
-    needs: ClassVar = {"POST": RETRY}
-    body = RetryBody
-
-    @document(
-        "retryInstance",
-        "Instances",
-        "Retry a failed instance",
-        "It goes on from the step that failed, with its state and its signals. The body may be left out.",
-        body=RetryBody,
-        answers={
-            200: (InstanceOut, "It goes on, and may be running already."),
-            409: (ProblemOut, "It has not failed, or cannot come back; or the idempotency key came with another body."),
-        },
-        problems=[404],
-        scope="operate",
-        posts=True,
-        parameters=[ID],
-    )
-    def post(self, request: Request, id: str) -> HttpResponse:
-        """Retry."""
-        return self.carry_out(request, id)
-
-    def operate(self, instance: Instance, body: RetryBody) -> Instance:
-        """Retry."""
-        return workflows.retry(instance, actor=self.caller.actor)
+@contextmanager
+def tell_unseen_holder(caller: Caller) -> Iterator[None]:
+    """Of a key that is held by an instance which the caller cannot see, say no more than that."""
+    try:
+        yield
+    except DuplicateKey as held:
+        if held.instance is not None and not caller.sees(held.instance.workflow):
+            told = f"key {held.key!r} is held by an instance that you cannot see; choose another one."
+            raise RequestRefused(DUPLICATE_KEY, told) from None
+        raise
 
 
 def has_key(key: str) -> Q:

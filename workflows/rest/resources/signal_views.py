@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.db import transaction
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiParameter
 from pydantic import ValidationError
@@ -22,12 +23,13 @@ from workflows.api.idempotency import check_told
 from workflows.api.signals import Delivery
 from workflows.conf import conf
 from workflows.exceptions import InvalidCall, NoTarget, TooLarge, WorkflowError
-from workflows.rest.base.authentication import SIGNAL
+from workflows.rest.base.authentication import SIGNAL, START
 from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.base.ids import read_id
 from workflows.rest.protocol.bodies import SEEN, list_mistakes, read_as
 from workflows.rest.protocol.operation import ID, document
 from workflows.rest.protocol.problems import (
+    DUPLICATE_KEY,
     FORBIDDEN,
     INVALID_REQUEST,
     NO_READER,
@@ -37,8 +39,15 @@ from workflows.rest.protocol.problems import (
     RequestRefused,
     describe_problem,
 )
-from workflows.rest.protocol.request_bodies import BulkBody, BulkLine, EventBody, KeySignalBody, SignalBody
-from workflows.rest.protocol.response_bodies import BulkResults, DeliveryOut, EmissionOut
+from workflows.rest.protocol.request_bodies import (
+    BulkBody,
+    BulkLine,
+    EventBody,
+    KeySignalBody,
+    SignalBody,
+    StartingSignalBody,
+)
+from workflows.rest.protocol.response_bodies import BulkResults, DeliveryOut, EmissionOut, ProblemOut
 from workflows.rest.resources.interaction_views import DOOR
 from workflows.store import MANY, Once, Told
 from workflows.values.json_text import check_text
@@ -116,10 +125,18 @@ class KeySignals(SignalEndpoint):
         "signalKey",
         "Signals",
         "Send a signal by correlation key, in the address",
-        "A key in an address is percent-encoded; `POST /v1/signals` takes it in the body instead.",
-        body=SignalBody,
-        answers={202: (DeliveryOut, "Stored; or a duplicate of one that was.")},
-        problems=[404],
+        "A key in an address is percent-encoded; `POST /v1/signals` takes it in the body instead. With `start` an "
+        "instance is started first, in the same transaction, when no live one holds the key.",
+        body=StartingSignalBody,
+        answers={
+            202: (DeliveryOut, "Stored; or a duplicate of one that was."),
+            409: (
+                ProblemOut,
+                "The instance that holds the key reads no signals, or (with `start`) is one that the caller cannot "
+                "see; or the idempotency key came with another body.",
+            ),
+        },
+        problems=[404, 422],
         scope="signal",
         posts=True,
         parameters=[OpenApiParameter("key", KEY, OpenApiParameter.PATH, description="A correlation key.")],
@@ -127,7 +144,30 @@ class KeySignals(SignalEndpoint):
     def post(self, request: Request, key: str) -> HttpResponse:
         """Send one."""
         raw, value = self.read_body(request)
-        return self.answer_signal(request, raw, key, read_as(SignalBody, value))
+        body = read_as(StartingSignalBody, value)
+        if body.start is None:
+            return self.answer_signal(request, raw, key, body)
+        self.caller.check(START)
+        self.caller.check_workflow(body.start.workflow)
+        return self.answer_once(request, raw, lambda: self.deliver_starting(key, body))
+
+    def deliver_starting(self, key: str, body: StartingSignalBody) -> ChangeAnswer:
+        """Deliver to the live holder of the key, which is started first if there is none."""
+        assert body.start is not None
+        with transaction.atomic(using=self.db.alias):
+            told = workflows.signal(
+                key,
+                body.name,
+                body.payload,
+                dedup_key=body.dedup_key,
+                actor=self.caller.actor,
+                start=body.start.workflow,
+                input=body.start.input,
+            )
+            if self.caller.workflows is not None and not self.narrow([find_instance(told)]):
+                refusal = f"key {key!r} is held by an instance that you cannot see; choose another one."
+                raise RequestRefused(DUPLICATE_KEY, refusal)  # which takes the signal back
+        return ChangeAnswer({"id": told.id, "duplicate": told.duplicate, "woke": told.woke}, 202, find_instance(told))
 
 
 class Signals(SignalEndpoint):
@@ -307,6 +347,7 @@ def read_target(text: str) -> UUID:
         raise NoTarget(text) from None
 
 
-def find_instance(told: Delivery) -> UUID | None:
-    """Whose signal it is."""
-    return None if told.id is None else UUID(told.id.partition(":")[0])
+def find_instance(told: Delivery) -> UUID:
+    """Whose signal it is, of one that was sent alone: it was delivered, or the call had raised."""
+    assert told.id is not None
+    return UUID(told.id.partition(":")[0])

@@ -35,13 +35,16 @@ SETTINGS: Mapping[str, Any] = {
     "DESCRIPTION": (
         "Durable workflows that stop and wait: start instances, send them signals and events, answer what they ask. "
         "Everything is JSON. Every error is a problem (RFC 9457) with a stable `type` and a `detail` that says what to "
-        "do. Every POST takes an `Idempotency-Key`: the same call again is told the same, and nothing happens twice."
+        "do. Every POST and PATCH takes an `Idempotency-Key`: the same call again is told the same, and nothing "
+        "happens twice."
     ),
     "VERSION": "1",
     "TAGS": [
         {"name": "Instances", "description": "Running workflows: started, looked at, waited for."},
         {"name": "Signals", "description": "Facts for instances, and events for whoever waits for them."},
         {"name": "Interactions", "description": "What instances ask of somebody outside, and the answers."},
+        {"name": "Flow control", "description": "What may run, how much of it at once, and what is paused."},
+        {"name": "Schedules", "description": "What starts instances again and again, at moments of a timetable."},
         {"name": "Operating", "description": "Whether the site works."},
     ],
     "POSTPROCESSING_HOOKS": [],
@@ -85,7 +88,7 @@ def describe_api() -> dict[str, Any]:
     header = settings.CSRF_HEADER_NAME.removeprefix("HTTP_").replace("_", "-").title()
     schemes["session"] |= {
         "name": settings.SESSION_COOKIE_NAME,
-        "description": f"A logged in user with the permissions; POST takes the header `{header}` too.",
+        "description": f"A logged in user with the permissions; POST and PATCH take the header `{header}` too.",
     }
     return document
 

@@ -87,6 +87,20 @@ class LineResult:
     result: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class UnitLine:
+    """One line of a unit as it stands."""
+
+    id: UUID
+    #: What its item is, as JSON.
+    request: str
+    status: Status
+    #: Of a machine: the stage whose result is the latest.
+    last: str | None
+    result: str | None
+    error: str | None
+
+
 #: The parent is read and not locked: what is taken from it never changes. Its `solo` is not taken over, because that
 #: may tell of a worker that died; where a line may run only once, its first claimer puts it back to run alone.
 _START = compact(f"""
@@ -138,11 +152,20 @@ _RESULTS = compact("""
     WHERE x.unit_id = %(unit)s::uuid ORDER BY x.index
 """)
 
+_LINES = compact("""
+    SELECT i.id, x.request::text, i.status, i.state ->> 'last', i.result::text, i.error
+    FROM holdpoint_interaction x CROSS JOIN LATERAL (
+      SELECT * FROM holdpoint_instance i WHERE i.unit_id = x.unit_id AND i.item = x.index) i
+    WHERE x.unit_id = %(unit)s::uuid ORDER BY x.index
+""")
+
 _REQUESTS = "SELECT x.request::text FROM holdpoint_interaction x WHERE x.unit_id = %(unit)s::uuid ORDER BY x.index"
 
+_KEPT = f"""CASE WHEN i.status = {DONE} AND i.state ->> 'last' = %(stage)s::text THEN i.result::text
+      ELSE (i.state #> ARRAY['steps', %(stage)s::text])::text END"""
+_LINE_RESULT = compact(f"SELECT {_KEPT} FROM holdpoint_instance i WHERE i.id = %(line)s::uuid")
 _STAGE_RESULTS = compact(f"""
-    SELECT CASE WHEN i.status = {DONE} AND i.state ->> 'last' = %(stage)s::text THEN i.result::text
-      ELSE (i.state #> ARRAY['steps', %(stage)s::text])::text END
+    SELECT {_KEPT}
     FROM holdpoint_interaction x LEFT JOIN LATERAL (
       SELECT i.status, i.state, i.result FROM holdpoint_instance i
       WHERE i.unit_id = x.unit_id AND i.item = x.index) i ON true
@@ -231,6 +254,14 @@ def read_results(db: BaseDatabaseWrapper, unit: UUID) -> list[LineResult]:
     ]
 
 
+def list_lines(db: BaseDatabaseWrapper, unit: UUID) -> list[UnitLine]:
+    """The lines of a unit as they stand, in the order of their items."""
+    return [
+        UnitLine(id, request, STATUS_OF[status], *rest)
+        for id, request, status, *rest in fetch(db, _LINES, {"unit": unit})
+    ]
+
+
 def read_requests(db: BaseDatabaseWrapper, unit: UUID) -> list[str]:
     """What each item of a unit is, in their order."""
     return [text for (text,) in fetch(db, _REQUESTS, {"unit": unit})]
@@ -239,6 +270,12 @@ def read_requests(db: BaseDatabaseWrapper, unit: UUID) -> list[str]:
 def read_stage_results(db: BaseDatabaseWrapper, unit: UUID, stage: str) -> list[str | None]:
     """What the line of each item kept of a stage, in the order of the items."""
     return [text for (text,) in fetch(db, _STAGE_RESULTS, {"unit": unit, "stage": stage})]
+
+
+def read_line_result(db: BaseDatabaseWrapper, line: UUID, stage: str) -> str | None:
+    """What one line kept of a stage."""
+    rows = fetch(db, _LINE_RESULT, {"line": line, "stage": stage})
+    return rows[0][0] if rows else None
 
 
 def is_line(claim: Claim) -> bool:

@@ -2,7 +2,8 @@
 
 Invariants owned: a tree goes as a whole or not at all, and only when every member of it ended before the
 cutoff (a child may outlive its parent, and a failed root may be retried while we look), so no dedup key, answer
-or history of a live instance is ever removed. Of a history that was sealed one row stays (see `tombstones`). One
+or history of a live instance is ever removed. One from which another was forked stays as long as that one, which refers
+to its answers and children. Of a history that was sealed one row stays (see `tombstones`). One
 transaction per batch: a run that is interrupted has deleted some trees and damaged none.
 """
 
@@ -16,6 +17,7 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from workflows.store.forks import list_forked
 from workflows.store.ledger.tombstones import prune_rows
 from workflows.store.outside.stored_answers import forget_answers
 from workflows.store.sql import CLOCK, atomic, compact, fetch, retrying
@@ -72,6 +74,7 @@ _DELETES = [
         "holdpoint_unit WHERE true",
         "holdpoint_signal WHERE true",
         "holdpoint_checkpoint WHERE true",
+        "holdpoint_kept_state WHERE true",
         "holdpoint_event_wait WHERE closed_at IS NOT NULL",
         "holdpoint_event_wait WHERE closed_at IS NULL",
     )
@@ -113,7 +116,7 @@ def _prune_single(db: BaseDatabaseWrapper, ids: list[UUID], cutoff: datetime, ac
 
     def work() -> Pruned:
         with atomic(db):
-            ours = [id for (id,) in fetch(db, _LOCK, {"ids": ids, "cutoff": cutoff})]
+            ours = _leave_forked(db, [id for (id,) in fetch(db, _LOCK, {"ids": ids, "cutoff": cutoff})])
             _delete(db, ours, actor)
             return Pruned(trees=len(ours), instances=len(ours), kept=len(ids) - len(ours))
 
@@ -131,10 +134,20 @@ def _prune_tree(db: BaseDatabaseWrapper, root: UUID, cutoff: datetime, actor: st
             if not dry_run:
                 if len(fetch(db, _LOCK, {"ids": ids, "cutoff": cutoff})) < len(ids):
                     return Pruned(kept=1)
+                if len(_leave_forked(db, ids)) < len(ids):
+                    return Pruned(kept=1)
                 _delete(db, ids, actor)
             return Pruned(trees=1, instances=len(ids))
 
     return retrying(db, work)
+
+
+def _leave_forked(db: BaseDatabaseWrapper, ids: list[UUID]) -> list[UUID]:
+    """Those that no other instance goes on from. They are locked, so no fork can be added; looked for in a snapshot of
+    its own, which knows what was committed before."""
+    while ids and (needed := list_forked(db, ids)):
+        ids = [id for id in ids if id not in needed]
+    return ids
 
 
 def _delete(db: BaseDatabaseWrapper, ids: Sequence[UUID], actor: str) -> None:

@@ -12,8 +12,9 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from workflows.lifecycle import Event
 from workflows.store.ledger.seals import DIGEST, LOCK, REDACTED, ROW_HASH
-from workflows.store.sql import AWAITING, CLOCK, LEDGER, compact, fetch, in_transaction
+from workflows.store.sql import AWAITING, CLOCK, LEDGER, compact, fetch, in_transaction, kind
 from workflows.store.targets import address_kind, workspace_sql
 
 #: What has a history: an instance, a unit of items, an item.
@@ -55,6 +56,13 @@ _TELL = compact(f"""
 
 _CLEAR = compact("""
     UPDATE holdpoint_ledger SET data = NULL, salt = NULL WHERE instance_id = %(instance)s::uuid AND seq = %(seq)s
+""")
+
+#: The traceback of a failure says what its row said.
+_FORGET = compact(f"""
+    UPDATE holdpoint_instance i SET traceback = NULL WHERE i.id = %(instance)s::uuid AND i.traceback IS NOT NULL
+      AND EXISTS (SELECT FROM holdpoint_ledger l WHERE l.instance_id = i.id AND l.seq = %(seq)s
+        AND l.kind IN ({kind(Event.FAILED)}, {kind(Event.RUN_FAILED)}))
 """)
 
 #: What a pruned instance leaves: one row. A row that is not sealed yet needs no digest; nobody vouched for it.
@@ -111,6 +119,7 @@ def redact_row(db: BaseDatabaseWrapper, instance: UUID, seq: int, *, actor: str,
     if not told:
         return None
     fetch(db, _CLEAR, params, rows=False)
+    fetch(db, _FORGET, params, rows=False)
     return int(told[0][0])
 
 

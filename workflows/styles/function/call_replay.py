@@ -12,15 +12,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from workflows.definitions.outcomes import Done, Outcome
+from workflows.engine.answers.open_questions import find_names
 from workflows.engine.context import Context
+from workflows.engine.event_loop import run_coroutine
 from workflows.exceptions import DuplicateCheckpoint, InvalidCall, NonDeterministic, show
 from workflows.lifecycle import Call
 from workflows.store import Saved
 from workflows.styles.caught_exceptions import describe_raised, is_authors, revive_error
-from workflows.values.json_text import check_text, read_back
+from workflows.values.json_text import RESERVED, check_text, read_back
 
 if TYPE_CHECKING:
     from workflows.engine.journals.journal import Journal
@@ -42,6 +45,7 @@ class ReplayContext(Context):
         "_attempt",
         "_cursor",
         "_names",
+        "_opened",
         "_origins",
         "_raised",
         "_running",
@@ -66,6 +70,8 @@ class ReplayContext(Context):
         #: What ended a call and is not the author's to catch, such as the end of the step's time.
         self.interrupted: BaseException | None = None
         self._names: set[str] = set()
+        #: The open questions of this run, by their places.
+        self._opened: dict[int, Saved] = {}
         self._taken: set[str] = set()
         self.suspended: Suspended | None = None
 
@@ -81,6 +87,11 @@ class ReplayContext(Context):
         """
         if self.suspended is None and self._cursor == len(self._load()):
             super().progress(done, total, note)
+
+    @property
+    def failed_call(self) -> str | None:
+        """The call that raised and was not caught, as far as this run knows."""
+        return None if self._raised is None else self._raised[1]
 
     def give_up(self, error: Exception, *, for_good: bool) -> None:
         """The function ends this run with an error: the call it came from was not caught after all.
@@ -129,7 +140,19 @@ class ReplayContext(Context):
 
     def number_handed(self, more: frozenset[str] = frozenset()) -> list[int]:
         """What was awaited and what an early answer brought: both have been used."""
-        return super().number_handed(more | frozenset(self._taken))
+        if not self._opened:
+            return super().number_handed(more | frozenset(self._taken))
+        # What came for an open question that nobody has looked at yet stays in the inbox, and so does a signal of a
+        # name that is still waited for: a question takes one.
+        waiting = [one for one in self._opened.values() if one.unit is None and not one.settled]
+        kept = {name for one in waiting for name in find_names(one)}
+        names = {name for name in self._claim.names or () if name.startswith(RESERVED)}
+        names = (names | more | self._taken) - kept
+        used = {one.signal for one in self._load() if one.signal is not None}
+        if self._claim.signals is not None:
+            return [row[0] for row in self._claim.signals if row[1] in names or row[0] in used]
+        by_name = set(self._left.count(sorted(names))) if names else set()
+        return [n for n in self._left.count(None) if n in by_name or n in used]
 
     def refuse_nesting(self, what: str) -> None:
         """No call inside the function of another, and none after a suspension."""
@@ -151,11 +174,12 @@ class ReplayContext(Context):
             self._saved = [one for one in loaded if one.position >= 0]
         return self._saved
 
-    def _find(self, call: Call, id: str) -> Saved | None:
-        """The checkpoint of this call, or None where it is the first new one."""
+    def _find(self, call: Call, id: str, *, repeats: bool = False) -> Saved | None:
+        """The checkpoint of this call, or None where it is the first new one. A name of the engine's own `repeats`."""
         self.refuse_nesting(f"ctx.{call.value}({id!r})")
-        check_text(id, "the id of a call")
-        if id in self._names:
+        if not repeats:
+            check_text(id, "the id of a call")
+        if id in self._names and not repeats:
             raise DuplicateCheckpoint(id)
         self._names.add(id)
         self._left.refuse_open_block(f"ctx.{call.value}({id!r})")
@@ -210,7 +234,8 @@ class ReplayContext(Context):
     def _run(self, id: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._running = id
         try:
-            return fn(*args, **kwargs)
+            value = fn(*args, **kwargs)
+            return run_coroutine(value, f"the function of {id!r}") if isinstance(value, CoroutineType) else value
         finally:
             self._running = None
 
@@ -227,15 +252,19 @@ class ReplayContext(Context):
         raise self.suspended
 
 
-def refuse_async(fn: object, what: str, error: type[Exception] = InvalidCall) -> None:
-    """Async code has no place in a run that ends and begins again."""
+def check_function(fn: object, what: str, error: type[Exception] = InvalidCall) -> None:
+    """Something that can be called, and returns once."""
     if not callable(fn):
         raise error(f"{what} takes a function, not {show(fn)}")
-    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
-        raise error(
-            f"{what}: {getattr(fn, '__name__', fn)} is async. Workflows run in worker processes, one at a time: write "
-            "an ordinary function, and call async code through asgiref.sync.async_to_sync."
-        )
+    if inspect.isasyncgenfunction(fn):
+        raise error(f"{what}: {getattr(fn, '__name__', fn)} is an async generator, which returns nothing to be kept")
+
+
+def refuse_async(fn: object, what: str, hint: str, error: type[Exception] = InvalidCall) -> None:
+    """Of functions that have to be ordinary ones; `hint` says where async ones may stand."""
+    check_function(fn, what, error)
+    if inspect.iscoroutinefunction(fn):
+        raise error(f"{what}: {getattr(fn, '__name__', fn)} is async. {hint}")
 
 
 def read_saved(text: str | None) -> Any:

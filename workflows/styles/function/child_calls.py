@@ -7,6 +7,7 @@ starts one instance, however often its function is run again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from workflows.definitions.outcomes import Invoke, Next
 from workflows.exceptions import ChildCancelled, ChildFailed, SignalTimeoutError
 from workflows.lifecycle import Call, Status
 from workflows.styles.function.call_replay import ReplayContext, read_saved
-from workflows.values.durations import parse_timeout
+from workflows.values.durations import parse_time
 from workflows.values.types_of_signatures import Duration, WorkflowRef
 
 if TYPE_CHECKING:
@@ -36,23 +37,32 @@ class ChildCalls(ReplayContext):
         input: Mapping[str, Any] | None = None,
         *,
         timeout: Duration | None = None,
+        until: datetime | None = None,
     ) -> R: ...
     @overload
     def invoke(
-        self, id: str, workflow: WorkflowRef, input: object = None, *, timeout: Duration | None = None
+        self,
+        id: str,
+        workflow: WorkflowRef,
+        input: object = None,
+        *,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
     ) -> Any: ...
-    def invoke(self, id: str, workflow: WorkflowRef, input: object = None, *, timeout: object = None) -> Any:
+    def invoke(
+        self, id: str, workflow: WorkflowRef, input: object = None, *, timeout: object = None, until: object = None
+    ) -> Any:
         """Run another workflow as a child and wait for its result."""
+        time = parse_time(timeout, until, f"ctx.invoke({id!r})")
         saved = self._find(Call.INVOKE, id)
         if saved is None:
             from workflows.engine.planning import plan_child
 
             with self._making(Call.INVOKE, id):
                 child = plan_child(workflow, input)
-            seconds = None if timeout is None else parse_timeout(timeout)
             left = next((one for one in self._adrift if one.name == id and one.child is not None), None)
             adrift = None if left is None or left.child is None else (left.child, left.position)
-            self._suspend(Invoke(child, self._cursor, id, seconds, adrift))
+            self._suspend(Invoke(child, self._cursor, id, time, adrift))
         if not saved.expired and saved.child_status is not None and saved.child_status.live:
             if not self._claim.timed_out:
                 self._suspend(Next(self.step_name, delay=1))  # not parked on the child: look again

@@ -21,10 +21,14 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from workflows.definitions import registry
+from workflows.definitions.awaited_kinds import received
 from workflows.definitions.fingerprint import fingerprint_function
+from workflows.definitions.flow.flow_options import DEFAULT_QUEUE, FlowOptions, read_flow_options
+from workflows.definitions.flow.limits import Concurrency, Rate
 from workflows.definitions.outcomes import Outcome
 from workflows.definitions.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
 from workflows.engine.context import Context
@@ -33,11 +37,13 @@ from workflows.styles.function.call_replay import Suspended, refuse_async
 from workflows.styles.function.context_calls import FunctionContext
 from workflows.styles.function.function_lines import define_lines
 from workflows.styles.retryable_errors import settle_error
+from workflows.styles.schedule_option import declare_schedule
 from workflows.values.durations import parse_timeout
 from workflows.values.json_text import check_signal_name, check_text
 
 if TYPE_CHECKING:
     from workflows.models import Instance
+    from workflows.values.schedule_options import CatchUp, Overlap
     from workflows.values.types_of_signatures import Duration
 
 P = ParamSpec("P")
@@ -68,12 +74,18 @@ class Durable(Generic[P, R_co]):
         """Start an instance; what is passed are the function's own arguments, without `ctx`."""
         return self.options().start(*args, **kwargs)
 
+    async def astart(self, /, *args: P.args, **kwargs: P.kwargs) -> Instance:
+        """`start` for async code."""
+        return await self.options().astart(*args, **kwargs)
+
     def options(
         self,
         *,
         key: str | None = None,
         workspace: str | None = None,
         run_at: datetime | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
         actor: object = "",
     ) -> Starting[P]:
         """How it is to be started. Said here, so that no option takes the name of an argument.
@@ -81,7 +93,7 @@ class Durable(Generic[P, R_co]):
         >>> outreach.options(key="ada").start(contact="Ada").key
         'ada'
         """
-        return Starting(self, key, workspace, run_at, actor)
+        return Starting(self, key, workspace, run_at, queue, priority, actor)
 
     def __call__(self, ctx: FunctionContext, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """The body itself, for tests that pass a `ctx` of their own. Nothing is started or saved by it."""
@@ -108,6 +120,8 @@ class Starting(Generic[P]):
     key: str | None
     workspace: str | None
     run_at: datetime | None
+    queue: str | None
+    priority: int | None
     actor: object
 
     def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Instance:
@@ -120,8 +134,16 @@ class Starting(Generic[P]):
             key=self.key,
             workspace=self.workspace,
             run_at=self.run_at,
+            queue=self.queue,
+            priority=self.priority,
             actor=self.actor,
         )
+
+    async def astart(self, /, *args: P.args, **kwargs: P.kwargs) -> Instance:
+        """`start` for async code."""
+        from asgiref.sync import sync_to_async
+
+        return await sync_to_async(self.start)(*args, **kwargs)
 
 
 @overload
@@ -134,6 +156,17 @@ def durable(
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     step_timeout: Duration | None = None,
     on_event: str | None = None,
+    queue: str = DEFAULT_QUEUE,
+    priority: int = 0,
+    concurrency: Concurrency | None = None,
+    rate: Rate | None = None,
+    fair_by: str | Callable[[Any], object] | None = None,
+    cron: str | None = None,
+    every: Duration | None = None,
+    tz: str | None = None,
+    overlap: Overlap | None = None,
+    catch_up: CatchUp | None = None,
+    signals: bool | None = None,
 ) -> Callable[[Callable[Concatenate[FunctionContext, P], R]], Durable[P, R]]: ...
 def durable(
     function: Any = None,
@@ -143,11 +176,35 @@ def durable(
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     step_timeout: object = None,
     on_event: str | None = None,
+    queue: object = DEFAULT_QUEUE,
+    priority: object = 0,
+    concurrency: object = None,
+    rate: object = None,
+    fair_by: object = None,
+    cron: object = None,
+    every: object = None,
+    tz: object = None,
+    overlap: object = None,
+    catch_up: object = None,
+    signals: bool | None = None,
 ) -> Any:
-    """Make a function `f(ctx, **input)` a workflow; `name` defaults to its own."""
+    """Make a function `f(ctx, **input)` a workflow; `name` defaults to its own.
+
+    With `cron=` (in the time zone `tz=`) or `every=` a schedule starts it, without an input. `signals` says whether it
+    reads signals that are sent by name; left out, it does where its code names `received`.
+    """
 
     def make(fn: Any) -> Durable[..., Any]:
-        definition = _define(fn, name, version, max_attempts, step_timeout, on_event)
+        source = f"{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', show(fn))}"
+        flow = read_flow_options(source, queue, priority, concurrency, rate, fair_by)
+        definition = declare_schedule(
+            _define(fn, name, version, max_attempts, step_timeout, on_event, signals, flow),
+            cron=cron,
+            every=every,
+            tz=tz,
+            overlap=overlap,
+            catch_up=catch_up,
+        )
         registry.register(definition)
         return Durable(fn, definition)
 
@@ -170,12 +227,25 @@ def _gather_input(definition: Definition, args: tuple[object, ...], kwargs: dict
 
 
 def _define(
-    fn: object, name: str | None, version: int, max_attempts: int, step_timeout: object, on_event: str | None
+    fn: object,
+    name: str | None,
+    version: int,
+    max_attempts: int,
+    step_timeout: object,
+    on_event: str | None,
+    signals: object,
+    flow: FlowOptions | None,
 ) -> Definition:
     if not inspect.isfunction(fn):
         raise InvalidDefinition(f"@durable makes a function a workflow, not {show(fn)}")
     source = f"{fn.__module__}.{fn.__qualname__}"
-    refuse_async(fn, f"workflow {source}", InvalidDefinition)
+    refuse_async(
+        fn,
+        f"workflow {source}",
+        "A durable function runs again from its top whenever it goes on, so it is an ordinary one: write def, and hand "
+        "async functions to ctx.step(…)",
+        InvalidDefinition,
+    )
     try:
         named = check_text(fn.__name__ if name is None else name, "its name")
         seconds = None if step_timeout is None else parse_timeout(step_timeout)
@@ -185,6 +255,8 @@ def _define(
         raise InvalidDefinition(f"workflow {source}: {error}") from error
     for option, value in (("version", version), ("max_attempts", max_attempts)):
         registry.check_count(source, option, value)
+    if signals is not None and not isinstance(signals, bool):
+        raise InvalidDefinition(f"workflow {source}: signals= is True or False, not {show(signals)}")
     parameters = list(inspect.signature(fn).parameters.values())
     if not parameters or parameters[0].kind not in (
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -224,6 +296,26 @@ def _define(
         signature=inspect.signature(fn),
         on_event=on_event,
         fingerprint=fingerprint_function(fn),
+        reads_signals=_names_received(fn, set()) if signals is None else signals,
         make_context=FunctionContext,
+        flow=flow,
     )
     return replace(whole, lines=define_lines(whole, fn))
+
+
+def _names_received(fn: FunctionType, seen: set[CodeType]) -> bool:
+    """Whether a function's code, or that of a function of its module which it names, has the word `received`."""
+    codes = [fn.__code__]
+    while codes:
+        code = codes.pop()
+        if code in seen:
+            continue
+        seen.add(code)
+        for name in code.co_names:
+            named = fn.__globals__.get(name)
+            if name == received.__name__ or named is received:
+                return True
+            if isinstance(named, FunctionType) and named.__module__ == fn.__module__ and _names_received(named, seen):
+                return True
+        codes.extend(one for one in code.co_consts if isinstance(one, CodeType))
+    return False

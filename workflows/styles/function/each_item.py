@@ -233,7 +233,7 @@ class EachCalls(ReplayContext):
 
 
 def _check_then(then: Callable[..., object], what: str) -> None:
-    refuse_async(then, what)
+    refuse_async(then, what, "It has a ctx of its own: write def, and hand async functions to ctx.step(…) in it")
     try:
         inspect.signature(then).bind(None, None, None)
     except TypeError as error:

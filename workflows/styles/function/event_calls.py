@@ -7,6 +7,7 @@ event is handed to one wait of a run only.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, overload
 
 from workflows.definitions.awaited_event import EVENT, EventSpec
@@ -15,7 +16,7 @@ from workflows.definitions.outcomes import Suspend
 from workflows.lifecycle import Call
 from workflows.store import Saved
 from workflows.styles.function.call_replay import ReplayContext, read_saved
-from workflows.values.durations import parse_timeout
+from workflows.values.durations import parse_time
 from workflows.values.json_text import dump_value
 from workflows.values.types_of_signatures import Duration, SchemaArgument, SchemaValue, T, Validating
 
@@ -32,7 +33,8 @@ class EventCalls(ReplayContext):
         *,
         event: str,
         match: Mapping[str, Any] | None = None,
-        timeout: Duration,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
         schema: type[Validating],
         channel: str | None = None,
     ) -> dict[str, Any] | None: ...
@@ -43,7 +45,8 @@ class EventCalls(ReplayContext):
         *,
         event: str,
         match: Mapping[str, Any] | None = None,
-        timeout: Duration,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
         schema: type[T],
         channel: str | None = None,
     ) -> T | None: ...
@@ -54,7 +57,8 @@ class EventCalls(ReplayContext):
         *,
         event: str,
         match: Mapping[str, Any] | None = None,
-        timeout: Duration,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
         schema: SchemaValue | None = None,
         channel: str | None = None,
     ) -> Any: ...
@@ -64,20 +68,21 @@ class EventCalls(ReplayContext):
         *,
         event: str,
         match: Mapping[str, Any] | None = None,
-        timeout: object,
+        timeout: object = None,
+        until: object = None,
         schema: SchemaArgument | None = None,
         channel: str | None = None,
     ) -> Any:
         """The data of the next named event that matches; None when the time is over."""
         spec = make_event(event, match, schema, channel=channel)
-        seconds = parse_timeout(timeout)
+        time = parse_time(timeout, until, f"ctx.wait_for_event({id!r})", needed=True)
         saved = self._find(Call.EVENT, id)
         if saved is None:
             with self._making(Call.EVENT, id):
                 self._left.allow_event(spec)
-            saved = self._add(self._left.save(self._cursor, Call.EVENT, id, settled=False, timeout=seconds))
+            saved = self._add(self._left.save(self._cursor, Call.EVENT, id, settled=False, timeout=time))
         if not saved.settled:
-            self._settle_event(saved, spec, seconds)
+            self._settle_event(saved, spec, time)
         if saved.expired:
             return None
         value = read_saved(saved.value)
@@ -102,7 +107,7 @@ class EventCalls(ReplayContext):
         woke: int = read_saved(saved.value)
         return woke
 
-    def _settle_event(self, saved: Saved, spec: EventSpec, timeout: float) -> None:
+    def _settle_event(self, saved: Saved, spec: EventSpec, time: float | datetime | None) -> None:
         seen = {one.signal for one in self._load() if one.signal is not None}
         new = next((one for one in self.list_awaited() if one.name.startswith(EVENT) and one.n not in seen), None)
         place = (saved.position, saved.call, saved.name)
@@ -112,7 +117,7 @@ class EventCalls(ReplayContext):
         elif self._is_over(saved):
             self._replace(saved, self._left.save(*place, expired=True))
         else:
-            told = {"timeout": timeout}
+            told = {"until": time} if isinstance(time, datetime) else {"timeout": time}
             self._suspend(Suspend(event=spec, until=saved.deadline, position=saved.position, told=told))
 
     def _is_over(self, saved: Saved) -> bool:

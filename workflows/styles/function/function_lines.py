@@ -98,8 +98,11 @@ class _Before(FunctionContext):
             raise self.suspended
         return super().wait_for_each(id, items, channel, then=then, **options)
 
-    def _find(self, call: Call, id: str) -> Saved | None:
-        saved = super()._find(call, id)
+    def _look_at_asks(self) -> None:
+        """What the parent's questions were when it came to the wait stands in its rows already."""
+
+    def _find(self, call: Call, id: str, *, repeats: bool = False) -> Saved | None:
+        saved = super()._find(call, id, repeats=repeats)
         if saved is None:
             raise NonDeterministic(self._cursor, "the wait whose item a line continues", f"{call.value} {id!r}")
         return saved
@@ -125,7 +128,16 @@ def define_lines(whole: Definition, fn: Callable[..., Any]) -> Definition:
             raise
         return ctx.end(result, f"then= of {line.step!r}")
 
-    return replace(whole, name=f"{whole.name}{LINES}", run=run, signature=None, on_event=None, make_context=LineContext)
+    return replace(
+        whole,
+        name=f"{whole.name}{LINES}",
+        run=run,
+        signature=None,
+        on_event=None,
+        flow=None,
+        reads_signals=False,
+        make_context=LineContext,
+    )
 
 
 def _find_then(

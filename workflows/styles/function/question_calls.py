@@ -6,17 +6,20 @@ Invariant owned: a wait has one row. Its question, token and deadline are found 
 
 from __future__ import annotations
 
-import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
+from workflows.definitions.awaited_event import EventSpec
+from workflows.definitions.awaited_kinds import Awaitable, Pause
 from workflows.definitions.channel import Channel, read_label
 from workflows.definitions.outcomes import Suspend
-from workflows.definitions.question import UNIT, Asked, Question, ask_channel, name_projector
-from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed
+from workflows.definitions.question import UNIT, Question, ask_channel, name_projector
+from workflows.exceptions import InvalidCall, SignalTimeoutError, UnitFailed, show
 from workflows.lifecycle import Call, Cardinality, InteractionStatus
 from workflows.store import FAILURE, Saved
-from workflows.styles.function.call_replay import ReplayContext, read_saved
-from workflows.values.durations import parse_timeout
+from workflows.styles.function.call_replay import read_saved
+from workflows.styles.function.open_calls import Asked, OpenCalls, note_question
+from workflows.values.durations import parse_time
 from workflows.values.types_of_signatures import (
     A,
     BodyKind,
@@ -33,24 +36,39 @@ if TYPE_CHECKING:
     from workflows.schemas.schema import Schema
 
 
-class QuestionCalls(ReplayContext):
+class QuestionCalls(OpenCalls):
     """The calls of `ctx` that wait for one answer."""
 
     __slots__ = ()
 
     @overload
     def wait_for_signal(
-        self, id: str, *, signal: str | None = None, timeout: Duration, schema: type[Validating]
+        self,
+        id: str,
+        *,
+        signal: str | None = None,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
+        schema: type[Validating],
     ) -> dict[str, Any]: ...
-    @overload
-    def wait_for_signal(self, id: str, *, signal: str | None = None, timeout: Duration, schema: type[T]) -> T: ...
     @overload
     def wait_for_signal(
         self,
         id: str,
         *,
         signal: str | None = None,
-        timeout: Duration,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
+        schema: type[T],
+    ) -> T: ...
+    @overload
+    def wait_for_signal(
+        self,
+        id: str,
+        *,
+        signal: str | None = None,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
         schema: SchemaValue | None = None,
         projector: Projector | None = None,
     ) -> Any: ...
@@ -60,7 +78,8 @@ class QuestionCalls(ReplayContext):
         id: str,
         *,
         signal: str | None = None,
-        timeout: Duration,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
         schema: SchemaArgument | None = None,
         projector: Projector,
     ) -> Any: ...
@@ -69,7 +88,8 @@ class QuestionCalls(ReplayContext):
         id: str,
         *,
         signal: str | None = None,
-        timeout: object,
+        timeout: object = None,
+        until: object = None,
         schema: SchemaArgument | None = None,
         projector: Projector | None = None,
     ) -> Any:
@@ -82,7 +102,8 @@ class QuestionCalls(ReplayContext):
             channel="signal",
             projector=name_projector(projector),
         )
-        return self._wait(Call.SIGNAL, question, parse_timeout(timeout))
+        time = parse_time(timeout, until, f"ctx.wait_for_signal({id!r})", needed=True)
+        return self._wait(Call.SIGNAL, question, time)
 
     @overload
     def wait_for(
@@ -94,6 +115,7 @@ class QuestionCalls(ReplayContext):
         cardinality: Literal["ONE_TO_ONE"] = "ONE_TO_ONE",
         schema: None = None,
         timeout: Duration | None = None,
+        until: datetime | None = None,
         assignee: str | None = None,
         group: str | None = None,
     ) -> A: ...
@@ -107,6 +129,7 @@ class QuestionCalls(ReplayContext):
         cardinality: Literal["ONE_TO_ONE"] = "ONE_TO_ONE",
         schema: type[Validating],
         timeout: Duration | None = None,
+        until: datetime | None = None,
         assignee: str | None = None,
         group: str | None = None,
     ) -> dict[str, Any]: ...
@@ -120,6 +143,7 @@ class QuestionCalls(ReplayContext):
         cardinality: Literal["ONE_TO_ONE"] = "ONE_TO_ONE",
         schema: type[T],
         timeout: Duration | None = None,
+        until: datetime | None = None,
         assignee: str | None = None,
         group: str | None = None,
     ) -> T: ...
@@ -133,6 +157,7 @@ class QuestionCalls(ReplayContext):
         cardinality: CardinalityName = "ONE_TO_ONE",
         schema: SchemaArgument | None = None,
         timeout: Duration | None = None,
+        until: datetime | None = None,
         assignee: str | None = None,
         group: str | None = None,
         projector: Projector | None = None,
@@ -147,6 +172,7 @@ class QuestionCalls(ReplayContext):
         cardinality: CardinalityName = "ONE_TO_ONE",
         schema: SchemaArgument,
         timeout: Duration | None = None,
+        until: datetime | None = None,
         assignee: str | None = None,
         group: str | None = None,
         projector: Projector | None = None,
@@ -161,6 +187,7 @@ class QuestionCalls(ReplayContext):
         cardinality: CardinalityName = "ONE_TO_ONE",
         schema: SchemaArgument | None = None,
         timeout: Duration | None = None,
+        until: datetime | None = None,
         assignee: str | None = None,
         group: str | None = None,
         projector: Projector,
@@ -175,24 +202,43 @@ class QuestionCalls(ReplayContext):
         cardinality: CardinalityName,
         schema: SchemaArgument | None = None,
         timeout: Duration | None = None,
+        until: datetime | None = None,
         assignee: str | None = None,
         group: str | None = None,
         projector: Projector | None = None,
     ) -> Any: ...
+    @overload
+    def wait_for(
+        self, id: str, channel: Awaitable[A], *, timeout: Duration | None = None, until: datetime | None = None
+    ) -> A: ...
+    @overload
+    def wait_for(
+        self, id: str, channel: EventSpec | Pause, *, timeout: Duration | None = None, until: datetime | None = None
+    ) -> Any: ...
     def wait_for(
         self,
         id: str,
-        channel: str | Channel,
+        channel: str | Channel | Awaitable[Any] | EventSpec | Pause,
         *,
         input: object = None,
         cardinality: str = Cardinality.ONE_TO_ONE,
         schema: SchemaArgument | None = None,
         timeout: object = None,
+        until: object = None,
         assignee: str | None = None,
         group: str | None = None,
         projector: Projector | None = None,
     ) -> Any:
-        """Ask through a channel, or list the question under a label; the answer."""
+        """Ask through a channel, or list the question under a label; the answer.
+
+        Of `received(…)` it is the signal, of `child(…)` and `instance(…)` the result, of `event(…)` its data.
+        """
+        if isinstance(channel, Awaitable | EventSpec | Pause):
+            options = (input, schema, assignee, group, projector)
+            if any(one is not None for one in options) or cardinality != Cardinality.ONE_TO_ONE:
+                raise InvalidCall(f"ctx.wait_for({id!r}): of {show(channel)} only timeout= and until= are known here")
+            asked: Asked[Any] = self.open_question(id, channel, timeout, until)
+            return asked.result()
         question = ask_channel(
             id,
             channel,
@@ -203,15 +249,29 @@ class QuestionCalls(ReplayContext):
             group=group,
             projector=projector,
         )
-        return self._wait(Call.CHANNEL, question, None if timeout is None else parse_timeout(timeout))
+        return self._wait(Call.CHANNEL, question, parse_time(timeout, until, f"ctx.wait_for({id!r})"))
 
     @overload
     def callback(
-        self, id: str, schema: type[Validating], *, timeout: Duration, channel: str = ..., body: BodyKind = ...
+        self,
+        id: str,
+        schema: type[Validating],
+        *,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
+        channel: str = ...,
+        body: BodyKind = ...,
     ) -> FunctionCallback[dict[str, Any]]: ...
     @overload
     def callback(
-        self, id: str, schema: type[T], *, timeout: Duration, channel: str = ..., body: BodyKind = ...
+        self,
+        id: str,
+        schema: type[T],
+        *,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
+        channel: str = ...,
+        body: BodyKind = ...,
     ) -> FunctionCallback[T]: ...
     @overload
     def callback(
@@ -219,7 +279,8 @@ class QuestionCalls(ReplayContext):
         id: str,
         schema: SchemaValue | None = None,
         *,
-        timeout: Duration,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
         projector: Projector | None = None,
         channel: str = ...,
         body: BodyKind = ...,
@@ -230,7 +291,8 @@ class QuestionCalls(ReplayContext):
         id: str,
         schema: type[Any],
         *,
-        timeout: Duration,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
         projector: Projector,
         channel: str = ...,
         body: BodyKind = ...,
@@ -241,13 +303,13 @@ class QuestionCalls(ReplayContext):
         schema: SchemaArgument | None = None,
         *,
         timeout: object = None,
+        until: object = None,
         projector: Projector | None = None,
         channel: str = "callback",
         body: str = "any",
     ) -> FunctionCallback[Any]:
         """A question that a partner answers by its `resume_url`; `.wait()` for the answer."""
-        if timeout is None:
-            raise InvalidCall(f"ctx.callback({id!r}) needs timeout=, how long .wait() waits for the partner")
+        time = parse_time(timeout, until, f"ctx.callback({id!r})", needed=True)
         question = Question(
             id,
             channel=read_label(channel),
@@ -256,34 +318,33 @@ class QuestionCalls(ReplayContext):
             projector=name_projector(projector),
             body=body,
         )
-        seconds = parse_timeout(timeout)
         # Opened here and not when the URL is read: that is mostly inside a step, which a later run skips.
-        return FunctionCallback(self, question, seconds, self._open(Call.CALLBACK, question, None))
+        return FunctionCallback(self, question, time, self._open(Call.CALLBACK, question, None))
 
-    def _wait(self, call: Call, question: Question, timeout: float | None) -> Any:
+    def _wait(self, call: Call, question: Question, timeout: float | datetime | None) -> Any:
         saved = self._open(call, question, timeout)
         return self._await_answer(saved, question, timeout)
 
-    def _open(self, call: Call, question: Question, timeout: float | None) -> Saved:
+    def _open(self, call: Call, question: Question, timeout: float | datetime | None) -> Saved:
         saved = self._find(call, question.step)
         if saved is None:
             with self._making(call, question.step):
                 asked = self._left.ask_at(question, timeout, call, self._cursor)
             saved = self._add(Saved(self._cursor, call, question.step, False, False, None, None, None))
-            _note(saved, asked)
+            note_question(saved, asked)
         elif saved.unit is None or saved.status is InteractionStatus.CANCELLED:  # it failed, and was retried
-            _note(saved, self._left.ask_at(question, timeout, call, saved.position))
+            note_question(saved, self._left.ask_at(question, timeout, call, saved.position))
         return saved
 
-    def _await_answer(self, saved: Saved, question: Question, timeout: float | None) -> Any:
+    def _await_answer(self, saved: Saved, question: Question, timeout: float | datetime | None) -> Any:
         assert saved.unit is not None
         name = f"{UNIT}{saved.unit}"
         if saved.status is InteractionStatus.PENDING and saved.ask_deadline is None and timeout is not None:
-            _note(saved, self._left.arm(saved.unit, timeout))
+            note_question(saved, self._left.arm(saved.unit, timeout))
         if saved.status is InteractionStatus.PENDING:
             # The row of the asking knows no timeout where the time begins only here.
             began = question.token and timeout is not None
-            told = {"step": question.step, "channel": question.channel, "timeout": timeout} if began else None
+            told = {"step": question.step, "channel": question.channel, **_describe_time(timeout)} if began else None
             self._suspend(Suspend((name,), until=saved.ask_deadline, told=told))
         if saved.status is InteractionStatus.COMPLETED:
             self._taken.add(name)
@@ -304,7 +365,7 @@ class FunctionCallback(Generic[A]):
 
     __slots__ = ("_ctx", "_question", "_saved", "_timeout")
 
-    def __init__(self, ctx: QuestionCalls, question: Question, timeout: float, saved: Saved) -> None:
+    def __init__(self, ctx: QuestionCalls, question: Question, timeout: float | datetime | None, saved: Saved) -> None:
         self._ctx, self._question, self._timeout, self._saved = ctx, question, timeout, saved
 
     @property
@@ -334,9 +395,5 @@ def _read_schema(schema: SchemaArgument | None) -> Schema | None:
     return read_schema(schema)
 
 
-def _note(saved: Saved, asked: Asked) -> None:
-    """What the question's row says, into the checkpoint at hand."""
-    saved.unit, saved.interaction, saved.signal_id = asked.unit, asked.id, asked.signal_id
-    saved.status, saved.ask_deadline = asked.status, asked.deadline
-    saved.output = None if asked.output is None else json.dumps(asked.output)
-    saved.token = asked.token
+def _describe_time(time: float | datetime | None) -> dict[str, Any]:
+    return {"until": time} if isinstance(time, datetime) else {"timeout": time}

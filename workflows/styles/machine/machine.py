@@ -13,21 +13,27 @@ instance reaches them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from workflows.definitions import registry
 from workflows.definitions.fingerprint import compute_fingerprint
+from workflows.definitions.flow.flow_options import DEFAULT_QUEUE, read_flow_options
+from workflows.definitions.flow.limits import Concurrency, Rate
 from workflows.definitions.outcomes import Outcome
 from workflows.definitions.registry import DEFAULT_MAX_ATTEMPTS, Definition, StepOptions
 from workflows.engine.context import Context, StepContext
 from workflows.exceptions import InvalidDefinition, WorkflowError
 from workflows.schemas.schema import read_schema
 from workflows.styles.machine.stage_plan import Plan, plan_machine
+from workflows.styles.machine.stage_run import read_results
 from workflows.styles.machine.streams.stream_ends import run_line, run_machine
 from workflows.styles.retryable_errors import settle_error
+from workflows.styles.schedule_option import declare_schedule
 from workflows.values.durations import parse_timeout
 from workflows.values.json_text import check_signal_name, check_text
+from workflows.values.schedule_options import CatchUp, Overlap
 from workflows.values.types_of_signatures import Duration
 
 
@@ -43,10 +49,27 @@ class Machine:
     step_timeout: ClassVar[Duration | None] = None
     #: Each event of this name starts an instance, with the event's data as its input.
     on_event: ClassVar[str | None] = None
+    #: The schedule that starts it, without an input: a cron expression in a time zone (None: the project's), or an
+    #: interval; what a tick does while the last instance lives ("skip"); missed ticks that are made up for ("last").
+    cron: ClassVar[str | None] = None
+    every: ClassVar[Duration | None] = None
+    tz: ClassVar[str | None] = None
+    overlap: ClassVar[Overlap | None] = None
+    catch_up: ClassVar[CatchUp | None] = None
     #: Schema of the input.
     accepts: ClassVar[Any] = None
     #: Schema of the result.
     responds: ClassVar[Any] = None
+    #: The queue of its instances, and their place in it: the higher first, -100 to 100.
+    queue: ClassVar[str] = DEFAULT_QUEUE
+    priority: ClassVar[int] = 0
+    #: How many of a key may run at once, and how often runs may begin.
+    concurrency: ClassVar[Concurrency | None] = None
+    rate: ClassVar[Rate | None] = None
+    #: Whose turn it is goes round what this makes of the input.
+    fair_by: ClassVar[str | Callable[[Any], object] | None] = None
+    #: How many states are kept, so that `fork` can begin with one of the latest so many stages as it was.
+    keep_states: ClassVar[int] = 0
     definition: ClassVar[Definition]
 
     def __init_subclass__(cls, *, source: str | None = None, **kwargs: Any) -> None:
@@ -54,8 +77,15 @@ class Machine:
         source = source or f"{cls.__module__}.{cls.__qualname__}"
         definition = _define(cls, source)
         if definition is not None:
-            cls.definition = definition
-            registry.register(definition)
+            cls.definition = declare_schedule(
+                definition,
+                cron=cls.cron,
+                every=cls.every,
+                tz=cls.tz,
+                overlap=cls.overlap,
+                catch_up=cls.catch_up,
+            )
+            registry.register(cls.definition)
         elif hasattr(cls, "definition"):
             raise InvalidDefinition(f"machine {source}: no stage is left of those it inherits")
 
@@ -91,9 +121,11 @@ def _define(cls: type[Machine], source: str) -> Definition | None:
         raise InvalidDefinition(f"machine {source}: {at}: {error}") from error
     for option in ("version", "max_attempts"):
         registry.check_count(source, option, getattr(cls, option))
+    registry.check_kept(source, cls.keep_states)
     if hasattr(cls, "late_signals"):
-        raise InvalidDefinition(f"machine {source}: late_signals= is of the step style; a machine reads no signals")
+        raise InvalidDefinition(f"machine {source}: late_signals= is of the step style")
     plan = replace(plan, accepts=accepts, responds=responds)
+    flow = read_flow_options(source, cls.queue, cls.priority, cls.concurrency, cls.rate, cls.fair_by)
 
     def run(ctx: Context) -> Outcome:
         assert isinstance(ctx, StepContext)
@@ -118,7 +150,11 @@ def _define(cls: type[Machine], source: str) -> Definition | None:
         source=source,
         accepts=accepts,
         on_event=on_event,
+        reads_signals=any(node.stage.list_signals() for node in plan.nodes.values()),
         fingerprint=_compute(plan),
+        flow=flow,
+        keep_states=cls.keep_states,
+        read_state=lambda state: read_results(plan, state),
     )
     if not (names := plan.line_steps):
         return whole
@@ -130,6 +166,9 @@ def _define(cls: type[Machine], source: str) -> Definition | None:
         run=run_item,
         accepts=None,
         on_event=None,
+        flow=None,
+        reads_signals=any(plan.list_signals(one) for of in plan.parallels.values() for one in of.values()),
+        keep_states=0,
     )
     return replace(whole, lines=lines)
 

@@ -34,7 +34,19 @@ _NO_ITEM: Any = object()
 class MachineContext:
     """The author's view of the instance, in a machine."""
 
-    __slots__ = ("_ctx", "_input", "_item", "_items", "_last", "_line", "_plan", "_results", "_units", "steps")
+    __slots__ = (
+        "_ctx",
+        "_input",
+        "_item",
+        "_items",
+        "_joined",
+        "_last",
+        "_line",
+        "_plan",
+        "_results",
+        "_units",
+        "steps",
+    )
 
     def __init__(
         self,
@@ -43,6 +55,7 @@ class MachineContext:
         results: Mapping[str, Any],
         *,
         units: Mapping[str, Any] | None = None,
+        joined: Mapping[str, Any] | None = None,
         line: LineView | None = None,
         item: object = _NO_ITEM,
         last: str | None = None,
@@ -52,6 +65,8 @@ class MachineContext:
         self._results = results
         #: By the stage that opened a stream: the id of its unit, or the items of one in which nothing is done.
         self._units = units or {}
+        #: By each `parallel` that is over and by branch: the stage that its result comes from, and the line.
+        self._joined = joined or {}
         self._line = line
         self._item = item
         self._last = last
@@ -59,12 +74,15 @@ class MachineContext:
 
     def with_item(self, item: object) -> MachineContext:
         """The `ctx` of one item, whose question is about to be asked."""
-        return MachineContext(self._ctx, self._plan, self._results, units=self._units, line=self._line, item=item)
+        return MachineContext(
+            self._ctx, self._plan, self._results, units=self._units, joined=self._joined, line=self._line, item=item
+        )
 
     @property
     def id(self) -> UUID:
-        """The instance's id."""
-        return self._ctx.id
+        """The instance's id; in a stream that of the item's line, in a branch that of the machine's instance."""
+        parent = self._ctx.claim.parent
+        return self._ctx.id if self._line is None or parent is None or not self._line.stream.branch else UUID(parent)
 
     @property
     def workspace(self) -> str:
@@ -75,6 +93,11 @@ class MachineContext:
     def key(self) -> str | None:
         """The correlation key of the machine, if it has one."""
         return self._ctx.key if self._line is None else self._line.parent.key
+
+    @property
+    def tick(self) -> datetime | None:
+        """The moment of the schedule for which it was started, also where that was late; None without a schedule."""
+        return self._ctx.tick
 
     @property
     def step(self) -> str:
@@ -108,13 +131,18 @@ class MachineContext:
     def item(self) -> Any:
         """The item of a stream that a stage between `expand` and `collect` runs for."""
         if self._item is _NO_ITEM:
-            if self._line is None:
+            if self._line is None or self._line.stream.branch:
                 raise InvalidOutcome(
                     "ctx.item is what stages between expand and collect are run for, and "
                     f"stage {self.step!r} runs once; collect(…) and a wait for the whole list have ctx.items"
                 )
             self._item = self._line.item
         return wrap_value(self._item, "item")
+
+    @property
+    def joined(self) -> Mapping[str, Any]:
+        """By each `parallel` that is over and by branch: stage and line that its result comes from. For the style."""
+        return self._joined if self._line is None else self._line.parent_joined
 
     @property
     def items(self) -> list[Any]:
@@ -187,7 +215,12 @@ class MachineContext:
         if node is None or not isinstance(node.stage, WaitFor) or not node.stage.callback:
             known = [name for name, one in self._plan.nodes.items() if getattr(one.stage, "callback", False)]
             raise InvalidOutcome(f"no stage {show(stage)} waits for a callback; these do: {', '.join(known) or 'none'}")
-        return Callback(make_callback(self, stage, node.stage), self._ctx.ask)
+        if node.stream is not (self._line.stream if self._line is not None and not node.is_side else None):
+            place = "the instance" if node.stream is None else node.stream.title
+            raise InvalidOutcome(
+                f"stage {stage!r} is asked by {place}, and has its address only there: hand it out in a stage before it"
+            )
+        return Callback(make_callback(self, stage, node.stage), self._ctx.ask_early)
 
 
 def make_callback(ctx: MachineContext, name: str, stage: WaitFor) -> Question:

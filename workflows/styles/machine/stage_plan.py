@@ -10,22 +10,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from workflows.definitions.flow.flow_options import FLOW_OPTIONS
 from workflows.exceptions import InvalidDefinition, WorkflowError, show
 from workflows.schemas.schema import Schema
+from workflows.styles.machine.parallel_stage import Parallel
 from workflows.styles.machine.stages import END, FAIL, ActionStage, Branch, Flow, Sleep, Stage, WaitFor
 from workflows.styles.machine.streams.stream_plan import (
     PlanStream,
     StreamProblem,
     check_crossings,
     find_streams,
-    refuse_in_flow,
+    make_branch,
+    refuse_within,
 )
 from workflows.values.json_text import check_text
+from workflows.values.schedule_options import SCHEDULE_OPTIONS
 
 #: What ctx and Machine call by these names, and what a reader would take for it.
 RESERVED = frozenset(
     {"id", "workspace", "key", "input", "attempt", "now", "step", "steps", "item"}
-    | {"name", "version", "max_attempts", "step_timeout", "on_event", "accepts", "responds"}
+    | {"name", "version", "max_attempts", "step_timeout", "on_event", "accepts", "responds", "keep_states"}
+    | set(FLOW_OPTIONS)
+    | set(SCHEDULE_OPTIONS)
     | {"definition", "initial", "from_yaml", END, FAIL}
 )
 
@@ -38,7 +44,7 @@ class PlanNode:
     stage: Stage
     #: The stage after it; None where its line ends, or the item's.
     next: str | None
-    #: The stream whose lines run it.
+    #: The stream, or the branch, whose lines run it.
     stream: PlanStream | None = None
     #: Whether it stands in a flow, which an instance and a line may take alike.
     is_side: bool = False
@@ -57,10 +63,21 @@ class Plan:
     responds: Schema | None = None
     #: By the stage that opens each.
     streams: Mapping[str, PlanStream] = field(default_factory=dict)
+    #: The branches of each `parallel`, by their names.
+    parallels: Mapping[str, Mapping[str, PlanStream]] = field(default_factory=dict)
 
     def lead(self, target: str) -> str | None:
         """The stage that a target means; None for the end."""
         return None if target == END else self.flows.get(target, target)
+
+    def list_signals(self, stream: PlanStream) -> frozenset[str]:
+        """The plain signals that a branch may wait for, in its own stages or in a flow."""
+        return frozenset(
+            name
+            for one, node in self.nodes.items()
+            if one in stream.members or node.is_side
+            for name in node.stage.list_signals()
+        )
 
     @property
     def targets(self) -> list[str]:
@@ -79,11 +96,12 @@ class Plan:
 
     @property
     def line_steps(self) -> list[str]:
-        """The steps of the lines of its streams; none where it has no stream."""
-        if not self.streams:
+        """The steps of the lines of its streams and branches, which begin at their `parallel`; none without them."""
+        if not self.streams and not self.parallels:
             return []
         side = [name for name, node in self.nodes.items() if node.is_side]
-        return [*(name for name, node in self.nodes.items() if node.stream is not None), *side, END]
+        members = [name for name, node in self.nodes.items() if node.stream is not None]
+        return [*self.parallels, *members, *side, END]
 
 
 def plan_machine(cls: type, source: str) -> Plan | None:
@@ -91,12 +109,18 @@ def plan_machine(cls: type, source: str) -> Plan | None:
     declared, known = _collect(cls, source)
     flows = {name: value for name, value in declared.items() if isinstance(value, Flow)}
     members = {name: _name_members(name, one, known, declared, source) for name, one in flows.items()}
+    parallels = {
+        name: _name_branches(name, _read(source, name, one), known, declared, source)
+        for name, one in declared.items()
+        if isinstance(one, Parallel)
+    }
     owner: dict[str, str] = {}
-    for flow, stages in members.items():
+    branches = {f"{name}.{one}": stages for name, of in parallels.items() for one, stages in of.items()}
+    for place, stages in (*members.items(), *branches.items()):
         for name in stages:
-            if owner.setdefault(name, flow) != flow:
+            if owner.setdefault(name, place) != place:
                 raise _wrong(
-                    source, name, None, f"it stands in {owner[name]!r} and again in {flow!r}; make another one"
+                    source, name, None, f"it stands in {owner[name]!r} and again in {place!r}; make another one"
                 )
     line = {name: one for name, one in declared.items() if isinstance(one, Stage) and name not in owner}
     if not line:
@@ -109,7 +133,7 @@ def plan_machine(cls: type, source: str) -> Plan | None:
             if stages is line:
                 streams = find_streams(read)
             else:
-                refuse_in_flow(read)
+                refuse_within(read, "flow")
         except StreamProblem as problem:
             raise _wrong(source, problem.name, read[problem.name], problem.problem) from None
         of = {name: one for one in streams for name in one.members}
@@ -118,17 +142,21 @@ def plan_machine(cls: type, source: str) -> Plan | None:
         for (name, stage), after in zip(read.items(), follows, strict=True):
             side = stages is not line
             nodes[name] = PlanNode(name, stage, None if name in ends else after, None if side else of.get(name), side)
+    placed = {name: of for name, of in parallels.items() if name in line}
+    plans = {name: _plan_branches(source, name, of, nodes) for name, of in placed.items()}
     plan = Plan(
         source,
         next(iter(line)),
         nodes,
         {name: next(iter(stages)) for name, stages in members.items()},
         streams={one.opener: one for one in streams},
+        parallels=plans,
     )
     for node in nodes.values():
         _check_targets(plan, node)
     try:
-        check_crossings(streams, {name: node.stage for name, node in nodes.items()}, members)
+        branched = [one for of in plans.values() for one in of.values()]
+        check_crossings([*streams, *branched], {name: node.stage for name, node in nodes.items()}, members)
     except StreamProblem as problem:
         raise _wrong(source, problem.name, nodes[problem.name].stage, problem.problem) from None
     return plan
@@ -179,6 +207,40 @@ def _name_members(
     if not stages:
         raise _wrong(source, flow, value, "a flow needs at least one stage")
     return stages
+
+
+def _name_branches(
+    parallel: str, value: Stage, known: Mapping[int, str], declared: Mapping[str, Any], source: str
+) -> dict[str, dict[str, Stage]]:
+    """The stages of each branch: by their own names where they are attributes too, else by the branch's and number."""
+    assert isinstance(value, Parallel)
+    named: dict[str, dict[str, Stage]] = {}
+    for branch, listed in value.branches.items():
+        stages = named[branch] = {}
+        for number, one in enumerate(listed):
+            name = known.get(id(one), f"{parallel}.{branch}" if len(listed) == 1 else f"{parallel}.{branch}.{number}")
+            if name in stages:
+                raise _wrong(source, name, one, f"it stands in branch {branch!r} twice; make another one")
+            current = declared.get(name)
+            stages[name] = current if isinstance(current, Stage) else one
+    return named
+
+
+def _plan_branches(
+    source: str, parallel: str, branches: Mapping[str, Mapping[str, Stage]], nodes: dict[str, PlanNode]
+) -> dict[str, PlanStream]:
+    """Each branch as a stream, and its stages among the nodes of the machine."""
+    plans = {}
+    for branch, stages in branches.items():
+        read = {name: _read(source, name, stage) for name, stage in stages.items()}
+        try:
+            refuse_within(read, "branch")
+        except StreamProblem as problem:
+            raise _wrong(source, problem.name, read[problem.name], problem.problem) from None
+        plans[branch] = make_branch(parallel, branch, read, len(branches))
+        for (name, stage), after in zip(read.items(), [*list(read)[1:], None], strict=True):
+            nodes[name] = PlanNode(name, stage, after, plans[branch])
+    return plans
 
 
 def _read(source: str, name: str, stage: Stage) -> Stage:

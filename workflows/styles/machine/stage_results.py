@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
 from workflows.definitions.channel import Channel
-from workflows.engine.context import find_owner
+from workflows.engine.journals.handed_rows import find_owner
 from workflows.exceptions import show
 from workflows.schemas.schema import Schema, read_schema
+from workflows.styles.machine.parallel_stage import Parallel
+from workflows.styles.machine.several_stage import WaitForSeveral
 from workflows.styles.machine.stage_values import NotThere, View, read_typed, wrap_value
 from workflows.styles.machine.stages import Stage, WaitFor, is_function
+from workflows.values.json_text import read_back
 
 if TYPE_CHECKING:
     from workflows.styles.machine.machine_context import MachineContext
@@ -50,6 +53,8 @@ class Steps:
                 self._read[name] = ctx._read_answer(name, ctx._line.row, f"steps.{name}")
             elif ctx._line is not None and node.stream is not ctx._line.stream and name in ctx._line.parent_steps:
                 self._read[name] = _read_result(ctx, name, stage, ctx._line.parent_steps[name])
+            elif (kept := _find_branch_result(ctx, name)) is not None:
+                self._read[name] = _read_result(ctx, name, stage, kept[0], kept[1])
             elif ctx._line is None and (stream := _find_stream(ctx, name)) is not None:
                 self._read[name] = _list_stage(ctx, name, stage, stream)
             elif isinstance(stage, WaitFor) and stage.callback:
@@ -105,25 +110,59 @@ class Unanswered:
         return f"<{self._stage}: not answered yet>"
 
 
-def find_stage_owner(ctx: MachineContext, name: str, stage: WaitFor) -> tuple[type[Channel], Schema | None] | None:
-    """Of an answer that its channel owns and types: a channel made when the stage ran is known by its row alone."""
+def find_stage_owner(
+    ctx: MachineContext, name: str, stage: WaitFor, asker: UUID | None = None
+) -> tuple[type[Channel], Schema | None] | None:
+    """Of an answer that its channel owns and types: a channel made when the stage ran is known by its row alone.
+
+    `asker` is the instance that has asked, where that is a line whose result is read from outside.
+    """
     if stage.projector is not None:
         return None
     if is_function(stage.channel):
-        inside = ctx._line is None or ctx._plan.nodes[name].stream is ctx._line.stream
+        node = ctx._plan.nodes[name]
+        inside = ctx._line is None or node.is_side or node.stream is ctx._line.stream
+        if asker is None:
+            asker = ctx._ctx.id if inside or ctx._line is None else UUID(ctx._line.parent.id)
         with ctx._ctx.at_work():
-            return find_owner(ctx.id if inside or ctx._line is None else UUID(ctx._line.parent.id), name)
+            return find_owner(asker, name)
     owns = isinstance(stage.channel, Channel) and stage.channel.owns_answers
     return (type(stage.channel), read_schema(stage.channel.schema)) if owns else None
 
 
-def _read_result(ctx: MachineContext, name: str, stage: Stage, stored: object) -> Any:
+def _read_result(ctx: MachineContext, name: str, stage: Stage, stored: Any, asker: UUID | None = None) -> Any:
+    if isinstance(stage, Parallel):
+        return View(_read_branches(ctx, name, stored), f"steps.{name}")
+    if isinstance(stage, WaitForSeveral):
+        return stage.read_answers(ctx, name, stored, asker)
     schema = stage.schema if isinstance(stage, WaitFor) and stage.projector is None else None
     asked = isinstance(stage, WaitFor) and stage.callback
-    owner = find_stage_owner(ctx, name, stage) if isinstance(stage, WaitFor) else None
+    owner = find_stage_owner(ctx, name, stage, asker) if isinstance(stage, WaitFor) else None
     if owner is not None:
         return owner[0].read_answer(stored, owner[1])
-    return _view(stored, schema, name, ctx if asked else None)
+    return _view(stored, schema, name, ctx if asked and asker is None else None)
+
+
+def _read_branches(ctx: MachineContext, name: str, stored: dict[str, Any]) -> dict[str, Any]:
+    """The result of each branch, as the stage types it that it comes from."""
+    values = {}
+    for branch, (last, line) in ctx.joined[name].items():
+        node = ctx._plan.nodes.get(last)
+        result = stored[branch]
+        values[branch] = result if node is None else _read_result(ctx, last, node.stage, result, UUID(line))
+    return values
+
+
+def _find_branch_result(ctx: MachineContext, name: str) -> tuple[Any, UUID] | None:
+    """What a stage of a branch has returned, of branches that are over, and the line that ran it."""
+    stream = ctx._plan.nodes[name].stream
+    if stream is None or not stream.branch or (ctx._line is not None and stream is ctx._line.stream):
+        return None
+    if stream.branch not in (of := ctx.joined.get(stream.opener, {})):
+        return None
+    line = UUID(of[stream.branch][1])
+    found = ctx._ctx.units.read_line_result(line, name)
+    return None if found is None else (read_back(found), line)
 
 
 def _find_stream(ctx: MachineContext, name: str) -> PlanStream | None:

@@ -11,16 +11,19 @@ import inspect
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Final
 
 from workflows.definitions.awaited_event import event
+from workflows.definitions.awaited_kinds import Pause
 from workflows.definitions.channel import Channel, read_label
+from workflows.definitions.outcomes import Await
 from workflows.definitions.question import ask_channel, check_body, name_projector
 from workflows.definitions.registry import Definition
 from workflows.exceptions import InvalidDefinition, show
 from workflows.lifecycle import Cardinality
 from workflows.schemas.schema import read_schema
-from workflows.values.durations import parse_delay, parse_timeout
+from workflows.values.durations import parse_time
 from workflows.values.json_text import check_text, dump_value
 
 #: Where a machine ends: `then=END`, or what a branch returns.
@@ -50,6 +53,10 @@ class Stage:
         """The stages and flows that it names."""
         return ()
 
+    def list_signals(self) -> tuple[str, ...]:
+        """The plain signals that it may wait for."""
+        return ()
+
 
 @dataclass(frozen=True, eq=False)
 class ActionStage(Stage):
@@ -57,8 +64,8 @@ class ActionStage(Stage):
     then: str | None = None
 
     def read(self) -> Stage:
-        check_function(self.fn)
-        return replace(self, atomic=_read_flag(self.atomic, "atomic"))
+        check_function(self.fn, may_wait=not _read_flag(self.atomic, "atomic"))
+        return self
 
     def list_targets(self) -> tuple[str, ...]:
         return () if self.then is None else (self.then,)
@@ -70,7 +77,7 @@ class Branch(Stage):
     to: Any = None
 
     def read(self) -> Stage:
-        check_function(self.fn)
+        check_function(self.fn, may_wait=True)
         if self.to is None:
             return self
         if isinstance(self.to, str) or not isinstance(self.to, Iterable):
@@ -91,7 +98,7 @@ class Expand(Stage):
     concurrency: Any = None
 
     def read(self) -> Stage:
-        check_function(self.fn)
+        check_function(self.fn, may_wait=True)
         _check_stream(self.on_item, self.concurrency)
         return self
 
@@ -124,14 +131,17 @@ class WaitFor(Stage):
     body: Any = "any"
     on_item: Any = None
     concurrency: Any = None
+    #: The names of plain signals.
+    signal: Any = None
+    #: The moment at which it ends, or a function of ctx that tells it; in place of `timeout`.
+    until: Any = None
 
     def read(self) -> Stage:
         self._check_kind()
         self._check_shape()
-        if self.timeout is not None:
-            parse_timeout(self.timeout)
-        elif self.on_timeout != FAIL:
-            raise InvalidDefinition(f"on_timeout={show(self.on_timeout)} can never happen without a timeout")
+        if self.signal is not None:
+            return self._read_signal()
+        self._check_time()
         # A channel may bring the schema of its answers; one that is made when the stage runs is known too late.
         # Where the channel owns the answer it also says what that is: the schema is of a part of it.
         brings = isinstance(self.channel, Channel) and not self.channel.owns_answers
@@ -164,6 +174,9 @@ class WaitFor(Stage):
     def list_targets(self) -> tuple[str, ...]:
         return () if self.on_timeout == FAIL else (self.on_timeout,)
 
+    def list_signals(self) -> tuple[str, ...]:
+        return self.signal or ()
+
     @property
     def takes_many(self) -> bool:
         """Whether it is asked once about a whole list."""
@@ -189,6 +202,29 @@ class WaitFor(Stage):
             and self.on_timeout == FAIL
         )
 
+    def _read_signal(self) -> Stage:
+        for word in ("match", "schema", "input", "projector"):
+            if getattr(self, word) is not None:
+                raise InvalidDefinition(
+                    f"{word}= is of what is asked; a plain signal is asked nothing and is taken as it was sent"
+                )
+        if self.body != "any" or self.each or self.cardinality != Cardinality.ONE_TO_ONE:
+            raise InvalidDefinition(
+                "signal= takes the next signal of its name, and knows only timeout=, until= and on_timeout="
+            )
+        self._check_time()
+        return replace(self, signal=Await(self.signal, then="stage").names)
+
+    def _check_time(self) -> None:
+        if callable(self.until):
+            check_function(self.until)
+            if self.timeout is not None:
+                raise InvalidDefinition("it has timeout= and until=: leave one of them out")
+        elif parse_time(self.timeout, self.until, "a wait") is None and self.on_timeout != FAIL:
+            raise InvalidDefinition(f"on_timeout={show(self.on_timeout)} can never happen without a timeout")
+        if self.until is not None and self.each:
+            raise InvalidDefinition("until= is of a wait that asks once; each item has a timeout= of its own")
+
     def _check_shape(self) -> None:
         if self.cardinality not in list(Cardinality):
             raise InvalidDefinition(
@@ -211,16 +247,17 @@ class WaitFor(Stage):
             for word, is_given in (
                 ("event", self.event is not None),
                 ("callback", _read_flag(self.callback, "callback")),
+                ("signal", self.signal is not None),
                 ("channel", self.channel is not None),
             )
             if is_given
         ]
-        if len(given) > 1 and given[-1] == "channel":
+        if len(given) > 1 and given[-1] == "channel" and self.signal is None:
             given.pop()  # a label beside an event or a callback
         if len(given) != 1:
             told = " and ".join(given) or "none of them"
             raise InvalidDefinition(
-                f'wait_for takes one of event="name", callback=True and channel=…; here it has {told}'
+                f'wait_for takes one of event="name", signal="name", callback=True and channel=…; here it has {told}'
             )
 
 
@@ -239,11 +276,14 @@ class Launch(Stage):
 
 
 @dataclass(frozen=True, eq=False)
-class Sleep(Stage):
-    duration: Any
+class Sleep(Pause, Stage):
+    """Also what a function asks: `ctx.ask("later", sleep("1h"))`."""
 
     def read(self) -> Stage:
-        return replace(self, duration=parse_delay(self.duration))
+        if callable(self.until) and self.duration is None:
+            return replace(self, until=check_function(self.until))
+        time = self.read_time()
+        return replace(self, until=time) if isinstance(time, datetime) else replace(self, duration=time)
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,11 +299,11 @@ def is_function(value: object) -> bool:
     return callable(value) and not isinstance(value, Channel | type)
 
 
-def check_function(fn: object) -> Any:
-    """An ordinary function that can be called with ctx alone."""
+def check_function(fn: object, *, may_wait: bool = False) -> Any:
+    """A function that can be called with ctx alone; an async one where it may wait."""
     if not callable(fn):
         raise InvalidDefinition(f"it takes a function of ctx, not {show(fn)}")
-    _refuse_async(fn)
+    _check_async(fn, may_wait=may_wait)
     try:
         inspect.signature(fn).bind(None)
     except TypeError as error:
@@ -275,11 +315,14 @@ def check_function(fn: object) -> Any:
     return fn
 
 
-def _refuse_async(fn: object) -> None:
-    if any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in (fn, type(fn).__call__)):
+def _check_async(fn: object, *, may_wait: bool) -> None:
+    asked = (fn, type(fn).__call__)
+    if any(inspect.isasyncgenfunction(one) for one in asked):
+        raise InvalidDefinition("its function is an async generator, which has no result: return one value")
+    if not may_wait and any(inspect.iscoroutinefunction(one) for one in asked):
         raise InvalidDefinition(
-            "its function is async: stages run in worker processes, one at a time. Write it as an ordinary function "
-            "and call async code through asgiref.sync.async_to_sync."
+            "its function is async, and is called inside a transaction, or where the stage is being asked: await in "
+            "the function of an action that is not atomic, and read its result here"
         )
 
 
@@ -294,11 +337,11 @@ def takes_items(fn: object) -> bool:
             except TypeError:
                 pass
             else:
-                _refuse_async(fn)
+                _check_async(fn, may_wait=True)
                 return True
         except ValueError:
             pass
-    check_function(fn)
+    check_function(fn, may_wait=True)
     return False
 
 

@@ -23,17 +23,44 @@ from typing import Any, NoReturn
 
 from django.utils.module_loading import import_string
 
-from workflows.exceptions import InvalidDefinition, show
-from workflows.styles.machine.stages import ActionStage, Branch, Collect, Expand, Flow, Launch, Sleep, Stage, WaitFor
+from workflows.definitions.awaited_event import event
+from workflows.definitions.awaited_kinds import Pause, callback, child, instance, question, received
+from workflows.definitions.flow.flow_options import FLOW_OPTIONS
+from workflows.definitions.flow.limits import Concurrency, Rate
+from workflows.exceptions import InvalidDefinition, WorkflowError, show
+from workflows.styles.machine.parallel_stage import Parallel
+from workflows.styles.machine.several_stage import WaitForSeveral
+from workflows.styles.machine.stages import (
+    ActionStage,
+    Branch,
+    Collect,
+    Expand,
+    Flow,
+    Launch,
+    Sleep,
+    Stage,
+    WaitFor,
+)
 from workflows.styles.machine.yaml_values import Fields, Named, parse_text, read_text
+from workflows.values.schedule_options import SCHEDULE_OPTIONS
 
 #: `wait for` in Spanish, French, German, Japanese, Chinese and Korean.
 TRANSLATIONS = ("espera", "attend", "wartet auf", "待つ", "等待", "기다리다")
 
-_OPTIONS = ("name", "version", "max_attempts", "step_timeout", "on_event", "accepts", "responds")
+_OPTIONS = (
+    *("name", "version", "max_attempts", "step_timeout", "on_event", "accepts", "responds", "keep_states"),
+    *FLOW_OPTIONS,
+    *SCHEDULE_OPTIONS,
+)
+#: What the two limits take, as in Python.
+_LIMITS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
+    "concurrency": (Concurrency, ("key", "limit", "hold")),
+    "rate": (Rate, ("name", "count", "per", "burst", "key", "weight")),
+}
 _WAIT = (
     "event",
     "callback",
+    "signal",
     "channel",
     "match",
     "timeout",
@@ -46,7 +73,20 @@ _WAIT = (
     "body",
     "on_item",
     "concurrency",
+    "until",
 )
+#: Of a wait for several questions: what belongs to the wait itself.
+_TIME = ("timeout", "until", "on_timeout")
+#: The words of one of several questions, and what may stand beside each.
+_QUESTIONS = {
+    "event": ("match", "schema", "channel"),
+    "signal": (),
+    "callback": ("schema", "projector", "channel", "body"),
+    "child": ("input", "key"),
+    "instance": (),
+    "sleep": (),
+    "channel": ("input", "schema", "cardinality", "assignee", "group", "projector"),
+}
 #: A flow may be named with its word: `on_timeout: flow(give_up)`.
 _FLOW = re.compile(r"flow\(\s*([^()\s]+)\s*\)")
 #: What may stand beside a word in a stage.
@@ -58,6 +98,7 @@ _BESIDE = {
     "sleep": (),
     "expand": ("on_item", "concurrency"),
     "collect": (),
+    "parallel": (),
 }
 _WORDS = {word: word for word in _BESIDE} | dict.fromkeys(("wait for", *TRANSLATIONS), "wait_for")
 
@@ -89,7 +130,11 @@ class _YamlReader:
             at = flows.lines[flow]
             read = self._read_stages(stages, at, f"flow {flow!r}")
             self._add(flow, Flow(tuple(stage for *_, stage in read), at), at)
-        options = {key: self._read_plain(top[key], top.lines[key]) for key in _OPTIONS if key in top}
+        options = {
+            key: self._read_limit(key, top) if key in _LIMITS else self._read_plain(top[key], top.lines[key])
+            for key in _OPTIONS
+            if key in top
+        }
         for key in ("accepts", "responds"):
             if isinstance(options.get(key), str):
                 options[key] = self._find(options[key], top.lines[key])
@@ -142,11 +187,27 @@ class _YamlReader:
                 return Sleep(value, line=at)
             case "expand":
                 return Expand(self._find(value, at), body.get("on_item"), body.get("concurrency"), line=at)
+            case "parallel":
+                return self._read_parallel(value, at, what)
             case _:
                 return Collect(self._find(value, at), line=at)
 
+    def _read_parallel(self, content: object, line: int, what: str) -> Stage:
+        branches = self._read_fields(content, line, f"parallel of {what}", None)
+        read = {}
+        for name, stages in branches.items():
+            listed = [stages] if isinstance(stages, Fields) else stages
+            found = self._read_stages(listed, branches.lines[name], f"branch {name!r}")
+            read[name] = tuple(stage for *_, stage in found)
+        return Parallel(read, line=line)
+
     def _read_wait(self, content: object, line: int, what: str) -> Stage:
-        body = self._read_fields(content, line, f"wait for of {what}", _WAIT)
+        if isinstance(content, Fields) and {"any_of", "all_of"} & set(content):
+            several = self._read_several(content, line, what)
+            if isinstance(path := several.get("on_timeout"), str) and (named := _FLOW.fullmatch(path)):
+                several["on_timeout"] = named[1]
+            return WaitForSeveral(**several, line=line)
+        body = self._read_fields(content, line, f"wait for of {what}", (*_WAIT, "any_of", "all_of"))
         given = {key: self._read_value(body, key) for key in body}
         if isinstance(path := given.get("on_timeout"), str) and (named := _FLOW.fullmatch(path)):
             given["on_timeout"] = named[1]
@@ -154,6 +215,51 @@ class _YamlReader:
             if isinstance(given.get(key), str):
                 given[key] = self._find(given[key], body.lines[key])
         return WaitFor(**given, line=line)
+
+    def _read_several(self, content: object, line: int, what: str) -> dict[str, Any]:
+        body = self._read_fields(content, line, f"wait for of {what}", ("any_of", "all_of", *_TIME))
+        given = {key: self._read_value(body, key) for key in body if key in _TIME}
+        for word in ("any_of", "all_of"):
+            if word in body:
+                asks = self._read_fields(body[word], body.lines[word], f"{word} of {what}", None)
+                given[word] = {id: self._read_question(asks[id], asks.lines[id], id, word) for id in asks}
+        return given
+
+    def _read_question(self, content: object, line: int, id: str, word: str) -> Any:
+        """One question of several, by the word that it has."""
+        if isinstance(content, Named):
+            return self._find(content, line)
+        what = f"{id!r} in {word}"
+        body = self._read_fields(content, line, what, None)
+        kinds = [
+            one for one in _QUESTIONS if one in body and not (one == "channel" and {"event", "callback"} & set(body))
+        ]
+        if len(kinds) != 1:
+            self._refuse(line, f"{what} has one of {', '.join(_QUESTIONS)}; here it has {', '.join(kinds) or 'none'}")
+        [kind] = kinds
+        self._read_fields(body, line, what, (kind, *_QUESTIONS[kind]))
+        given = {key: self._read_plain(body[key], line) for key in body}
+        for key in ("schema", "projector"):
+            if isinstance(given.get(key), str):
+                given[key] = self._find(given[key], line)
+        first = given.pop(kind)
+        try:
+            match kind:
+                case "event":
+                    return event(first, **given)
+                case "signal":
+                    return received(*([first] if isinstance(first, str) else first))
+                case "callback":
+                    return callback(**given)
+                case "child":
+                    return child(first, **given)
+                case "instance":
+                    return instance(first)
+                case "sleep":
+                    return Pause(first)
+            return question(first, **given)
+        except (WorkflowError, TypeError) as error:
+            self._refuse(line, f"{what}: {error}")
 
     def _read_fields(self, content: object, line: int, what: str, known: Iterable[str] | None) -> Fields:
         if not isinstance(content, Fields):
@@ -166,6 +272,15 @@ class _YamlReader:
             if allowed is not None and key not in allowed:
                 self._refuse(content.lines[key], f"{what} knows no {key!r}; it has {', '.join(allowed)}")
         return content
+
+    def _read_limit(self, option: str, top: Fields) -> Any:
+        make, known = _LIMITS[option]
+        line = top.lines[option]
+        given = self._read_fields(top[option], line, option, known)
+        try:
+            return make(**{key: self._read_plain(value, given.lines[key]) for key, value in given.items()})
+        except (InvalidDefinition, TypeError) as error:
+            self._refuse(line, f"{option}: {error}")
 
     def _read_value(self, body: Fields, key: str) -> Any:
         value = body.get(key)

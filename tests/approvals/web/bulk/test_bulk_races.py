@@ -11,7 +11,7 @@ from approvals.web.bulk.bulk_run import Pick, decide_each, undo_each
 from approvals.web.request.request_page import review as open_page
 from tests.support.races import race
 from tests.support.review_calls import list_standing
-from tests.support.review_races import COMMITTED_PEOPLE, commit_people, find, park, provide_defaults_again, say  # noqa: F401 (fixtures)
+from tests.support.review_races import COMMITTED_PEOPLE, commit_people, find, park, say  # noqa: F401 (fixtures)
 
 pytestmark = COMMITTED_PEOPLE
 

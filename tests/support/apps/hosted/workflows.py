@@ -10,7 +10,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db import connection
 
-from workflows import Await, Done, Machine, Stop, Workflow, action, collect, durable, expand, step
+from workflows import Await, Concurrency, Done, Machine, Stop, Workflow, action, collect, durable, expand, step
 
 
 class HostedQuick(Workflow):
@@ -40,6 +40,26 @@ class HostedSlow(Workflow):
             file.write(f"{os.getpid()}\n")
         time.sleep(ctx.state["seconds"])
         return Done(os.getpid())
+
+
+class HostedKeyed(Workflow):
+    """Sleeps in a step that holds its key; one at a time."""
+
+    concurrency = Concurrency("hosted:{key}", 1)
+    max_attempts = 5
+
+    @step
+    def sleep(self, ctx: Any) -> Done:
+        with Path(ctx.state["file"]).open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        time.sleep(ctx.state["seconds"])
+        return Done(os.getpid())
+
+
+class HostedSingle(HostedKeyed):
+    """Sleeps in a step, and holds its key from the first run to the end."""
+
+    concurrency = Concurrency("hosted-single:{key}", 1, hold="instance")
 
 
 class HostedPoison(Workflow):

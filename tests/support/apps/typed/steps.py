@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any, assert_type
 from uuid import UUID
 
+import workflows
 from workflows import Answer, Await, Child, Done, Next, Retry, Signal, Spawn, StepContext, Stop, Workflow, event, step
 
 from .values import Payment
@@ -46,6 +47,15 @@ class Ship(Workflow):
         Child(7)  # E: arg-type reportArgumentType
         Spawn([Child("typed.ship", {"n": 1}, key="a")], then="ship")
         return Stop("never paid")
+
+    @step
+    async def fetch(self, ctx: StepContext) -> Next | Done:
+        assert_type(await workflows.asignal("k", "seen"), workflows.Delivery)
+        return Done(ctx.awaited[0].payload)
+
+    @step  # E: type-var reportArgumentType
+    async def awaits_nothing(self, ctx: StepContext) -> int:
+        return 1
 
     @step  # E: type-var reportArgumentType
     def forgets_its_outcome(self, ctx: StepContext) -> None: ...

@@ -25,7 +25,8 @@ def test_what_an_app_registers_is_routed_documented_and_explained() -> None:
         path = "/" + str(pattern.pattern).replace("<str:id>", "{id}")
         assert resolve(path.replace("{id}", "x")).func is pattern.callback
         assert {operation["tags"][0] for operation in told["paths"][path].values()} == {PART.tag}
-    assert [one["name"] for one in told["tags"]] == ["Instances", "Signals", "Interactions", "Approvals", "Operating"]
+    ours = ["Instances", "Signals", "Interactions", "Flow control", "Schedules"]
+    assert [one["name"] for one in told["tags"]] == [*ours, PART.tag, "Operating"]
     assert PART.problems
     for kind in PART.problems:
         assert kind in list_kinds()

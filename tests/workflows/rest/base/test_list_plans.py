@@ -23,7 +23,7 @@ from workflows.rest.resources.interaction_views import BY_DEADLINE, BY_INDEX
 from workflows.store import find_interaction, prune_answers
 from workflows.units.unit_history import Cut, walk_history
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 PARKED = 100_000
 TABLES = "holdpoint_instance, holdpoint_unit, holdpoint_interaction, holdpoint_answer, holdpoint_ledger"

@@ -103,6 +103,7 @@ CALLS: dict[str, tuple[str, Any, Callable[[], int]]] = {
     "event": ("/v1/events", {"event": "once.opened"}, lambda: count_runs("once-begins") * NamedEvent.objects.count()),
     "cancel": ("/v1/instances/{id}/cancel", {"reason": "x"}, lambda: count_ledger("cancelled")),
     "retry": ("/v1/instances/{failed}/retry", {}, lambda: count_ledger("reopened")),
+    "fork": ("/v1/instances/{failed}/fork", {}, lambda: Instance.objects.filter(forked_from__isnull=False).count()),
 }
 EACH = pytest.mark.parametrize("name", CALLS)
 
@@ -258,7 +259,7 @@ def test_another_key_does_not_wait_for_the_answer_of_the_first(key: str, places:
     """Only for the rows that both change, where there are any."""
     other = {"Idempotency-Key": "order-8"}
     path, body, _ = CALLS[name]
-    waits = name != "start without a key"
+    waits = name not in ("start without a key", "fork")
     call = make_call(name, places)
     answers = race(lambda: call(Api(key)), lambda: Api(key).post(path.format(**places), body, other), waits=waits)
     assert "Idempotency-Replayed" not in answers[1].headers

@@ -14,7 +14,18 @@ from django.test import Client
 
 import workflows
 from tests.support.api_calls import Api, make_anybody, make_key, problem
-from tests.support.bad_input import EVERY, GOOD, JSON, MAY_BE_EMPTY, NOBODY, TAKEN, UNKNOWN, calm, is_clean
+from tests.support.bad_input import (
+    EVERY,
+    GOOD,
+    JSON,
+    MAY_BE_EMPTY,
+    NOBODY,
+    PATCHED,
+    TAKEN,
+    UNKNOWN,
+    calm,
+    is_clean,
+)
 from tests.support.rest_calls import ROUTES as CORPUS_ROUTES
 from workflows.models import Instance, StoredAnswer
 from workflows.rest.base.json_body import FORM_TYPES
@@ -36,6 +47,20 @@ def test_every_address_that_takes_a_body_is_attacked_here() -> None:
     """A new one has to be put into `GOOD`, and into the corpus."""
     taking = [route for route in EVERY if "POST" in route.methods or route.name == "resume"]
     assert {route.fill(**NOBODY) for route in taking} == set(GOOD) == set(CORPUS_ROUTES)
+    assert {route.fill(**NOBODY) for route in EVERY if "PATCH" in route.methods} == set(PATCHED)
+
+
+@pytest.mark.parametrize("path", PATCHED)
+def test_a_body_that_is_patched_in_is_read_as_one_that_is_posted(api: Api, settings: Any, path: str) -> None:
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "MAX_BODY": 2_000}
+    assert api.patch(path, raw=PATCHED[path].ljust(2_000)).status_code in TAKEN
+    problem(api.patch(path, raw=PATCHED[path].ljust(2_001)), 413, "too-large")
+    problem(api.patch(path, raw=PATCHED[path], headers={"Content-Encoding": "gzip"}), 415, "unsupported-media-type")
+    problem(api.call("PATCH", path, data=b"{}", content_type="text/plain"), 415, "unsupported-media-type")
+    for broken in (b" ", b"{", b"[" * 40, b'{"limit":1,"limit":1}', b'{"limit":NaN}', b'{"limit":"\\u0000"}'):
+        problem(api.patch(path, raw=broken), 400, "invalid-body")
+    for wrong in ([], "x", {"other": 1}, {"limit": True}, {"limit": 0}, {"rate": 5}, {"rate": "100/fortnight"}):
+        problem(api.patch(path, wrong), 400, "invalid-request")
 
 
 # --- size -----------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import workflows
-from tests.support.api_calls import Api, problem
-from workflows import Await, Done, Stop, Workflow, step
+from tests.support.api_calls import Api, make_key, problem
+from workflows import Await, Done, Next, Stop, Workflow, step
 from workflows.models import Instance, LedgerEvent, StoredAnswer
 from workflows.testing import advance, assert_done, drain
 
@@ -38,8 +38,10 @@ class RestFail(Workflow):
 
 
 FIELDS = {
-    "id", "workspace", "workflow", "version", "key", "status", "step", "state", "input", "result", "error", "attempt",
-    "progress", "parent", "started_by", "created_at", "finished_at",
+    "id", "workspace", "workflow", "version", "key", "status", "step", "state", "input", "result", "error", "traceback",
+    "attempt",
+    "queue", "priority", "flow_key", "tick", "progress", "parent", "forked_from", "started_by", "created_at",
+    "finished_at",
 }  # fmt: skip
 
 
@@ -299,3 +301,65 @@ def test_an_expired_deadline_shows_in_the_ledger(api):
     workflows.signal(uuid.UUID(id), "paid")
     drain()
     assert_done(Instance.objects.get())
+
+
+class RestForks(Workflow):
+    name = "rest-forks"
+    keep_states = 5
+
+    @step
+    def ask(self, ctx):
+        return Next("use", {"n": 1})
+
+    @step
+    def use(self, ctx):
+        return Done([ctx.input, ctx.state])
+
+
+def run_forks() -> Instance:
+    first = workflows.start(RestForks, {"order": 7})
+    drain()
+    return first
+
+
+def test_a_fork_goes_on_from_a_point_of_another_instance(api):
+    first = run_forks()
+    told = api.post(f"/v1/instances/{first.pk}/fork", {"at": "use", "key": "again"})
+    assert (told.status_code, told.json()["forked_from"], told.json()["key"]) == (201, str(first.pk), "again")
+    assert told.headers["Location"].endswith(told.json()["id"])
+    drain()
+    shown = api.get(f"/v1/instances/{told.json()['id']}").json()
+    assert (shown["result"], shown["started_by"][:4]) == ([{"order": 7}, {"n": 1}], "key:")
+    assert api.get(f"/v1/instances/{first.pk}").json()["forked_from"] is None
+    assert api.post(f"/v1/instances/{first.pk}/fork", None, raw=b"").status_code == 201
+
+
+def test_a_fork_takes_the_scope_operate_and_start_too_where_it_begins_with_values_of_the_callers_own(api):
+    first = run_forks()
+    path = f"/v1/instances/{first.pk}/fork"
+    operator = Api(make_key("operate"))
+    assert operator.post(path, {"at": "use"}).status_code == 201
+    for value in ({"state": {"n": 2}}, {"input": None}):
+        problem(operator.post(path, {"at": "use", **value}), 403, "forbidden")
+    own = api.post(path, {"at": "use", "state": {"n": 2}, "input": {"order": 8}}).json()
+    drain()
+    assert api.get(f"/v1/instances/{own['id']}").json()["result"] == [{"order": 8}, {"n": 2}]
+
+
+def test_a_fork_that_cannot_be_is_refused_with_the_reason(api):
+    first = run_forks()
+    path = f"/v1/instances/{first.pk}/fork"
+    assert "there are: 'ask', 'use'" in problem(api.post(path, {"at": "x"}), 422, "unknown-point")["detail"]
+    api.post(path, {"key": "held"})
+    assert problem(api.post(path, {"key": "held"}), 409, "duplicate-key")["existing"]
+    problem(api.post(path, {"at": 5}), 400, "invalid-request")
+    live = workflows.start("rest-ship")
+    drain()
+    assert (
+        "has not run yet"
+        in problem(api.post(f"/v1/instances/{live.pk}/fork", {"at": "ship"}), 409, "not-possible")["detail"]
+    )
+    some = Api(make_key("operate", "start", workflows=["rest-ship"]))
+    problem(some.post(path, {}), 404, "not-found")
+    workflows.start(RestForks, key="held")
+    problem(some.post(f"/v1/instances/{live.pk}/fork", {"key": "held"}), 409, "duplicate-key")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import workflows
-from tests.support.api_calls import problem
+from tests.support.api_calls import Api, make_key, problem
 from workflows import Await, Done, Workflow, event, step
 from workflows.models import Instance, Signal
 from workflows.testing import assert_done, drain
@@ -27,6 +27,14 @@ class RestOrder(Workflow):
     @step
     def end(self, ctx):
         return Done([one.payload for one in ctx.awaited])
+
+
+class Foreign(Workflow):
+    name = "starting.foreign"
+
+    @step
+    def ask(self, ctx):
+        return Await("paid", then="ask")
 
 
 class RestOnEvent(Workflow):
@@ -124,6 +132,54 @@ def test_the_same_call_again_is_told_the_same_and_signals_once(api):
     assert Signal.objects.count() == 1
     # Another address is another call.
     problem(api.post("/v1/keys/k/signals", {"name": "paid"}, headers), 404, "not-found")
+
+
+STARTING = BODY | {"start": {"workflow": "rest-order", "input": {"order": 7}}}
+
+
+def test_a_signal_by_key_starts_the_instance_first_when_no_live_one_holds_the_key(api):
+    first = api.post("/v1/keys/order-7/signals", STARTING)
+    row = Instance.objects.get()
+    assert (first.status_code, row.key, row.input) == (202, "order-7", {"order": 7})
+    assert row.started_by.startswith("key:")
+    again = api.post("/v1/keys/order-7/signals", STARTING)
+    assert again.json() == {"id": first.json()["id"], "duplicate": True, "woke": False}
+    drain()
+    assert_done(row, [{"amount": 5}])
+
+
+def test_starting_by_a_signal_takes_the_scope_start_too(api):
+    only = Api(make_key("signal"))
+    problem(only.post("/v1/keys/order-7/signals", STARTING), 403, "forbidden")
+    assert not Instance.objects.exists()
+    assert only.post("/v1/keys/order-7/signals", BODY).status_code == 404
+    assert Api(make_key("signal", "start")).post("/v1/keys/order-7/signals", STARTING).status_code == 202
+
+
+def test_a_key_for_some_workflows_starts_no_other_by_a_signal_and_reaches_no_other(api):
+    some = Api(make_key("signal", "start", workflows=["rest-on-event", "rest-order"]))
+    other = STARTING | {"start": {"workflow": "rest-for-event"}}
+    problem(some.post("/v1/keys/order-7/signals", other), 403, "forbidden")
+    held = workflows.start("starting.foreign", key="order-7")
+    problem(some.post("/v1/keys/order-7/signals", STARTING), 409, "duplicate-key")
+    assert not held.signals.exists()
+    workflows.cancel(held)
+    assert some.post("/v1/keys/order-7/signals", STARTING).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("start", "status", "kind"),
+    [
+        ({"workflow": "nobody"}, 422, "unknown-workflow"),
+        ({"workflow": ""}, 400, "invalid-request"),
+        ({"input": {}}, 400, "invalid-request"),
+        ({"workflow": "rest-order", "key": "k"}, 400, "invalid-request"),
+        ("rest-order", 400, "invalid-request"),
+    ],
+)
+def test_what_cannot_be_started_by_a_signal_is_refused(api, start, status, kind):
+    problem(api.post("/v1/keys/order-7/signals", BODY | {"start": start}), status, kind)
+    assert not Instance.objects.exists()
 
 
 # Many

@@ -41,7 +41,7 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "20"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 SECONDS = 3600
 HOOK = "openapi"
@@ -51,6 +51,15 @@ POSITIVE = ["2xx", "401", "403", "404", "409", "410", "422"]
 #: What an invalid one may be told: whether it can still be answered is looked at before the answer.
 NEGATIVE = ["400", "401", "403", "404", "405", "409", "410", "413", "415", "422"]
 
+#: What is at the end of an address by its name.
+NAMED = {
+    "pauseWorkflow": "limited",
+    "unpauseWorkflow": "limited",
+    "getQueue": "queues",
+    "changeQueue": "queues",
+    "changeConcurrency": "customers",
+    "changeRate": "rates",
+}
 #: Operations that succeed on few rows, or wait on most of them: their ids have a dictionary each.
 OF_THEIR_OWN = {"getInstance", "retryInstance", "undoApproval", "redriveInteraction", "retryInteraction"}
 
@@ -120,6 +129,7 @@ def describe_site(key: str, there: Population) -> Iterator[str]:
         "tokens": favour(there.tokens, "pending"),
         "approvals": favour(there.reviews, "open"),
         "undoApproval": favour(there.reviews, "voted"),
+        "schedules": there.schedules,
         "outcomes": ["approve", "reject"],
         "people": ["openapi-ben"],
         "listApprovals": list_cursors(api, "/v1/approvals"),
@@ -129,8 +139,19 @@ def describe_site(key: str, there: Population) -> Iterator[str]:
         "events": ["openapi.closed", "openapi.nobody"],
         "workspaces": ["default"],
         "hooks": [HOOK],
+        "limited": ["openapi/limited"],
+        "queues": ["openapi"],
+        "customers": ["openapi-ann", "openapi-bob"],
+        "spans": ["1h", "30000d"],
+        "expressions": ["0 9 * * *", "30 2 29 2 *"],
+        "zones": ["UTC", "Europe/Berlin"],
+        "rates": ["openapi"],
         "listInstances": list_cursors(api, "/v1/instances"),
+        "listWorkflows": list_cursors(api, "/v1/workflows"),
+        "listQueues": list_cursors(api, "/v1/queues"),
+        "listLimits": list_cursors(api, "/v1/limits"),
         "listUnits": list_cursors(api, "/v1/units"),
+        "listSchedules": list_cursors(api, "/v1/schedules"),
         "listInteractions": list_cursors(api, "/v1/interactions"),
         "listInteractionEvents": list_cursors(api, f"/v1/interactions/{there.voted.pk}/events"),
         "listDispatches": list_cursors(api, f"/v1/interactions/{there.sent[0].pk}/dispatches"),
@@ -153,9 +174,12 @@ def describe_site(key: str, there: Population) -> Iterator[str]:
         ("path.signal_id", "signal_ids"),
         ("path.token", "tokens"),
         ("path.name", "hooks"),
+        ("path.schedule", "schedules"),
     ):
         yield draw(where, words_of)
     for where, words_of in (("body.workflow", "workflows"), ("body.name", "names"), ("body.event", "events")):
+        yield draw(where, words_of)
+    for where, words_of in (("body.every", "spans"), ("body.cron", "expressions"), ("body.tz", "zones")):
         yield draw(where, words_of)
     for where, words_of in (("body.outcome", "outcomes"), ("body.to", "people")):
         yield draw(where, words_of)
@@ -192,6 +216,8 @@ def describe_operations(path: str, item: dict[str, Any], token: str) -> Iterator
             yield '"query.unit" = ""'
         if name.startswith("list"):
             yield draw("query.cursor", name, 1)
+        if name in NAMED:
+            yield draw("path.name", NAMED[name])
         if name == "getInstance":  # all would be waited for, as long as the document allows
             yield '"query.wait" = 0'
         if name == "signal":

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.cache import cache
+from django.db import connections
 
 import workflows
 from tests.support.api_calls import Api, make_key
@@ -50,6 +51,7 @@ def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
         "signalInstance": (f"/v1/instances/{live}/signals", {"name": "note"}, 202),
         "cancelInstance": (f"/v1/instances/{there.instances['sleeping'][0]}/cancel", {}, 200),
         "retryInstance": (f"/v1/instances/{there.instances['failed'][0]}/retry", {}, 200),
+        "forkInstance": (f"/v1/instances/{there.instances['failed'][2]}/fork", {}, 201),
         "signalKey": ("/v1/keys/openapi%2F0/signals", {"name": "note"}, 202),
         "signal": ("/v1/signals", {"key": "openapi/0", "name": "note"}, 202),
         "signalMany": (
@@ -77,8 +79,23 @@ def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
         "listInteractionEvents": (f"/v1/interactions/{pending[1].pk}/events", None, 200),
         "listUnits": ("/v1/units", None, 200),
         "getUnit": (f"/v1/units/{pending[1].unit_id}", None, 200),
+        "listSchedules": ("/v1/schedules", None, 200),
+        "createSchedule": ("/v1/schedules", {"name": "new", "workflow": "openapi-order", "every": "30000d"}, 201),
+        "getSchedule": ("/v1/schedules/openapi-0", None, 200),
+        "changeSchedule": ("/v1/schedules/openapi-1", {"catch_up": 3}, 200),
+        "deleteSchedule": ("/v1/schedules/openapi-2", None, 204),
+        "runSchedule": ("/v1/schedules/openapi-3/run", {}, 200),
         "redriveInteraction": (f"/v1/interactions/{there.sent[0].pk}/redrive", {}, 200),
         "listDispatches": (f"/v1/interactions/{there.sent[0].pk}/dispatches", None, 200),
+        "listWorkflows": ("/v1/workflows", None, 200),
+        "pauseWorkflow": ("/v1/workflows/openapi%2Flimited/pause", {}, 200),
+        "unpauseWorkflow": ("/v1/workflows/openapi%2Flimited/unpause", {}, 200),
+        "listQueues": ("/v1/queues", None, 200),
+        "getQueue": ("/v1/queues/openapi", None, 200),
+        "changeQueue": ("/v1/queues/openapi", {"limit": 5, "rate": "5/30s"}, 200),
+        "listLimits": ("/v1/limits", None, 200),
+        "changeConcurrency": ("/v1/limits/concurrency/openapi-ann", {"limit": 5}, 200),
+        "changeRate": ("/v1/limits/rate/openapi", {"rate": {"count": 5, "per": 2.5, "burst": 9}}, 200),
         "listApprovals": ("/v1/approvals", None, 200),
         "getApproval": (f"/v1/approvals/{open_reviews[0]}", None, 200),
         "decideApproval": (f"/v1/approvals/{open_reviews[1]}/decide", {"outcome": "approve", "version": 1}, 200),
@@ -100,6 +117,10 @@ def list_good_calls(there: Population) -> dict[str, tuple[str, Any, int]]:
 MISSING = [
     (r"/approvals/[^/]+", f"/approvals/{ID}"),
     (r"/units/[^/]+", f"/units/{ID}"),
+    (r"/workflows/[^/]+", "/workflows/nobody"),
+    (r"/queues/[^/]+", "/queues/nobody"),
+    (r"/limits/(\w+)/.*", r"/limits/\1/nobody"),
+    (r"/schedules/[^/]+", "/schedules/nobody"),
     (r"/instances/[^/]+", f"/instances/{ID}"),
     (r"/interactions/[^/]+", f"/interactions/{ID}"),
     (r"/keys/[^/]+", "/keys/nobody"),
@@ -137,12 +158,12 @@ def test_every_status_that_it_names_is_answered_as_it_says(population, settings,
                 send(hurried, method, path, body, 429)
         if "{" in route or name == "signal":
             send(api, method, find_missing(path), body | {"key": "nobody"} if name == "signal" else body, 404)
-        if method == "POST":
+        if method in {"POST", "PATCH"}:
             large = b'"' + b"x" * 600_000 + b'"'
             send(api, method, path, large, 413)
             send(api, method, path, b"{}", 415, content_type="text/plain")
             send(api, method, path, b"{", 400)
-        once = {"Idempotency-Key": f"openapi-{name}"} if method == "POST" else {}
+        once = {"Idempotency-Key": f"openapi-{name}"} if method in {"POST", "PATCH"} else {}
         first = send(api, method, path, body, status, headers=once)
         if once:
             again = send(api, method, path, body, status, headers=once)
@@ -196,7 +217,15 @@ def provoke_the_rest(api: Api, there: Population, settings: Any) -> None:
         send(api, "GET", f"/v1/instances/{there.instances[status][1]}?wait=0", None, code)
     send(api, "POST", "/v1/instances", {"workflow": "openapi-none"}, 422)
     send(api, "POST", "/v1/instances", {"workflow": "openapi-order", "key": "openapi/0"}, 409)
+    send(api, "POST", f"/v1/instances/{there.instances['failed'][1]}/fork", {"at": "nowhere"}, 422)
+    send(api, "POST", "/v1/keys/nobody/signals", {"name": "note", "start": {"workflow": "openapi-none"}}, 422)
     send(api, "POST", f"/v1/interactions/{there.questions['completed'][0].pk}/fail", {"reason": "no"}, 410)
+    unknown = {"workflow": "openapi-none", "every": "1h"}
+    send(api, "POST", "/v1/schedules", {"name": "other", **unknown}, 422)
+    send(api, "PATCH", "/v1/schedules/openapi-1", unknown, 422)
+    with connections["default"].cursor() as cursor:
+        cursor.execute("UPDATE holdpoint_schedule SET workflow = 'openapi-none' WHERE name = 'openapi-4'")
+    send(api, "POST", "/v1/schedules/openapi-4/run", {}, 422)
     deaf = there.owned[0].instance_id  # of a function
     assert send(api, "POST", f"/v1/instances/{deaf}/signals", {"name": "n"}, 409).json()["type"].endswith("no-reader")
     for by in ("signal_id", "id"):

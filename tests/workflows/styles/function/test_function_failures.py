@@ -356,7 +356,8 @@ def call_in_own_block(ctx):
 MISTAKES = {
     "in a block": (call_in_own_block, "inside transaction.atomic()"),
     "nested": (lambda ctx: ctx.step("a", lambda: ctx.step("b", lambda: 1)), "inside the function of 'a'"),
-    "async": (lambda ctx: ctx.step("a", asynchronous), "is async"),
+    "async": (lambda ctx: ctx.atomic("a", asynchronous), "is async"),
+    "hidden async": (lambda ctx: ctx.atomic("a", lambda: asynchronous()), "is async inside ctx.atomic('a')"),
     "no timeout": (lambda ctx: ctx.callback("a"), "needs timeout="),
     "duration": (lambda ctx: ctx.sleep("a", "soon"), "InvalidDuration"),
     "signal id": (lambda ctx: ctx.wait_for_signal("a", signal="no\nsuch", timeout="1h"), "InvalidSignalId"),

@@ -712,7 +712,10 @@ def count_statements(checkpoints, pause):
         drain() if Instance.objects.get(pk=instance.pk).status == "runnable" else advance("1m")
     assert_done(instance, sum(range(checkpoints)))
     sent = [one["sql"] for one in captured if not one["sql"].upper().startswith(("SAVEPOINT", "RELEASE", "ROLLBACK"))]
-    return len(sent), sum("holdpoint_checkpoint" in sql for sql in sent)
+    reads = [
+        sql for sql in sent if "holdpoint_checkpoint" in sql and "EXISTS" not in sql
+    ]  # but for the look of a sweep
+    return len(sent), len(reads)
 
 
 @pytest.mark.parametrize(

@@ -585,14 +585,14 @@ def test_a_result_that_cannot_be_kept_fails_at_once_and_names_the_stage(case: st
     assert_failed(run(RunBad), told)
 
 
-def test_a_function_that_returns_a_coroutine_fails_at_once_with_a_hint() -> None:
+def test_a_function_of_an_atomic_stage_that_returns_a_coroutine_fails_at_once_with_a_hint() -> None:
     async def work() -> int:
         return 1
 
     class RunCoroutine(Machine):
-        a = action(lambda ctx: work())
+        a = action(lambda ctx: work(), atomic=True)
 
-    assert_failed(run(RunCoroutine), "the function of stage 'a' is async; call async code through asgiref")
+    assert_failed(run(RunCoroutine), "the function of stage 'a' is async inside the atomic step 'a'")
 
 
 def test_many_results_that_are_too_large_together_fail_at_once() -> None:

@@ -278,10 +278,22 @@ class Worker:
 
 
 @pytest.mark.parametrize("fn", [work, Worker(), functools.partial(work)], ids=["function", "object", "partial"])
-@pytest.mark.parametrize("make", [action, branch, lambda fn: wait_for(event="x", match=fn)])
-def test_async_functions_are_refused_with_a_hint(fn: Any, make: Any) -> None:
-    with pytest.raises(InvalidDefinition, match=r"'wrong': its function is async.*async_to_sync"):
+@pytest.mark.parametrize(
+    "make", [lambda fn: action(fn, atomic=True), lambda fn: launch("x", fn), lambda fn: wait_for(event="x", match=fn)]
+)
+def test_async_functions_are_refused_with_a_hint_where_nothing_may_wait(fn: Any, make: Any) -> None:
+    with pytest.raises(InvalidDefinition, match=r"'wrong': its function is async.*await in the function of an action"):
         define(wrong=make(fn))
+
+
+async def generate(ctx: Any) -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize("make", [action, branch, expand])
+def test_async_generators_are_refused(make: Any) -> None:
+    with pytest.raises(InvalidDefinition, match="async generator"):
+        define(wrong=make(generate))
 
 
 TAKEN = "id workspace key input attempt now step steps item name version initial accepts definition from_yaml END FAIL"

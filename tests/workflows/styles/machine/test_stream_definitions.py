@@ -92,14 +92,6 @@ def test_a_stream_that_cannot_be_is_refused_when_the_class_is_made(case: str) ->
         define(**members)
 
 
-def test_collect_takes_no_async_function() -> None:
-    async def later(ctx: Any, items: Any) -> Any:
-        return items
-
-    with pytest.raises(InvalidDefinition, match="its function is async"):
-        define(a=expand(nothing), b=collect(later))
-
-
 def test_targets_inside_a_stream_may_be_its_stages_the_end_and_flows() -> None:
     made = define(
         a=expand(nothing),

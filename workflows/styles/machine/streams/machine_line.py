@@ -10,6 +10,7 @@ import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from workflows.definitions.registry import NotDeployed
 from workflows.styles.machine.stages import WaitFor
 from workflows.values.json_text import read_back
 
@@ -33,8 +34,12 @@ class LineView:
 
     @cached_property
     def stream(self) -> PlanStream:
-        """The stream whose item it is."""
+        """The stream whose item it is, or the branch that it runs."""
         step = self.row.step
+        if (branches := self._plan.parallels.get(step)) is not None:
+            if self.item not in branches:
+                raise NotDeployed(f"no branch {self.item!r} of {step!r}")
+            return branches[self.item]
         return next(one for one in self._plan.streams.values() if step in (one.opener, one.asks))
 
     @cached_property
@@ -54,7 +59,9 @@ class LineView:
 
     @property
     def value(self) -> Any:
-        """What the line begins with: the answer, else the item."""
+        """What the line begins with: the answer, else the item; nothing in a branch."""
+        if self.stream.branch:
+            return None
         return self.item if self.asks is None else self.output
 
     @cached_property
@@ -63,11 +70,23 @@ class LineView:
         return self._ctx.units.read_parent()
 
     @cached_property
+    def parent_kept(self) -> dict[str, Any]:
+        """What the machine has kept so far."""
+        stored = self.parent.state
+        kept: dict[str, Any] = {} if stored is None else json.loads(stored)
+        return kept
+
+    @property
     def parent_steps(self) -> dict[str, Any]:
         """The results of the stages before the stream."""
-        stored = self.parent.state
-        results: dict[str, Any] = {} if stored is None else json.loads(stored)["steps"]
+        results: dict[str, Any] = self.parent_kept.get("steps", {})
         return results
+
+    @property
+    def parent_joined(self) -> dict[str, Any]:
+        """Where the results of branches come from that were over before the stream."""
+        joined: dict[str, Any] = self.parent_kept.get("joined", {})
+        return joined
 
     @cached_property
     def parent_input(self) -> Any:

@@ -36,6 +36,7 @@ from workflows.styles.machine.stage_run import (
 from workflows.styles.machine.stage_values import make_plain
 from workflows.styles.machine.stages import END, Collect, Expand, WaitFor, is_function, takes_items
 from workflows.styles.machine.streams.machine_line import LineView
+from workflows.styles.machine.streams.parallel_ends import begin_branch, run_parallel
 from workflows.styles.machine.streams.stream_plan import PlanStream
 from workflows.units.line_access import make_error
 from workflows.values.durations import parse_timeout
@@ -61,6 +62,8 @@ def run_machine(plan: Plan, ctx: StepContext) -> Outcome:
     node = plan.nodes[ctx.step]
     if (stream := plan.streams.get(node.name)) is not None:
         return _open_stream(run, node, stream)
+    if node.name in plan.parallels:
+        return run_parallel(run, node)
     if isinstance(node.stage, Collect):
         items = (run.mine.items,) if takes_items(node.stage.fn) else ()
         return leave(run, node, call(node.stage.fn, run.mine, *items), node.next)
@@ -69,7 +72,10 @@ def run_machine(plan: Plan, ctx: StepContext) -> Outcome:
 
 def run_line(plan: Plan, ctx: StepContext) -> Outcome:
     """Run the stage that the line of an item is in."""
-    run = begin_run(plan, ctx, LineView(ctx, plan))
+    line = LineView(ctx, plan)
+    if ctx.step in plan.parallels:
+        return begin_branch(line.stream)
+    run = begin_run(plan, ctx, line)
     return end(run) if ctx.step == END else run_stage(run, plan.nodes[ctx.step])
 
 

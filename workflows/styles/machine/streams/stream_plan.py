@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from workflows.exceptions import InvalidDefinition
+from workflows.styles.machine.parallel_stage import Parallel
 from workflows.styles.machine.stages import CONCURRENCY, END, FAIL, Collect, Expand, Stage, WaitFor
 
 
@@ -31,6 +32,13 @@ class PlanStream:
     members: tuple[str, ...]
     on_item: str
     concurrency: int
+    #: Of a branch of `parallel`, which is a stream of its own with one item: its name.
+    branch: str = ""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"branch {self.branch!r} of {self.opener!r}" if self.branch else f"the stream that {self.opener!r} opens"
 
 
 class StreamProblem(InvalidDefinition):
@@ -67,8 +75,15 @@ def find_streams(stages: Mapping[str, Stage]) -> list[PlanStream]:
                 f"it would open a stream inside the one that {opener!r} opens; collect(…) that first, or launch a "
                 "machine of its own for each item",
             )
+        elif isinstance(stage, Parallel):
+            raise StreamProblem(
+                name,
+                f"it would run once per item of the stream that {opener!r} opens, which holds no parallel; collect(…) "
+                "that first, or launch a machine of its own for each item",
+            )
         else:
             members.append(name)
+            _refuse_signals(name, stage)
             if not (len(members) == 1 and isinstance(stage, WaitFor) and stage.each):
                 _refuse_options(name, stage)
     if opener is not None:
@@ -76,12 +91,29 @@ def find_streams(stages: Mapping[str, Stage]) -> list[PlanStream]:
     return found
 
 
-def refuse_in_flow(stages: Mapping[str, Stage]) -> None:
-    """A flow is run by whoever meets it, a line too, and so it holds no stream."""
+def refuse_within(stages: Mapping[str, Stage], what: str) -> None:
+    """A flow is run by whoever meets it, a line too; a branch is a line: neither holds a stream or other branches."""
     for name, stage in stages.items():
         if isinstance(stage, Expand | Collect) or (isinstance(stage, WaitFor) and (stage.gives_many or stage.each)):
-            raise StreamProblem(name, "a flow holds no stream; make that a machine of its own, and launch(…) it")
+            raise StreamProblem(name, f"a {what} holds no stream; make that a machine of its own, and launch(…) it")
+        if isinstance(stage, Parallel):
+            raise StreamProblem(name, f"a {what} holds no parallel; make that a machine of its own, and launch(…) it")
         _refuse_options(name, stage)
+
+
+def make_branch(opener: str, branch: str, members: Iterable[str], concurrency: int) -> PlanStream:
+    """A branch of `parallel`: its stages are run by a line, as those of a stream are."""
+    names = tuple(members)
+    return PlanStream(
+        opener=opener,
+        asks=None,
+        first=names[0],
+        closer=opener,
+        members=names,
+        on_item="fail",
+        concurrency=concurrency,
+        branch=branch,
+    )
 
 
 def check_crossings(
@@ -103,11 +135,13 @@ def check_crossings(
                 origin = of.get(items.get(flow_of.get(name, ""), name))
                 within = origin or stream
                 assert within is not None
+                what, places = "it" if within.branch else "an item", ", ".join((*within.members, END))
                 raise StreamProblem(
-                    name,
-                    f"it leads to {target!r}, out of the stream that {within.opener!r} opens; an item may be led to "
-                    f"{', '.join((*within.members, END))} or a flow",
+                    name, f"it leads to {target!r}, out of {within.title}; {what} may be led to {places} or a flow"
                 )
+            if stream is not None and not stream.branch:
+                for one in flows[flow]:
+                    _refuse_signals(one, nodes[one])
             if flow not in items:
                 items[flow] = items.get(flow_of.get(name, ""), name)
                 todo += flows[flow]
@@ -116,9 +150,8 @@ def check_crossings(
             continue
         for target in stage.list_targets():
             if (there := of.get(target)) is not None:
-                raise StreamProblem(
-                    name, f"it leads to {target!r}, which runs once per item of the stream that {there.opener!r} opens"
-                )
+                where = f"stands in {there.title}" if there.branch else f"runs once per item of {there.title}"
+                raise StreamProblem(name, f"it leads to {target!r}, which {where}")
 
 
 def _make(stages: Mapping[str, Stage], opener: str, members: list[str], closer: str | None) -> PlanStream:
@@ -144,6 +177,16 @@ def _make(stages: Mapping[str, Stage], opener: str, members: list[str], closer: 
         on_item=next(filter(None, map(_policy, heeded)), "fail"),
         concurrency=next(filter(None, map(_bound, heeded)), CONCURRENCY),
     )
+
+
+def _refuse_signals(name: str, stage: Stage) -> None:
+    """The line of an item has no address that anybody could know."""
+    if stage.list_signals():
+        raise StreamProblem(
+            name,
+            "a signal is addressed to the machine's instance, and this runs for an item of a stream: wait for an event "
+            'with match=, or for channel="api", which has an address for each item',
+        )
 
 
 def _policy(stage: Stage) -> str | None:

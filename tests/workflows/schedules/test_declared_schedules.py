@@ -1,0 +1,185 @@
+"""Schedules declared in code: made once, changed with the code, and left to whoever changed them at run time."""
+
+from __future__ import annotations
+
+import pytest
+
+import workflows
+from workflows import Done, InvalidDefinition, Machine, Workflow, action, durable, step
+from workflows.api.schedule_calls import change_schedule
+from workflows.definitions import registry
+from workflows.models import Instance, Schedule
+from workflows.schedules import declared_schedules
+from workflows.testing import advance, drain
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    """What a test declares is forgotten with it: a declared schedule ticks in every test that moves the clock."""
+    monkeypatch.setattr(registry, "_definitions", dict(registry._definitions))
+    monkeypatch.setattr(registry, "_latest", dict(registry._latest))
+    monkeypatch.setattr(declared_schedules, "_settled", {})
+
+
+def declare(version: int = 1, **options):
+    @durable(name="declared.nightly", version=version, **options)
+    def nightly(ctx, kind="short"):
+        return [kind, ctx.tick.isoformat()]
+
+    return nightly
+
+
+def restart():
+    """Another process begins with the code as it is now."""
+    declared_schedules._settled.clear()
+    drain()
+
+
+@pytest.mark.django_db
+def test_every_style_declares_a_schedule():
+    declare(cron="0 9 * * 1-5", tz="Europe/Berlin", overlap="allow", catch_up=3)
+
+    class Hourly(Workflow):
+        name = "declared.hourly"
+        every = "1h"
+
+        @step
+        def end(self, ctx):
+            return Done(ctx.tick.isoformat())
+
+    class Weekly(Machine):
+        name = "declared.weekly"
+        cron = "0 9 * * 1"
+        tz = "America/New_York"
+        overlap = "cancel"
+        catch_up = "none"
+        report = action(lambda ctx: ctx.tick.isoformat())
+
+    drain()
+    found = {one.name: one for one in Schedule.objects.all()}
+    nightly, hourly, weekly = (found[name] for name in ("declared.nightly", "declared.hourly", "declared.weekly"))
+    assert (nightly.cron, nightly.tz, nightly.overlap, nightly.catch_up) == ("0 9 * * 1-5", "Europe/Berlin", "allow", 3)
+    assert (hourly.every.total_seconds(), hourly.overlap, hourly.catch_up) == (3600, "skip", 1)
+    assert (weekly.cron, weekly.tz, weekly.overlap, weekly.catch_up) == ("0 9 * * 1", "America/New_York", "cancel", 0)
+    assert {one.workspace.slug for one in found.values()} == {"default"}
+    assert all(one.declared and not one.edited for one in found.values())
+    advance("1h1s")
+    [one] = Instance.objects.filter(workflow="declared.hourly")
+    assert one.result == one.tick.isoformat()
+
+
+@pytest.mark.django_db
+def test_a_machine_of_a_yaml_file_declares_a_schedule():
+    Machine.from_yaml("name: declared.yaml\nevery: 2h\nstages:\n  - end: {sleep: 1s}\n")
+    drain()
+    assert Schedule.objects.get(name="declared.yaml").every.total_seconds() == 7200
+
+
+@pytest.mark.django_db
+def test_a_declared_schedule_is_made_once():
+    declare(every="1h")
+    drain()
+    made = Schedule.objects.get()
+    advance("30m")
+    restart()
+    assert Schedule.objects.get().next_at == made.next_at
+
+
+@pytest.mark.django_db
+def test_a_declaration_that_changes_changes_its_schedule():
+    declare(every="1h")
+    drain()
+    workflows.disable_schedule("declared.nightly")
+    declare(every="2h", version=2)
+    restart()
+    found = Schedule.objects.get()
+    assert (found.every.total_seconds(), found.enabled) == (7200, False)
+
+
+@pytest.mark.django_db
+def test_a_declaration_never_overwrites_what_somebody_changed_at_run_time():
+    declare(every="1h")
+    drain()
+    change_schedule("declared.nightly", {"cron": "0 5 * * *"})
+    declare(every="2h", version=2)
+    restart()
+    found = Schedule.objects.get()
+    assert (found.cron, found.every, found.edited) == ("0 5 * * *", None, True)
+
+
+@pytest.mark.django_db
+def test_a_declared_schedule_that_somebody_removed_is_not_made_again():
+    declare(every="1h")
+    drain()
+    workflows.unschedule("declared.nightly")
+    advance("2h")
+    declare(every="2h", version=2)
+    restart()
+    assert not Schedule.objects.exists()
+    assert not Instance.objects.filter(workflow="declared.nightly").exists()
+    # But by whoever wants it after all.
+    again = workflows.schedule("declared.nightly", "declared.nightly", every="3h", input={"kind": "long"})
+    assert again.enabled
+    advance("3h1s")
+    assert Instance.objects.get(workflow="declared.nightly").result[0] == "long"
+
+
+@pytest.mark.django_db
+def test_a_schedule_goes_with_its_declaration_and_comes_back_with_it():
+    declare(every="1h")
+    drain()
+    declare(version=2)
+    restart()
+    assert not Schedule.objects.exists()
+    declare(every="1h", version=3)
+    restart()
+    assert Schedule.objects.get().enabled
+
+
+@pytest.mark.django_db
+def test_a_schedule_of_somebodys_own_that_has_the_name_stays_theirs():
+    plain = declare()
+    workflows.schedule("declared.nightly", plain, every="5h")
+    declare(every="1h", version=2)
+    restart()
+    found = Schedule.objects.get()
+    assert (found.every.total_seconds(), found.declared) == (5 * 3600, None)
+
+
+WRONG = [
+    ({"cron": "0 0 30 2 *"}, "never fires"),
+    ({"cron": "0 9 * * *", "every": "1h"}, "exclude each other"),
+    ({"every": "0.1s"}, "not between 1 second"),
+    ({"cron": "0 9 * * *", "tz": "Mars/Base"}, "no time zone"),
+    ({"every": "1h", "overlap": "never"}, "overlap="),
+    ({"every": "1h", "catch_up": -1}, "catch_up="),
+    ({"tz": "Europe/Berlin"}, "tz= is of a schedule, and it declares none"),
+    ({"overlap": "skip"}, "overlap= is of a schedule"),
+    ({"catch_up": 3}, "catch_up= is of a schedule"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), WRONG, ids=lambda value: str(value)[:40])
+def test_a_declaration_that_cannot_be_carried_out_is_refused_by_its_statement(options, told):
+    with pytest.raises(InvalidDefinition, match=f"declared.*{told}"):
+        declare(**options)
+    with pytest.raises(InvalidDefinition, match=told):
+        type("Wrong", (Workflow,), {"name": "declared.wrong", "end": step(lambda self, ctx: Done()), **options})
+    with pytest.raises(InvalidDefinition, match=told):
+        type("WrongMachine", (Machine,), {"name": "declared.machine", "end": action(lambda ctx: None), **options})
+
+
+def test_a_workflow_that_needs_an_input_cannot_declare_a_schedule():
+    with pytest.raises(InvalidDefinition, match=r"starts it with \{\}, and .* amount: is required"):
+
+        @durable(name="declared.needy", every="1h")
+        def needy(ctx, amount):
+            return amount
+
+    with pytest.raises(InvalidDefinition, match=r"Give what it takes defaults"):
+
+        class Needy(Machine):
+            name = "declared.needy_machine"
+            every = "1h"
+            accepts = {"amount": int}
+            end = action(lambda ctx: None)

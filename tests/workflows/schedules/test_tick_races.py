@@ -1,0 +1,184 @@
+"""Schedules on two real connections: one tick, whoever fires it and whatever dies."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection, connections, transaction
+
+import workflows
+from tests.support.pumps import pumping
+from tests.support.races import COMMITTED, PATIENCE, Other, Refused, race, run_threads
+from workflows import Await, Done, Workflow, step, store
+from workflows.models import Instance, Schedule, ScheduleTick
+from workflows.schedules import tick_sweep
+
+pytestmark = COMMITTED
+
+
+class Raced(Workflow):
+    name = "tick_races.raced"
+
+    @step
+    def end(self, ctx):
+        return Done()
+
+
+class Waiting(Workflow):
+    name = "tick_races.waiting"
+
+    @step
+    def wait(self, ctx):
+        return Await("go", then="wait")
+
+
+@pytest.fixture(autouse=True)
+def settled(transactional_db: None) -> None:
+    """What code declares is dealt with."""
+    tick_sweep.work()
+
+
+def make_due(*names: str) -> None:
+    """As if they had been made so much earlier."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE holdpoint_schedule SET anchor_at = anchor_at - (next_at - now()), next_at = now() "
+            "WHERE name = ANY(%s)",
+            [list(names)],
+        )
+
+
+def count_started() -> int:
+    return Instance.objects.filter(started_by__startswith="schedule:").count()
+
+
+def test_two_pumps_fire_a_tick_once():
+    workflows.schedule("one", Raced, every="1h")
+    workflows.schedule("two", Raced, every="1h")
+    make_due("one")
+    held, second = race(tick_sweep.work, tick_sweep.work, waits=False)
+    assert (held, second) == (1, 0)
+    assert count_started() == 1
+
+
+def test_a_pump_that_takes_no_lock_is_stopped_by_the_row_of_the_tick(monkeypatch):
+    """Were the schedule not locked, its tick would still start one instance: the second waits for the first's row."""
+    workflows.schedule("one", Raced, every="1h")
+    make_due("one")
+    from workflows.store.schedules import due_ticks
+
+    monkeypatch.setattr(due_ticks, "_LOCK", due_ticks._LOCK.replace("FOR NO KEY UPDATE SKIP LOCKED", ""))
+    race(tick_sweep.work, tick_sweep.work)
+    assert count_started() == 1
+    assert ScheduleTick.objects.count() == 1
+
+
+def test_a_pump_that_dies_between_tick_and_start_leaves_the_tick_to_another():
+    made = workflows.schedule("one", Raced, every="1h")
+    make_due("one")
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("LOCK TABLE holdpoint_instance IN SHARE MODE")  # the tick is written, its instance waits
+        dying = Other(tick_sweep.work)
+        dying.wait_until_blocked()
+        cursor.execute("SELECT pg_terminate_backend(%s)", [dying.pid])
+        assert isinstance(dying.join(), Refused)
+    assert not ScheduleTick.objects.exists()
+    assert tick_sweep.work() == 1
+    [tick] = ScheduleTick.objects.all()
+    assert Instance.objects.get().pk == tick.instance
+    made.refresh_from_db()
+    assert made.last_instance == tick.instance
+
+
+def test_whoever_switches_a_schedule_off_waits_for_its_tick_and_there_is_no_other():
+    workflows.schedule("one", Raced, every="1h")
+    make_due("one")
+    fired, off = race(tick_sweep.work, lambda: workflows.disable_schedule("one"))
+    assert fired == 1
+    assert (off.enabled, off.next_at) == (False, None)
+    assert tick_sweep.work() == 0
+    assert count_started() == 1
+
+
+def test_a_schedule_that_is_being_switched_off_does_not_fire():
+    workflows.schedule("one", Raced, every="1h")
+    make_due("one")
+    _, fired = race(lambda: workflows.disable_schedule("one"), tick_sweep.work, waits=False)
+    assert fired == 0
+    assert tick_sweep.work() == 0
+    assert count_started() == 0
+
+
+def test_a_schedule_that_is_removed_while_it_fires_is_gone_afterwards():
+    workflows.schedule("one", Raced, every="1h")
+    make_due("one")
+    fired, _ = race(tick_sweep.work, lambda: workflows.unschedule("one"))
+    assert fired == 1
+    assert count_started() == 1
+    assert not Schedule.objects.exists()
+    assert not ScheduleTick.objects.exists()
+
+
+def test_two_callers_make_one_schedule():
+    first, second = race(
+        lambda: workflows.schedule("one", Raced, every="1h").pk, lambda: workflows.schedule("one", Raced, every="2h").pk
+    )
+    assert first == second
+    assert Schedule.objects.get().every.total_seconds() == 7200
+
+
+def test_running_now_waits_for_a_tick_and_then_obeys_overlap():
+    workflows.schedule("one", Waiting, every="1h", overlap="skip")
+    make_due("one")
+    fired, run = race(tick_sweep.work, lambda: workflows.run_schedule("one"))
+    assert fired == 1
+    assert run == Refused(workflows.ScheduleBusy)
+    assert count_started() == 1
+
+
+def test_an_instance_that_is_held_keeps_its_cancelling_tick_waiting_and_no_other():
+    workflows.schedule("held", Waiting, every="1h", overlap="cancel")
+    workflows.schedule("free", Raced, every="1h")
+    make_due("held")
+    tick_sweep.work()
+    [held] = Instance.objects.filter(started_by="schedule:held")
+    make_due("held", "free")
+
+    def hold() -> None:
+        store.fetch(
+            connections["default"], "SELECT 1 FROM holdpoint_instance WHERE id = %(id)s FOR UPDATE", {"id": held.pk}
+        )
+
+    race(hold, tick_sweep.work)
+    held.refresh_from_db()
+    assert held.status == "cancelled"
+    assert Instance.objects.filter(started_by="schedule:free").count() == 1
+    assert Instance.objects.filter(started_by="schedule:held").count() == 2
+
+
+def test_many_pumps_fire_many_schedules_once_each():
+    names = [f"one {number}" for number in range(40)]
+    for name in names:
+        workflows.schedule(name, Raced, every="1h")
+    make_due(*names)
+    run_threads([tick_sweep.work] * 4, patience=PATIENCE)
+    while tick_sweep.work():
+        pass
+    assert count_started() == len(names)
+    assert ScheduleTick.objects.count() == len(names)
+
+
+def test_a_pump_fires_ticks_by_itself():
+    workflows.schedule("one", Raced, every="1h")
+    with pumping():
+        make_due("one")
+        until = Other(lambda: wait_for_one())
+        assert until.join() == 1
+
+
+def wait_for_one() -> int:
+    import time
+
+    until = time.monotonic() + PATIENCE
+    while not Instance.objects.filter(status="done").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    return Instance.objects.filter(status="done").count()

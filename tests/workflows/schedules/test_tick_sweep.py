@@ -1,0 +1,198 @@
+"""Firing: overlap, missed ticks, what cannot be started, and the cost of a batch."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connections
+
+import workflows
+from tests.support.statements import statements
+from workflows import Await, Done, Workflow, durable, step, store
+from workflows.clock import read_now
+from workflows.definitions import registry
+from workflows.lifecycle import Status
+from workflows.models import Instance, Schedule, ScheduleTick
+from workflows.schedules import tick_sweep
+from workflows.testing import _skew, advance, drain
+
+pytestmark = pytest.mark.django_db
+
+
+class Quick(Workflow):
+    name = "ticks.quick"
+
+    @step
+    def end(self, ctx):
+        return Done()
+
+
+class Lasting(Workflow):
+    name = "ticks.lasting"
+
+    @step
+    def wait(self, ctx):
+        return Await("go", then="end")
+
+    @step
+    def end(self, ctx):
+        return Done()
+
+
+def jump(duration: timedelta) -> None:
+    """Nobody fires anything meanwhile."""
+    _skew(connections["default"], duration.total_seconds())
+
+
+def list_outcomes(name: str) -> list[str]:
+    return list(ScheduleTick.objects.filter(schedule__name=name).order_by("at").values_list("outcome", flat=True))
+
+
+def list_started(name: str) -> list[Instance]:
+    return list(Instance.objects.filter(started_by=f"schedule:{name}").order_by("id"))
+
+
+def test_overlap_skip_skips_while_the_last_one_lives():
+    workflows.schedule("lasting", Lasting, every="10m", overlap="skip")
+    advance("25m")
+    [one] = list_started("lasting")
+    assert list_outcomes("lasting") == ["started", "skipped"]
+    workflows.signal(one, "go")
+    advance("10m")
+    assert len(list_started("lasting")) == 2
+
+
+def test_overlap_allow_starts_beside_the_last_one():
+    workflows.schedule("lasting", Lasting, every="10m", overlap="allow")
+    advance("35m")
+    assert [one.status for one in list_started("lasting")] == [Status.AWAITING] * 3
+
+
+def test_overlap_cancel_cancels_the_last_one():
+    workflows.schedule("lasting", Lasting, every="10m", overlap="cancel")
+    advance("25m")
+    first, second = list_started("lasting")
+    assert (first.status, first.error) == (Status.CANCELLED, "its schedule has started the next one")
+    assert first.events.last().actor == "schedule:lasting"
+    assert second.status == Status.AWAITING
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "expected"), [("none", []), ("last", [5]), (3, [3, 4, 5]), (100, [1, 2, 3, 4, 5])]
+)
+def test_missed_ticks_are_made_up_for_in_their_order(catch_up, expected):
+    made = workflows.schedule("quick", Quick, every="10m", overlap="allow", catch_up=catch_up)
+    jump(timedelta(minutes=55))
+    drain()
+    ticks = [(one.tick - made.anchor_at) / timedelta(minutes=10) for one in list_started("quick")]
+    assert ticks == expected
+    made.refresh_from_db()
+    assert made.next_at == made.anchor_at + timedelta(hours=1)
+    assert made.last_at == (made.anchor_at + timedelta(minutes=50) if expected else None)
+
+
+def test_a_tick_that_is_a_little_late_is_not_missed():
+    workflows.schedule("quick", Quick, every="10m", catch_up="none")
+    jump(timedelta(minutes=10, seconds=50))
+    drain()
+    assert len(list_started("quick")) == 1
+
+
+@pytest.mark.parametrize(
+    ("overlap", "outcomes"),
+    [("skip", ["started", "skipped", "skipped"]), ("cancel", ["skipped", "skipped", "started"])],
+)
+def test_of_missed_ticks_that_exclude_each_other_one_starts(overlap, outcomes):
+    workflows.schedule("lasting", Lasting, every="10m", overlap=overlap, catch_up=3)
+    jump(timedelta(minutes=35))
+    drain()
+    assert list_outcomes("lasting") == outcomes
+    assert [one.status for one in list_started("lasting")] == [Status.AWAITING]
+
+
+def test_a_year_of_missed_minutes_is_looked_through_from_its_end():
+    workflows.schedule("quick", Quick, cron="* * * * *", tz="Europe/Berlin", catch_up=2)
+    jump(timedelta(days=365))
+    with statements(4):
+        tick_sweep.work()
+    assert len(list_outcomes("quick")) == 2
+
+
+def test_a_clock_that_is_put_back_fires_no_tick_twice():
+    workflows.schedule("quick", Quick, every="10m", overlap="allow")
+    advance("20m1s")
+    jump(-timedelta(minutes=19))
+    drain()
+    advance("18m")
+    assert len(list_started("quick")) == 2
+    advance("11m2s")
+    assert len(list_started("quick")) == 3
+
+
+def test_a_tick_that_was_written_before_starts_nothing():
+    """The row of the tick decides, whatever the schedule says."""
+    made = workflows.schedule("quick", Quick, every="10m", overlap="allow")
+    advance("10m1s")
+    with connections["default"].cursor() as cursor:
+        cursor.execute("UPDATE holdpoint_schedule SET next_at = last_at")
+    drain()
+    [one] = list_started("quick")
+    made.refresh_from_db()
+    assert made.last_instance == one.pk
+    assert made.next_at > read_now()
+
+
+def test_a_schedule_that_cannot_start_says_why_and_keeps_none_of_the_others():
+    @durable(name="ticks.changing")
+    def changing(ctx):
+        return None
+
+    workflows.schedule("changing", changing, every="10m")
+    workflows.schedule("quick", Quick, every="10m")
+
+    @durable(name="ticks.changing", version=2)
+    def changed(ctx, amount):
+        return amount
+
+    advance("10m1s")
+    broken = Schedule.objects.get(name="changing")
+    assert "amount: is required" in broken.error
+    assert list_outcomes("changing") == ["refused"]
+    assert len(list_started("quick")) == 1
+    assert broken.next_at > read_now()
+    workflows.schedule("changing", changed, every="10m", input={"amount": 3})
+    advance("10m")
+    assert [one.result for one in list_started("changing")] == [3]
+    broken.refresh_from_db()
+    assert broken.error is None
+
+
+def test_a_schedule_of_a_workflow_that_is_not_known_here_is_left_to_others(monkeypatch):
+    workflows.schedule("quick", Quick, every="10m")
+    jump(timedelta(minutes=11))
+    latest = {name: one for name, one in registry._latest.items() if name != "ticks.quick"}
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "_latest", latest)
+        drain()
+        assert not list_started("quick")
+    drain()
+    assert len(list_started("quick")) == 1
+
+
+@pytest.mark.parametrize("count", [3, 60])
+def test_a_batch_takes_the_same_statements_however_many_are_due(count):
+    for number in range(count):
+        workflows.schedule(f"quick {number}", Quick, cron="* * * * *", tz="UTC")
+    drain()
+    jump(timedelta(minutes=1))
+    with statements(4):  # what is due, their ticks, instances, and the next ticks
+        assert tick_sweep.work() == count
+    assert Instance.objects.filter(workflow="ticks.quick").count() == count
+
+
+def test_old_ticks_are_forgotten():
+    workflows.schedule("quick", Quick, every="1d")
+    advance("10d1s")
+    assert store.prune_ticks(connections["default"]) == 3
+    assert len(list_outcomes("quick")) == 7

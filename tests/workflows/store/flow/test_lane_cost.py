@@ -1,0 +1,149 @@
+"""What a claimer pays for lanes: a look at each, however many rows wait in it, and nothing where there are none."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+
+import workflows
+from tests.support.races import COMMITTED, play, settle
+from workflows import Concurrency, Done, Workflow, step, store
+from workflows.engine.lanes.flow_claims import FlowClaims
+from workflows.worker.claim_schedule import ClaimSchedule
+from workflows.worker.pump_connection import connect
+
+pytestmark = [COMMITTED, pytest.mark.usefixtures("committed")]
+
+#: Behind one key: many times what fits into the pages that a look may read.
+MANY = 5_000
+#: Pages of indexes and tables.
+FEW = 60
+
+
+class CostKeyed(Workflow):
+    name = "cost.keyed"
+    concurrency = Concurrency("cost:{tenant}", 1, hold="instance")
+
+    @step
+    def a(self, ctx):
+        return Done()
+
+
+class CostPlain(Workflow):
+    name = "cost.plain"
+
+    @step
+    def a(self, ctx):
+        return Done()
+
+
+@pytest.fixture
+def pump_db() -> Iterator[Any]:
+    db = connect("default")
+    yield db
+    db.close()
+
+
+def fill(many: int) -> None:
+    """A key whose one slot is taken, and so many that wait for it."""
+    workflows.start_many(CostKeyed, [{"tenant": "full"}] * (many + 1))
+    flow, db = FlowClaims(), connection
+    flow.refresh(db)
+    assert len(flow.take(db, flow.look(db), 10, 3600.0)) == 1
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE holdpoint_instance")
+
+
+def explain(db: Any, call: Callable[[], object]) -> list[dict[str, Any]]:
+    """The plans of a call's statements, as they are executed."""
+    plans: list[dict[str, Any]] = []
+
+    def wrap(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        if "holdpoint_instance" in sql:
+            execute("SAVEPOINT before", None, many, context)
+            execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", params, many, context)
+            plans.append(context["cursor"].fetchone()[0][0]["Plan"])
+            execute("ROLLBACK TO SAVEPOINT before", None, many, context)
+        return execute(sql, params, many, context)
+
+    db.set_autocommit(False)
+    try:
+        with db.execute_wrapper(wrap):
+            call()
+    finally:
+        db.rollback()
+        db.set_autocommit(True)
+    return plans
+
+
+def count_pages(plan: dict[str, Any]) -> int:
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def test_rows_behind_a_full_key_are_not_read(pump_db: Any) -> None:
+    fill(MANY)
+    flow = FlowClaims()
+    flow.refresh(pump_db)
+    for _ in range(2):  # the first one in a session also reads what it then remembers
+        plans = explain(pump_db, lambda: flow.look(pump_db))
+    assert flow.look(pump_db) == []
+    [look] = plans
+    assert count_pages(look) <= FEW
+    assert look["Actual Rows"] == 1
+
+
+def test_a_claim_of_others_reads_nothing_of_them(pump_db: Any) -> None:
+    fill(MANY)
+    workflows.start(CostPlain)
+    other = workflows.start(CostKeyed, {"tenant": "free"})
+    flow = FlowClaims()
+    flow.refresh(pump_db)
+    for _ in range(2):
+        plain = explain(pump_db, lambda: store.claim(pump_db, 500))
+        lanes = explain(pump_db, lambda: flow.take(pump_db, flow.look(pump_db), 500))
+    assert sum(map(count_pages, plain)) <= FEW
+    assert sum(map(count_pages, lanes)) <= 3 * FEW
+    assert [one.id for one in flow.take(pump_db, flow.look(pump_db), 500)] == [str(other.pk)]
+
+
+def test_lanes_and_slots_are_found_by_the_indexes_made_for_them(pump_db: Any) -> None:
+    fill(300)
+    workflows.start(CostKeyed, {"tenant": "free"})
+    flow = FlowClaims()
+    flow.refresh(pump_db)
+    flow.look(pump_db)  # the first one also looks for rows that a clock has left behind
+    look, slots, take = map(str, explain(pump_db, lambda: flow.take(pump_db, flow.look(pump_db), 500)))
+    for plan, indexes in ((look, ("lanes", "slot")), (slots, ("slot",)), (take, ("lanes", "instance_pkey"))):
+        for index in indexes:
+            assert re.search(rf"\bholdpoint_{index}\b", plan), plan
+        assert "Seq Scan" not in plan, plan
+        assert not re.search(r"'Node Type': 'Sort'[^{]*holdpoint_lanes", plan), plan
+
+
+def test_where_nothing_waits_in_lanes_a_busy_claimer_asks_for_them_once_a_second(pump_db: Any) -> None:
+    workflows.start_many(CostPlain, [{}] * 40)
+    asked: list[str] = []
+    claimed: list[str] = []
+
+    def count(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        if "holdpoint_queue" in sql:
+            asked.append(sql)
+        elif "UPDATE holdpoint_instance" in sql and "fence + 1" in sql:
+            claimed.append(sql)
+        return execute(sql, params, many, context)
+
+    schedule = ClaimSchedule()
+    schedule.learn(1, 1.0, unknown=0)
+    began = time.monotonic()
+    with pump_db.execute_wrapper(count):
+        for _ in range(20):
+            for claim in schedule.take(pump_db):
+                assert settle(play(claim))
+    assert len(claimed) == 20
+    assert len(asked) <= 1 + (time.monotonic() - began)
+    assert not any("lane =" in one or "queue_slot" in one for one in claimed)

@@ -1,0 +1,70 @@
+"""Queues and limits that the code knows: of registered workflows, and of the setting `WORKFLOWS["QUEUES"]`.
+
+Lives here: finding them by their names. Must not live here: what is set at run time. Invariant owned: a rate has one
+size in a process, whichever workflows share it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from workflows.conf import conf
+from workflows.definitions import registry
+from workflows.definitions.flow.flow_options import DEFAULT_QUEUE, FlowOptions
+from workflows.definitions.flow.limits import Concurrency, Rate
+from workflows.definitions.registry import Definition
+from workflows.exceptions import UnknownQueue
+
+
+def list_queues() -> list[str]:
+    """The queues that the code names, in order."""
+    return sorted({DEFAULT_QUEUE, *conf.queues, *(options.queue for _, options in _list_options())})
+
+
+def check_queue(name: str | None) -> None:
+    """Refuse a queue that no code names; None is left to the workflow."""
+    if name is not None and name not in (known := list_queues()):
+        raise UnknownQueue(name, known)
+
+
+def list_rates() -> dict[str, Rate]:
+    """The rates of registered workflows, by their names."""
+    return {options.rate.name: options.rate for _, options in _list_options() if options.rate is not None}
+
+
+def find_weight(name: str) -> int:
+    """The most that a run of any workflow takes of a rate."""
+    rates = (options.rate for _, options in _list_options())
+    return max((one.weight for one in rates if one is not None and one.name == name), default=1)
+
+
+def list_concurrencies() -> dict[str, Concurrency]:
+    """The concurrency limits of registered workflows, by what their keys are written as."""
+    found = (options.concurrency for _, options in _list_options())
+    return {one.name: one for one in found if one is not None}
+
+
+def fits_concurrency(name: str) -> bool:
+    """Whether a name is a template of the code, or may be a key that one makes."""
+    known = list_concurrencies()
+    return name in known or any(may_make(one, name) for one in known.values())
+
+
+def uses_flow() -> bool:
+    """Whether any registered workflow has a place of its own."""
+    return any(True for _ in _list_options())
+
+
+def may_make(limit: Concurrency, key: str) -> bool:
+    """Whether a limit may make this key of some input."""
+    if limit.key.function is not None:
+        return True
+    parts = re.split(r"\{[^{}]+\}", limit.key.text)
+    return re.fullmatch(".+".join(map(re.escape, parts)), key) is not None
+
+
+def _list_options() -> Iterator[tuple[Definition, FlowOptions]]:
+    for definition in registry.list_definitions():
+        if definition.flow is not None:
+            yield definition, definition.flow

@@ -1,0 +1,1 @@
+"""What has come for the questions of a run, and how the author reads it: signals, typed answers, several at once."""

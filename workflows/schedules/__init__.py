@@ -1,0 +1,1 @@
+"""Schedules: instances that are started at moments of a timetable, and the schedules that code declares."""

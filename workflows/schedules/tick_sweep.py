@@ -1,0 +1,144 @@
+"""Firing schedules: what is due is started by any pump, many at once, each tick at most once.
+
+Invariants owned: the row of a tick, its instance and the schedule's next tick are one transaction, so nothing that dies
+in between is seen; a schedule that cannot be carried out says why in its row and keeps none of the others.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from workflows import store
+from workflows.definitions import registry
+from workflows.definitions.workspace import DEFAULT_WORKSPACE
+from workflows.engine.planning import plan_instance
+from workflows.exceptions import describe_error
+from workflows.exceptions.trouble import is_dead, is_passing
+from workflows.models import Instance
+from workflows.schedules import declared_schedules
+from workflows.schedules.schedule_plan import ACTOR, list_ticks_to_fire, read_row_options
+from workflows.store import MovedSchedule, NewInstance, NewTick, ScheduleRow, TickPlace
+
+logger = logging.getLogger("workflows")
+
+#: Schedules of one transaction, and instances (which are more where missed ticks are made up for).
+BATCH = 500
+MOST_INSTANCES = 5_000
+#: A schedule whose next tick cannot be found, such as in a zone that is not known here, is looked at again after this.
+LOOK_AGAIN = timedelta(minutes=5)
+LONGEST_ERROR = 2_000
+CANCELLED = "its schedule has started the next one"
+
+
+@dataclass(slots=True)
+class _Firing:
+    """What one transaction writes."""
+
+    ticks: list[NewTick] = field(default_factory=list)
+    moved: list[MovedSchedule] = field(default_factory=list)
+    starts: list[tuple[NewTick, NewInstance, TickPlace]] = field(default_factory=list)
+    #: Schedules whose last instance is to be cancelled first: each in a transaction of its own.
+    postponed: list[int] = field(default_factory=list)
+
+
+def seconds_to_next(db: BaseDatabaseWrapper) -> float | None:
+    """Seconds until a schedule is due, or is to be made because code declares it."""
+    latest = registry.list_latest()
+    declared = [one.name for one in latest if one.schedule is not None]
+    if not declared_schedules.is_settled(db.alias):
+        return 0.0
+    seconds, count = store.seconds_to_tick(db, [one.name for one in latest], declared, DEFAULT_WORKSPACE)
+    return 0.0 if count < len(declared) else seconds
+
+
+def work() -> int:
+    """Carry out some of what is due; how much was done."""
+    db = connections[router.db_for_write(Instance)]
+    if declared_schedules.settle(db):
+        return 1  # once more: what is due is another matter
+    fired, postponed = store.in_transaction(db, lambda: _fire(db))
+    for id in postponed:
+        fired += store.in_transaction(db, lambda id=id: _fire(db, only=id)[0])  # type: ignore[misc]
+    return fired
+
+
+def _fire(db: BaseDatabaseWrapper, only: int | None = None) -> tuple[int, list[int]]:
+    """Carry out what is due of a batch, or of one schedule; how many, and which have to be dealt with by themselves."""
+    now, rows = store.lock_due_schedules(db, [one.name for one in registry.list_latest()], BATCH, only=only)
+    busy, firing = store.find_busy(db, rows), _Firing()
+    for row in rows:
+        if len(firing.starts) >= MOST_INSTANCES:
+            break  # the others are as due for the next batch
+        if row.overlap == "cancel" and row.id in busy and only is None:
+            firing.postponed.append(row.id)
+        else:
+            _plan(db, row, now, row.id in busy, firing)
+    if firing.moved:
+        written = store.write_ticks(db, firing.ticks) if firing.ticks else set()
+        starts = [one for one in firing.starts if (one[0].schedule, one[0].at) in written]
+        if starts:
+            store.insert_ticked(db, [new for _, new, _ in starts], [place for *_, place in starts])
+        store.move_schedules(db, _without_unwritten(firing.moved, {new.id for _, new, _ in starts}))
+    return len(firing.moved), firing.postponed
+
+
+def _without_unwritten(moved: Sequence[MovedSchedule], started: set[object]) -> list[MovedSchedule]:
+    """What a schedule started last is something that was started now."""
+    return [
+        one
+        if one.last_instance is None or one.last_instance in started
+        else MovedSchedule(one.id, one.next_at, one.last_at, None, one.error)
+        for one in moved
+    ]
+
+
+def _plan(db: BaseDatabaseWrapper, row: ScheduleRow, now: datetime, is_busy: bool, firing: _Firing) -> None:
+    try:
+        options = read_row_options(row)
+        due = list_ticks_to_fire(row, options, now)
+        next_at = options.timetable.find_next(now, row.anchor_at)
+    except Exception as error:  # an author's row must not keep the others
+        logger.exception("the next tick of schedule %r cannot be found", row.name)
+        firing.moved.append(MovedSchedule(row.id, now + LOOK_AGAIN, None, None, _tell(error)))
+        return
+    starting = _choose(row, due, is_busy)
+    planned: dict[datetime, NewInstance] = {}
+    problem: str | None = None
+    try:
+        if starting and row.overlap == "cancel" and is_busy:
+            store.cancel_tree(db, row.last_instance, None, reason=CANCELLED, actor=f"{ACTOR}{row.name}")
+        definition, input = registry.resolve(row.workflow), json.loads(row.input)
+        planned = {at: plan_instance(definition, input, None, f"the input of schedule {row.name!r}") for at in starting}
+    except Exception as refused:
+        if is_dead(db) or is_passing(refused):
+            raise
+        logger.warning("schedule %r cannot start %r: %s", row.name, row.workflow, refused)
+        problem = _tell(refused)
+    last: NewInstance | None = None
+    for at in due:
+        if (new := planned.get(at)) is not None:
+            last, tick = new, NewTick(row.id, at, "started", new.id)
+            firing.starts.append((tick, new, TickPlace(row.workspace, f"{ACTOR}{row.name}", at)))
+        else:
+            tick = NewTick(row.id, at, "refused" if at in starting else "skipped", None)
+        firing.ticks.append(tick)
+    last_at = due[-1] if due else None
+    firing.moved.append(MovedSchedule(row.id, next_at, last_at, None if last is None else last.id, problem))
+
+
+def _choose(row: ScheduleRow, due: Sequence[datetime], is_busy: bool) -> Sequence[datetime]:
+    """The ticks that start something. Where one would skip, or cancel, what another has just started, it is one."""
+    if row.overlap == "skip":
+        return () if is_busy else due[:1]
+    return due[-1:] if row.overlap == "cancel" else due
+
+
+def _tell(error: Exception) -> str:
+    return describe_error(error)[:LONGEST_ERROR]

@@ -1,0 +1,1 @@
+"""Statements of flow control: lanes and their claims, slots, buckets, and what is set at run time."""
