@@ -6,9 +6,9 @@ Invariant owned: nothing is stored unless all of it is good.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django.db import connections, router
@@ -88,6 +88,11 @@ def insert_batches(
     db, scope, by = reach_engine(), current_workspace(workspace), read_actor(actor)
     source = find_source(by)
     started: dict[UUID, Instance] = {}
+    if len(planned) == 1 and source is None and run_at is None and planned[0].key is None:
+        [one] = planned
+        if (row := _starts.call(db, scope, (one, by))) is None:
+            raise UnknownWorkspace(scope)
+        return {one.id: _fresh(one, row, by, db)}
     for begin in range(0, len(planned), BATCH):
         batch = planned[begin : begin + BATCH]
         rows = _insert_batch(db, batch, scope, by, run_at, source)
@@ -95,6 +100,18 @@ def insert_batches(
     if planned and not started:
         check_workspace(scope)
     return started
+
+
+def _insert_together(
+    db: BaseDatabaseWrapper, scope: Hashable, calls: Sequence[tuple[NewInstance, str]]
+) -> list[tuple[Any, ...] | None]:
+    new, actors = [one for one, _ in calls], [by for _, by in calls]
+    return store.retrying(db, lambda: store.insert_started(db, new, actors, cast("str | int", scope)))
+
+
+#: What threads start at the same moment, in one workspace. A key may be held by a transaction that is open, and whoever
+#: starts with one waits for that: nobody else should.
+_starts = store.Combiner(_insert_together, BATCH)
 
 
 def _insert_batch(

@@ -39,6 +39,7 @@ from workflows.store.claim import read_signals as read_signals
 from workflows.store.claim import reclaim as reclaim
 from workflows.store.claim import release as release
 from workflows.store.claim import renew as renew
+from workflows.store.combined_calls import Combiner as Combiner
 from workflows.store.commit import commit as commit
 from workflows.store.commit import commit_free as commit_free
 from workflows.store.commit import commit_locked as commit_locked
@@ -250,6 +251,7 @@ from workflows.store.start import Source as Source
 from workflows.store.start import TickPlace as TickPlace
 from workflows.store.start import find_holder as find_holder
 from workflows.store.start import insert_instances as insert_instances
+from workflows.store.start import insert_started as insert_started
 from workflows.store.start import insert_ticked as insert_ticked
 from workflows.store.targets import Address as Address
 from workflows.store.targets import find_reachable as find_reachable

@@ -98,21 +98,26 @@ _PLACE_VALUES = ", " + ", ".join(f"v.{name.strip()}" for name in _PLACE.split(",
 _PLACE_ARRAYS = """, %(queues)s::text[], %(priorities)s::int[], %(lanes)s::bigint[], %(flow_keys)s::text[],
         %(gates)s::bigint[], %(rate_keys)s::text[], %(fair_keys)s::text[], %(holding)s::bool[]"""
 
-#: Who starts it and where: all rows of one call alike, or (of schedules) each row for itself, with the tick's moment.
+#: Who starts it and where: all rows of one call alike; each row by its own caller, of calls that are written together;
+#: or (of schedules) each row for itself, with the tick's moment.
 _SHARED = {"workspace": "w.id", "actor": "%(actor)s::text", "rows": "FROM v, w WHERE w.id IS NOT NULL"}
+_BY_CALLER = _SHARED | {"actor": "v.actor"}
 _BY_ROW = {"workspace": "v.workspace", "actor": "v.actor", "rows": "FROM v"}
+_ACTOR_ARRAY = ", %(actors)s::text[]"
 _TICK_ARRAYS = ", %(workspaces)s::int[], %(actors)s::text[], %(ticks)s::timestamptz[]"
 
 
-def _start(workspace: str, *, carries: bool, placed: bool, ticks: bool = False) -> str:
+def _start(workspace: str, *, carries: bool, placed: bool, ticks: bool = False, callers: bool = False) -> str:
     # `run_at` in the future makes a sleeper, which the sweep wakes; `solo` comes from max_attempts = 1.
-    by = _BY_ROW if ticks else _SHARED
-    more = (f", {_PLACE}" if placed else "") + (", workspace, actor, tick" if ticks else "")
+    by = _BY_ROW if ticks else _BY_CALLER if callers else _SHARED
+    by_row = ticks or callers
+    more = f", {_PLACE}" if placed else ""
+    more += ", workspace, actor, tick" if ticks else ", actor" if callers else ""
     return compact(f"""
     WITH {"" if ticks else f"w AS (SELECT {workspace} AS id), "}v AS (
       SELECT * FROM unnest(%(ids)s::uuid[], %(workflows)s::text[], %(versions)s::int[], %(steps)s::text[],
         %(keys)s::text[], %(inputs)s::text[], %(solos)s::bool[], %(prints)s::int[]{_PLACE_ARRAYS if placed else ""}
-        {_TICK_ARRAYS if ticks else ""}) v(id, workflow, version, step, key, input, solo, fingerprint{more})
+        {_TICK_ARRAYS if ticks else _ACTOR_ARRAY if callers else ""}) v(id, workflow, version, step, key, input, solo, fingerprint{more})
     ){_ORIGIN if carries else ""}, n AS (
       INSERT INTO holdpoint_instance(id, created_at, due_at, parent_id, workspace_id, fence, seq, inbox, pending,
         version, status, attempt, runs, spawns, spawn_no, timed_out, solo, fingerprint, workflow, step, key, started_by,
@@ -123,11 +128,11 @@ def _start(workspace: str, *, carries: bool, placed: bool, ticks: bool = False) 
         {_PLACE_VALUES if placed else ""}{_CARRIED if carries else ""}{", v.tick" if ticks else ""}
       {by["rows"]}
       ON CONFLICT (workspace_id, key) WHERE key IS NOT NULL AND {LIVE} DO NOTHING
-      RETURNING id, workspace_id, status, step, due_at, created_at{", started_by" if ticks else ""}
+      RETURNING id, workspace_id, status, step, due_at, created_at{", started_by" if by_row else ""}
     ), l AS (
       {LEDGER}
       SELECT id, {CLOCK}, CASE WHEN status = {SLEEPING} THEN due_at END, 1, workspace_id, {kind(Event.STARTED)},
-        status, {"started_by" if ticks else "%(actor)s::text"}, step, NULL FROM n
+        status, {"started_by" if by_row else "%(actor)s::text"}, step, NULL FROM n
     )
     SELECT n.id, n.workspace_id, n.status, n.created_at, n.due_at, {NOTIFY_IDLE} FROM n
     """)
@@ -136,6 +141,10 @@ def _start(workspace: str, *, carries: bool, placed: bool, ticks: bool = False) 
 _START = {
     (by, carries, placed): _start(workspace_sql(by), carries=carries, placed=placed)
     for by, carries, placed in product(("id", "slug"), (False, True), (False, True))
+}
+_START_TOGETHER = {
+    (by, placed): _start(workspace_sql(by), carries=False, placed=placed, callers=True)
+    for by, placed in product(("id", "slug"), (False, True))
 }
 _START_TICKS = {placed: _start("", carries=False, placed=placed, ticks=True) for placed in (False, True)}
 
@@ -170,6 +179,23 @@ def insert_instances(
         },
     )
     return {row[0]: row for row in rows}
+
+
+def insert_started(
+    db: BaseDatabaseWrapper, new: Sequence[NewInstance], actors: Sequence[str], workspace: str | int
+) -> list[tuple[Any, ...] | None]:
+    """Write the instances that several callers start at the same moment; None where there is no such workspace."""
+    placed = any(one.place is not None for one in new)
+    params = {
+        **_list_columns(new, placed=placed),
+        "ws": workspace,
+        "run_at": None,
+        "parent": None,
+        "spawn_no": None,
+        "actors": write_texts(actors),
+    }
+    rows = {row[0]: row for row in fetch(db, _START_TOGETHER[address_kind(workspace), placed], params)}
+    return [rows.get(one.id) for one in new]
 
 
 def insert_ticked(db: BaseDatabaseWrapper, new: Sequence[NewInstance], places: Sequence[TickPlace]) -> None:
