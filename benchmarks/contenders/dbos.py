@@ -59,7 +59,7 @@ class Dbos:
                     process.wait()
 
     @contextmanager
-    def queueing(self, callers: int) -> Iterator[QueueingDbos]:
+    def queueing(self, callers: int, threads: int) -> Iterator[QueueingDbos]:
         """Start one process that works off a queue, and processes that put workflows into it."""
         run = [str(self.python), str(HERE / "peer.py")]
         with (
@@ -68,7 +68,7 @@ class Dbos:
             psycopg.connect(self.url, autocommit=True) as observer,
         ):
             observer.execute("SET search_path = dbos")
-            yield QueueingDbos(clients, Observer(observer, "DBOS"))
+            yield QueueingDbos(clients, threads, Observer(observer, "DBOS"))
 
     def _launch(self, role: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -127,13 +127,14 @@ class QueueingDbos:
     """Its queue at work."""
 
     callers: list[Piped]
+    threads: int
     observer: Observer
 
     def run(self, count: int) -> float:
         """Workflows of one step per second, from just before the first is put into the queue to the end of the last."""
         self.observer.execute(f"TRUNCATE {TABLES} CASCADE")
         begun = self.observer.read_clock()
-        share_out(self.callers, count, do="enqueue")
+        share_out(self.callers, count, do="enqueue", threads=self.threads)
         self.observer.wait_for(f"SELECT count(*) >= {count} FROM workflow_status WHERE status = 'SUCCESS'")
         return count / (self.observer.read("SELECT max(completed_at) / 1000.0::float8 FROM workflow_status") - begun)
 

@@ -24,7 +24,7 @@ class DjangoQ:
     url: str
 
     @contextmanager
-    def running(self, callers: int) -> Iterator[RunningDjangoQ]:
+    def running(self, callers: int, threads: int) -> Iterator[RunningDjangoQ]:
         """Start a cluster, and processes that call `async_task`."""
         run = [sys.executable, PEER]
         subprocess.run([*run, "manage", self.url, "migrate", "-v0"], cwd=ROOT, check=True)
@@ -33,7 +33,7 @@ class DjangoQ:
             stack.callback(cluster.end)
             clients = stack.enter_context(run_piped(*[[*run, "client", self.url]] * callers))
             observer = stack.enter_context(psycopg.connect(self.url, autocommit=True))
-            yield RunningDjangoQ(clients, Observer(observer, "django-q2"))
+            yield RunningDjangoQ(clients, threads, Observer(observer, "django-q2"))
 
 
 class Cluster:
@@ -58,13 +58,14 @@ class RunningDjangoQ:
     """Its processes at work."""
 
     callers: list[Piped]
+    threads: int
     observer: Observer
 
     def run(self, count: int) -> float:
         """Tasks per second from just before the first call to the end of the last, as its row says."""
         self.observer.execute("TRUNCATE django_q_task, django_q_ormq")
         begun = self.observer.read_clock()
-        share_out(self.callers, count)
+        share_out(self.callers, count, threads=self.threads)
         self.observer.wait_for(f"SELECT count(*) >= {count} FROM django_q_task WHERE success")
         return count / (
             self.observer.read("SELECT extract(epoch FROM max(stopped))::float8 FROM django_q_task") - begun

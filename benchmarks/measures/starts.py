@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 import workflows
 from benchmarks import workload
@@ -22,45 +23,59 @@ from benchmarks.table import Row, at_least
 SINGLE, PEER_SINGLE = 3_000, 1_000
 MANY, BATCH = 10_000, 500
 STARTER = [sys.executable, "-m", "benchmarks.contenders.starter"]
-#: How many processes call, in words.
-CALLERS = {1: "one caller", 4: "four callers"}
+
+
+@dataclass(frozen=True)
+class Callers:
+    """Who calls at once: processes, each with so many threads, as web servers have them."""
+
+    words: str
+    processes: int
+    threads: int = 1
+
+
+CALLERS = (
+    Callers("one caller", 1),
+    Callers("four callers", 4),
+    Callers("sixteen callers in two processes", 2, 8),
+)
 
 
 def measure_starts(plan: Plan) -> Iterable[Row]:
-    """Starts one by one by one process and by four, and by `start_many`; one worker process."""
+    """Starts one by one by one caller, four and sixteen, and by `start_many`; one worker process."""
     for callers in CALLERS:
         yield from compare(plan, callers)
     yield measure_many(plan)
 
 
-def compare(plan: Plan, callers: int) -> Iterable[Row]:
-    """Run Holdpoint, DBOS and django-q2 in turns, each with a process of its own for each caller."""
+def compare(plan: Plan, callers: Callers) -> Iterable[Row]:
+    """Run Holdpoint, DBOS and django-q2 in turns, each with processes and threads of its own."""
     with ExitStack() as stack:
         holdpoint = Holdpoint()
         stack.callback(holdpoint.close)
         holdpoint.reset()
         stack.enter_context(run_workers(holdpoint))
-        starters = stack.enter_context(run_piped(*[STARTER] * callers))
+        starters = stack.enter_context(run_piped(*[STARTER] * callers.processes))
 
         def run(size: int = SINGLE) -> float:
             holdpoint.wait_for(lambda: not holdpoint.count("status < 10"))
             holdpoint.reset()
             begun = holdpoint.read_clock()
-            share_out(starters, size)
+            share_out(starters, size, threads=callers.threads)
             return size / (holdpoint.wait_until_ended(size) - begun)
 
         contenders: dict[str, Callable[[], float]] = {"Holdpoint": run}
         run(500)
         if plan.dbos is not None:
-            dbos = stack.enter_context(plan.dbos.queueing(callers))
+            dbos = stack.enter_context(plan.dbos.queueing(callers.processes, callers.threads))
             contenders["DBOS"] = lambda: dbos.run(PEER_SINGLE)
             dbos.run(50)
         if plan.django_q is not None:
-            queue = stack.enter_context(plan.django_q.running(callers))
+            queue = stack.enter_context(plan.django_q.running(callers.processes, callers.threads))
             contenders["django-q2"] = lambda: queue.run(PEER_SINGLE)
             queue.run(50)
         rates = plan.interleave(contenders)
-    title = f"Single starts, one step, to the end, {CALLERS[callers]} (N = {SINGLE:,}; peers {PEER_SINGLE:,})"
+    title = f"Single starts, one step, to the end, {callers.words} (N = {SINGLE:,}; peers {PEER_SINGLE:,})"
     mine = rates["Holdpoint"]
     yield Row(title, "/s", mine, "DBOS", rates.get("DBOS", ()), (at_least(5_000),), plan.dbos_missing)
     yield Row("… against django-q2", "/s", mine, "django-q2", rates.get("django-q2", ()))

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -78,10 +79,15 @@ class Sender:
         if command["do"] == "idle":
             return [self.time_one(id, gap) for id, gap in zip(command["ids"], command["gaps"], strict=True)]
         if command["do"] == "enqueue":
-            for _ in range(command["count"]):
-                self.dbos.enqueue({"queue_name": QUEUE, "workflow_name": "run_one"}, INPUT)
+            each, more = divmod(command["count"], threads := command["threads"])
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(self.enqueue, [each + (n < more) for n in range(threads)]))
             return command["count"]
         return self.send(command["ids"], command["batch"])
+
+    def enqueue(self, count: int) -> None:
+        for _ in range(count):
+            self.dbos.enqueue({"queue_name": QUEUE, "workflow_name": "run_one"}, INPUT)
 
     def send(self, ids: list[str], batch: int) -> float:
         """Send to all; seconds."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,17 @@ def main(role: str, url: str, *arguments: str) -> None:
         return
     from django_q.tasks import async_task
 
-    print(json.dumps("ready"), flush=True)
-    for line in sys.stdin:
-        for _ in range(json.loads(line)["count"]):
+    def enqueue(count: int) -> None:
+        for _ in range(count):
             async_task("benchmarks.peers.django_q.peer.call", INPUT)
-        print(json.dumps("done"), flush=True)
+
+    print(json.dumps("ready"), flush=True)
+    with ThreadPoolExecutor(max_workers=64) as pool:
+        for line in sys.stdin:
+            command = json.loads(line)
+            each, more = divmod(command["count"], threads := command["threads"])
+            list(pool.map(enqueue, [each + (n < more) for n in range(threads)]))
+            print(json.dumps("done"), flush=True)
 
 
 if __name__ == "__main__":
