@@ -1,6 +1,6 @@
 """Calls that threads of one process make at the same moment: one of them carries the others, in one statement.
 
-Lives here: who carries whom, and what each is told. Must not live here: statements; whoever makes a combiner gives it one.
+Lives here: who carries whom, and what each of them gets back. Must not live here: statements; a combiner is given one.
 Sixteen calls in flight are sixteen commits, and a commit costs more than all that a call writes. Invariants owned:
 
 * Nobody waits for others to come: a call that meets no other begins at once. It carries what has come until it begins.

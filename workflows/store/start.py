@@ -113,11 +113,12 @@ def _start(workspace: str, *, carries: bool, placed: bool, ticks: bool = False, 
     by_row = ticks or callers
     more = f", {_PLACE}" if placed else ""
     more += ", workspace, actor, tick" if ticks else ", actor" if callers else ""
+    arrays = _TICK_ARRAYS if ticks else _ACTOR_ARRAY if callers else ""
     return compact(f"""
     WITH {"" if ticks else f"w AS (SELECT {workspace} AS id), "}v AS (
       SELECT * FROM unnest(%(ids)s::uuid[], %(workflows)s::text[], %(versions)s::int[], %(steps)s::text[],
         %(keys)s::text[], %(inputs)s::text[], %(solos)s::bool[], %(prints)s::int[]{_PLACE_ARRAYS if placed else ""}
-        {_TICK_ARRAYS if ticks else _ACTOR_ARRAY if callers else ""}) v(id, workflow, version, step, key, input, solo, fingerprint{more})
+        {arrays}) v(id, workflow, version, step, key, input, solo, fingerprint{more})
     ){_ORIGIN if carries else ""}, n AS (
       INSERT INTO holdpoint_instance(id, created_at, due_at, parent_id, workspace_id, fence, seq, inbox, pending,
         version, status, attempt, runs, spawns, spawn_no, timed_out, solo, fingerprint, workflow, step, key, started_by,
@@ -184,7 +185,7 @@ def insert_instances(
 def insert_started(
     db: BaseDatabaseWrapper, new: Sequence[NewInstance], actors: Sequence[str], workspace: str | int
 ) -> list[tuple[Any, ...] | None]:
-    """Write the instances that several callers start at the same moment; None where there is no such workspace."""
+    """Write the keyless instances that callers start at the same moment; None where there is no such workspace."""
     placed = any(one.place is not None for one in new)
     params = {
         **_list_columns(new, placed=placed),

@@ -57,7 +57,9 @@ def one_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def begin(*actors: str, **options: Any) -> list[Other]:
-    return [Other(lambda actor=actor: workflows.start(Plain, {"by": actor}, actor=actor, **options)) for actor in actors]
+    return [
+        Other(lambda actor=actor: workflows.start(Plain, {"by": actor}, actor=actor, **options)) for actor in actors
+    ]
 
 
 def wait_until_waiting(count: int) -> None:
@@ -129,7 +131,7 @@ def test_what_is_refused_refuses_no_neighbour(trigger: None) -> None:
     ]
 
 
-def test_a_connection_that_is_lost_loses_no_call_silently_and_makes_none_twice(trigger: None, one_at_once: None) -> None:
+def test_a_lost_connection_loses_no_call_silently_and_makes_none_twice(trigger: None, one_at_once: None) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK])
         with Meeting("held", "ann", "ben", first=1) as calls:
