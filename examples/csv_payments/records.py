@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import csv
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 FIELDS = ("reference", "payee", "amount")
 REPORT_FIELDS = (*FIELDS, "status", "reason")
+
+
+def make_file(folder: Path, via: str, records: int) -> Path:
+    """A file of a run's own: another that begins in the same second would pay, or write over, what is not its."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{number}-{via}.csv"
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        write_file(path, records)
+        return path
+    raise AssertionError("unreachable")  # pragma: no cover
 
 
 def write_file(path: Path, records: int) -> None:

@@ -15,7 +15,7 @@ import workflows
 from examples.csv_payments.channels import VIA, find_address, find_topic
 from examples.csv_payments.crew import Crew, gather
 from examples.csv_payments.machine import PayFile
-from examples.csv_payments.records import find_report, write_file
+from examples.csv_payments.records import find_report, make_file
 from examples.csv_payments.topics import make_topics
 from workflows.conf import conf
 from workflows.models import Instance, Workspace
@@ -52,8 +52,7 @@ class Command(BaseCommand):
                 f"The database cannot be used: {str(error).splitlines()[0]}. Run `make run` beside this, or set "
                 "DATABASE_URL to a PostgreSQL of yours and run `manage.py migrate`."
             ) from error
-        file = Path(settings.BASE_DIR) / "var" / "csv_payments" / f"{time.strftime('%Y%m%d-%H%M%S')}-{via}.csv"
-        write_file(file, records)
+        file = make_file(Path(settings.BASE_DIR) / "var" / "csv_payments", via, records)
         self.stdout.write(f"{records} payments are in {file}")
         with gather() as crew:
             self.prepare(crew, via)

@@ -11,7 +11,7 @@ import workflows
 from examples.csv_payments import channels
 from examples.csv_payments.machine import PayFile
 from examples.csv_payments.provider import decide, is_repeated, is_slow
-from examples.csv_payments.records import read_file, write_file
+from examples.csv_payments.records import make_file, read_file, write_file
 from tests.support.csv_payments.file_checks import check_report, read_report
 from workflows.models import AwaitUnit, Instance, Interaction
 from workflows.testing import drain
@@ -49,6 +49,13 @@ def test_every_record_is_in_the_report_once_in_the_order_of_the_file(file: Path,
         "rejected": rejected,
         "amount": sum(one["amount"] for one in payments if decide(one)["status"] == "paid"),
     }
+
+
+def test_runs_that_begin_in_the_same_second_have_a_file_each(tmp_path: Path) -> None:
+    files = [make_file(tmp_path / "new", "kafka", records) for records in range(5)]
+    assert [len(list(read_file(file))) for file in files] == list(range(5))
+    # What is told apart by the beginnings of names is so too: a run's report and what is left of it.
+    assert not [(one, other) for one in files for other in files if one != other and other.stem.startswith(one.stem)]
 
 
 def test_an_empty_file_has_an_empty_report(file: Path) -> None:
