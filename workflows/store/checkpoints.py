@@ -27,7 +27,7 @@ from workflows.lifecycle import (
 )
 from workflows.store.claim import Claim
 from workflows.store.items.item_ends import FILLING, RELEASED, cancel_units
-from workflows.store.questions import CANCELLED, HELD, PENDING
+from workflows.store.questions import CANCELLED, HELD, MOMENT, PENDING
 from workflows.store.sql import CLOCK, LIVE, compact, fetch
 
 _CALL_OF = {code: call for call, code in CALL_CODES.items()}
@@ -102,15 +102,15 @@ _SAVE = compact(f"""
     )
     INSERT INTO holdpoint_checkpoint(instance_id, saved_at, deadline, child_id, position, kind, settled, expired,
       failed, blamed, signal, name, value)
-    SELECT t.id, {CLOCK}, {CLOCK} + %(timeout)s::float8 * interval '1 s', %(child)s::uuid, %(position)s::int,
+    SELECT t.id, t.at, t.at + %(timeout)s::float8 * interval '1 s', %(child)s::uuid, %(position)s::int,
       %(call)s::smallint, %(settled)s, %(expired)s, %(failed)s, false, %(signal)s::int, %(name)s::text,
-      %(value)s::jsonb FROM t
+      %(value)s::jsonb FROM {MOMENT}
     ON CONFLICT (instance_id, position) DO UPDATE SET saved_at = excluded.saved_at, settled = excluded.settled,
       expired = excluded.expired, signal = excluded.signal, value = excluded.value
     RETURNING deadline
 """)
 
-_SAVE_UNTIL = _SAVE.replace(f"{CLOCK} + %(timeout)s::float8 * interval '1 s'", "%(timeout)s::timestamptz")
+_SAVE_UNTIL = _SAVE.replace("t.at + %(timeout)s::float8 * interval '1 s'", "%(timeout)s::timestamptz")
 
 #: An invoked child that still lives is never started twice: its checkpoint is put aside, at a place before all calls,
 #: where the call that is made anew finds it.

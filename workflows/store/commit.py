@@ -89,8 +89,8 @@ _STATUS = f"""CASE
   ELSE {RUNNABLE} END"""
 
 _DUE = f"""CASE
-  WHEN c.goes = {RUNNABLE} THEN {CLOCK} WHEN c.kind = {Kind.SUSPEND:d} THEN to_timestamp(c.delay)
-  ELSE {CLOCK} + c.delay * interval '1 s' END"""
+  WHEN c.goes = {RUNNABLE} THEN c.at WHEN c.kind = {Kind.SUSPEND:d} THEN to_timestamp(c.delay)
+  ELSE c.at + c.delay * interval '1 s' END"""
 
 _PARENT_WAKES = f"i.status = {AWAITING_CHILDREN} AND i.pending = d.n"
 
@@ -114,7 +114,7 @@ def _write_commit(*, telling: bool) -> str:
       FROM (SELECT * FROM v ORDER BY id) v, LATERAL (
         SELECT * FROM holdpoint_instance i WHERE i.id = v.id FOR NO KEY UPDATE) i
     ), c AS (
-      SELECT k.*, {_STATUS} goes FROM k WHERE k.kind > 0 AND k.held = k.fence AND k.was = {RUNNING}
+      SELECT k.*, {_STATUS} goes, {CLOCK} AS at FROM k WHERE k.kind > 0 AND k.held = k.fence AND k.was = {RUNNING}
         AND (k.box = k.inbox OR k.kind NOT IN ({_PARKING}, {_ENDING}))
     ), x AS (
       UPDATE holdpoint_signal s SET consumed_at = {CLOCK}, consumed_by = q.fence
@@ -136,11 +136,11 @@ def _write_commit(*, telling: bool) -> str:
         pending = CASE WHEN c.kind = {Kind.SPAWN:d} THEN c.children ELSE i.pending END,
         spawns = i.spawns + (c.kind = {Kind.SPAWN:d})::int
       FROM c WHERE i.id = c.id
-      RETURNING i.id, i.seq, i.workspace_id, i.status, i.due_at, i.step, c.kind, c.wanted, c.parent_id,
+      RETURNING i.id, i.seq, i.workspace_id, i.status, i.due_at, i.step, c.kind, c.at, c.wanted, c.parent_id,
         c.spawn_no, c.error, c.children, nullif(c.took, '{{}}') AS took{back}
     ), l AS (
       {LEDGER}
-      SELECT u.id, {CLOCK}, CASE WHEN u.status BETWEEN {AWAITING} AND {
+      SELECT u.id, u.at, CASE WHEN u.status BETWEEN {AWAITING} AND {
         AWAITING_CHILDREN
     } THEN u.due_at END, u.seq, u.workspace_id,
         u.kind, u.status, '', CASE WHEN u.status < {FIRST_TERMINAL} THEN u.step END,

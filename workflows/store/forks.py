@@ -125,21 +125,21 @@ _FORK = {
       INSERT INTO holdpoint_instance(id, created_at, due_at, workspace_id, forked_from_id, fence, seq, inbox, pending,
         version, status, attempt, runs, spawns, timed_out, solo, fingerprint, workflow, step, key, started_by, names,
         input, state, {", ".join(_PLACE)})
-      SELECT %(id)s::uuid, {CLOCK}, {CLOCK}, o.workspace_id, o.id, least(%(calls)s::int, 1),
+      SELECT %(id)s::uuid, o.at, o.at, o.workspace_id, o.id, least(%(calls)s::int, 1),
         1 + (SELECT count(*) FROM s), (SELECT count(*) FROM s), 0, o.version, {RUNNABLE}, %(attempt)s::smallint, 0,
         %(spawns)s::int,
         %(timed_out)s::bool, %(solo)s::bool, %(fingerprint)s::int, o.workflow, %(step)s::text, %(key)s::text,
         %(actor)s::text, %(names)s::text[], coalesce(%(input)s::jsonb, o.input), %(state)s::jsonb,
         %(queue)s::text, %(priority)s::smallint, %(lane)s::bigint, %(flow_key)s::text, %(gate)s::bigint,
         %(rate_key)s::text, %(fair_key)s::text, %(holds)s::bool
-      FROM o
+      FROM (SELECT o.*, {CLOCK} AS at FROM o) o
       ON CONFLICT (workspace_id, key) WHERE key IS NOT NULL AND {LIVE} DO NOTHING
-      RETURNING id, workspace_id, status, step
+      RETURNING id, created_at, workspace_id, status, step
     ), c AS (
       INSERT INTO holdpoint_checkpoint(instance_id, saved_at, deadline, unit_id, child_id, position, kind, settled,
         failed, blamed, expired, name, value)
       SELECT n.id, c.saved_at, CASE WHEN c.settled THEN c.deadline
-        ELSE c.deadline + ({CLOCK} - coalesce(%(until)s::timestamptz, {CLOCK})) END,
+        ELSE c.deadline + (n.created_at - coalesce(%(until)s::timestamptz, n.created_at)) END,
         CASE WHEN u.status <> {_OPEN} AND (NOT u.items OR u.phase = {RELEASED}) THEN u.id END,
         CASE WHEN h.status >= {FIRST_TERMINAL} THEN h.id END,
         c.position, c.kind, c.settled, c.failed, false, c.expired, c.name,
@@ -153,17 +153,17 @@ _FORK = {
       SELECT n.id, s.received_at, NULL::timestamptz, NULL::int, s.number::int, s.workspace_id, s.name, s.dedup_key,
         s.source, s.payload
       FROM n, s
-      UNION ALL SELECT n.id, d.received_at, coalesce(d.consumed_at, {CLOCK}), 0, d.number::int, d.workspace_id, d.name,
-        d.dedup_key, d.source, d.payload
+      UNION ALL SELECT n.id, d.received_at, coalesce(d.consumed_at, n.created_at), 0, d.number::int, d.workspace_id,
+        d.name, d.dedup_key, d.source, d.payload
       FROM n, d
     ), l AS (
       {LEDGER}
-      SELECT n.id, {CLOCK}, NULL::timestamptz, 1, n.workspace_id, {kind(Event.STARTED)}, n.status, %(actor)s::text,
+      SELECT n.id, n.created_at, NULL::timestamptz, 1, n.workspace_id, {kind(Event.STARTED)}, n.status, %(actor)s::text,
         n.step, jsonb_strip_nulls(%(told)s::jsonb || jsonb_build_object('names', %(names)s::text[],
           'timed_out', nullif(%(timed_out)s::bool, false), 'attempt', nullif(%(attempt)s::int, 0),
           'carried', (SELECT jsonb_agg(d.number ORDER BY d.number) FROM d)))
       FROM n
-      UNION ALL SELECT n.id, {CLOCK}, NULL::timestamptz, s.number::int, n.workspace_id, {kind(Event.SIGNALLED)},
+      UNION ALL SELECT n.id, n.created_at, NULL::timestamptz, s.number::int, n.workspace_id, {kind(Event.SIGNALLED)},
         n.status, s.source, s.name, NULL
       FROM n, s
     )

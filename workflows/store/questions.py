@@ -33,6 +33,8 @@ _STATUS_OF = {code: status for status, code in INTERACTION_CODES.items()}
 HELD = f"""SELECT i.id, i.workspace_id, i.seq, i.status FROM holdpoint_instance i
       WHERE i.id = %(instance)s::uuid AND i.fence = %(fence)s AND i.status + 0 = {RUNNING}
       FOR NO KEY UPDATE"""
+#: The held row with the moment under its lock: read once, for what is stamped with it and what is counted from it.
+MOMENT = f"(SELECT t.*, {CLOCK} AS at FROM t) t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +93,12 @@ _OPEN = compact(f"""
       INSERT INTO holdpoint_interaction(id, unit_id, instance_id, created_at, deadline, workspace_id, index, version,
         status, owned, channel, signal_id, token_key, token_hash, actor, assignee, group_name, correlation_id,
         schema_type, projector, body, request, schema, dispatch_at, config)
-      SELECT %(id)s::uuid, %(unit)s::uuid, t.id, {CLOCK}, {CLOCK} + %(timeout)s::float8 * interval '1 s',
+      SELECT %(id)s::uuid, %(unit)s::uuid, t.id, t.at, t.at + %(timeout)s::float8 * interval '1 s',
         t.workspace_id, 0, 1, {PENDING}, %(owned)s, %(channel)s::text, %(signal_id)s::text, %(token_key)s::text,
         %(token_hash)s::bytea, '', %(assignee)s::text, %(group)s::text, %(correlation_id)s::text,
         %(schema_type)s::text, %(projector)s::text, %(body)s::text, %(request)s::jsonb, %(schema)s::jsonb,
-        CASE WHEN %(sends)s THEN {CLOCK} END, %(config)s::jsonb
-      FROM t ON CONFLICT (workspace_id, signal_id) WHERE status = {PENDING} DO NOTHING
+        CASE WHEN %(sends)s THEN t.at END, %(config)s::jsonb
+      FROM {MOMENT} ON CONFLICT (workspace_id, signal_id) WHERE status = {PENDING} DO NOTHING
       RETURNING id, instance_id, workspace_id, deadline, created_at
     ), n AS (
       INSERT INTO holdpoint_unit(id, instance_id, created_at, deadline, workspace_id, visit, total, remaining, failed,
@@ -114,7 +116,7 @@ _OPEN = compact(f"""
       RETURNING i.id, i.seq, i.workspace_id, i.status
     ), l AS (
       {LEDGER}
-      SELECT u.id, {CLOCK}, x.deadline, u.seq, u.workspace_id, {kind(Event.ASKED)}, u.status, '', NULL,
+      SELECT u.id, x.created_at, x.deadline, u.seq, u.workspace_id, {kind(Event.ASKED)}, u.status, '', NULL,
         jsonb_strip_nulls(jsonb_build_object('step', %(step)s::text, 'interaction', x.id,
           'signal_id', %(signal_id)s::text, 'channel', %(channel)s::text, 'timeout', %(timeout)s::float8,
           'schema', %(schema)s::jsonb)) FROM u, x
@@ -123,7 +125,7 @@ _OPEN = compact(f"""
 """)
 
 #: With the moment itself as the deadline.
-_OPEN_UNTIL = _OPEN.replace(f"{CLOCK} + %(timeout)s::float8 * interval '1 s'", "%(timeout)s::timestamptz").replace(
+_OPEN_UNTIL = _OPEN.replace("t.at + %(timeout)s::float8 * interval '1 s'", "%(timeout)s::timestamptz").replace(
     "'timeout', %(timeout)s::float8", "'until', %(timeout)s::timestamptz"
 )
 

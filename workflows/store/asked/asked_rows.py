@@ -22,7 +22,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows.lifecycle import CALL_CODES, FIRST_TERMINAL, INTERACTION_CODES, Call, Event, InteractionStatus, Watch
 from workflows.store.channel_closing import listens, tell_closed
 from workflows.store.claim import Claim
-from workflows.store.questions import HELD, PENDING
+from workflows.store.questions import HELD, MOMENT, PENDING
 from workflows.store.sql import CLOCK, LEDGER, atomic, compact, fetch, kind
 
 _EXPIRED, _CANCELLED = INTERACTION_CODES[InteractionStatus.EXPIRED], INTERACTION_CODES[InteractionStatus.CANCELLED]
@@ -33,21 +33,21 @@ _ASK = compact(f"""
     ), c AS (
       INSERT INTO holdpoint_checkpoint(instance_id, saved_at, deadline, child_id, position, kind, settled, expired,
         failed, blamed, name, value, watch)
-      SELECT t.id, {CLOCK}, coalesce(%(until)s::timestamptz, {CLOCK} + %(timeout)s::float8 * interval '1 s'),
+      SELECT t.id, t.at, coalesce(%(until)s::timestamptz, t.at + %(timeout)s::float8 * interval '1 s'),
         %(child)s::uuid, %(position)s::int, %(call)s::smallint, false, false, false, false, %(name)s::text,
         %(value)s::jsonb, CASE WHEN %(child)s::uuid IS NULL THEN {Watch.NONE:d}
           WHEN (SELECT h.status FROM holdpoint_instance h WHERE h.id = %(child)s::uuid) >= {FIRST_TERMINAL}
-          THEN {Watch.ENDED:d} ELSE {Watch.ARMED:d} END FROM t
+          THEN {Watch.ENDED:d} ELSE {Watch.ARMED:d} END FROM {MOMENT}
       ON CONFLICT (instance_id, position) DO UPDATE SET saved_at = excluded.saved_at, deadline = excluded.deadline,
         child_id = excluded.child_id, settled = false, expired = false, signal = NULL, value = excluded.value,
         watch = excluded.watch
-      RETURNING instance_id, deadline, watch
+      RETURNING instance_id, saved_at, deadline, watch
     ), u AS (
       UPDATE holdpoint_instance i SET seq = i.seq + 1, asked = i.asked + 1 FROM c WHERE i.id = c.instance_id
       RETURNING i.id, i.seq, i.workspace_id, i.status
     ), l AS (
       {LEDGER}
-      SELECT u.id, {CLOCK}, c.deadline, u.seq, u.workspace_id, {kind(Event.ASKED)}, u.status, '', NULL,
+      SELECT u.id, c.saved_at, c.deadline, u.seq, u.workspace_id, {kind(Event.ASKED)}, u.status, '', NULL,
         %(data)s::jsonb FROM u, c
     )
     SELECT c.deadline, c.watch FROM c
