@@ -7,15 +7,15 @@ from io import StringIO
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
 
-from workflows import Await, Done, Stop, Workflow, step, store
+from tests.support.clocks import beat_for_long
+from workflows import Await, Done, Stop, Workflow, step
 
 
 @pytest.fixture(autouse=True)
 def worker(db: None) -> None:
     """One that lives; what is said where none does is tested with the first mistakes."""
-    store.beat(connection, "somewhere", "workflow_worker", "somebody", silence=0.0)
+    beat_for_long("somewhere", "workflow_worker", "somebody", silence=0.0)
 
 
 @pytest.fixture(name="run")

@@ -6,9 +6,9 @@ import uuid
 import pytest
 from django.core.checks import run_checks
 from django.core.management import call_command
-from django.db import connection
 
 import workflows
+from tests.support.clocks import beat_for_long
 from workflows import (
     Await,
     Done,
@@ -24,7 +24,6 @@ from workflows import (
     Workflow,
     durable,
     step,
-    store,
 )
 from workflows.definitions import registry
 from workflows.operations import step_checks
@@ -165,7 +164,7 @@ def test_a_result_that_nobody_works_on_is_told_that_no_worker_lives():
     instance = workflows.start(Waits)
     with pytest.raises(NotFinished, match=r"step 'ask', not finished\. No worker shows a sign of life: start"):
         workflows.result(instance)
-    store.beat(connection, "here", "workflow_worker", "me")
+    beat_for_long("here", "workflow_worker", "me")
     with pytest.raises(NotFinished, match=r"not finished$"):
         workflows.result(instance)
 

@@ -26,6 +26,7 @@ from tests.support.admin_pages import (
     read_rows,
     staff,
 )
+from tests.support.clocks import beat_for_long
 from workflows import Child, Done, Spawn, Stop, Workflow, step, store
 from workflows.admin.bounded_lists import CappedPaginator
 from workflows.admin.instances.instance_history import ROWS
@@ -611,7 +612,7 @@ def test_a_workspace_leads_to_its_instances(operator: Client) -> None:
 
 
 def test_workers_tell_whether_they_are_alive(operator: Client) -> None:
-    store.beat(connection, "alpha", "worker", "host-1")  # type: ignore[arg-type]
+    beat_for_long("alpha", "worker", "host-1")
     store.beat(connection, "beta", "worker", "host-2")  # type: ignore[arg-type]
     with connection.cursor() as cursor:
         cursor.execute("UPDATE holdpoint_worker SET beat_at = beat_at - interval '3 hours' WHERE name = 'beta'")

@@ -17,6 +17,7 @@ from django.db import connection, connections, transaction
 from django.db.backends.signals import connection_created
 
 import workflows
+from tests.support.clocks import stopped_clock
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
 from tests.support.races import COMMITTED, play, settle, take
@@ -156,15 +157,14 @@ def test_what_was_woken_by_a_clock_that_was_put_back_is_not_waiting_for_the_diff
 
 
 def test_a_role_that_was_held_when_the_clock_was_put_back_is_free_again() -> None:
-    assert store.beat(connection, "cluster:back", "cluster", "before")
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE holdpoint_worker SET beat_at = now() + interval '10 min' WHERE name = 'cluster:back'")
-    silence, _ = store.silence(connection, "cluster:back")
-    assert silence is not None
-    assert silence > 500
-    assert store.suspect(connection, "cluster:back", "cluster")
-    assert store.beat(connection, "cluster:back", "cluster", "after")
-    assert not store.beat(connection, "cluster:back", "cluster", "before")
+    with stopped_clock(), connection.cursor() as cursor:
+        assert store.beat(connection, "cluster:back", "cluster", "before")
+        cursor.execute("UPDATE holdpoint_worker SET beat_at = beat_at + interval '10 min' WHERE name = 'cluster:back'")
+        silence, _ = store.silence(connection, "cluster:back")
+        assert silence == 600
+        assert store.suspect(connection, "cluster:back", "cluster")
+        assert store.beat(connection, "cluster:back", "cluster", "after")
+        assert not store.beat(connection, "cluster:back", "cluster", "before")
 
 
 def test_a_claim_takes_no_more_bytes_than_a_worker_can_hold() -> None:

@@ -16,6 +16,7 @@ from django_q.models import OrmQ, Schedule
 from django_q.signing import SignedPackage
 
 import workflows
+from tests.support.clocks import stopped_clock
 from tests.support.kept_answers import answer, list_answers
 from tests.support.races import race
 from workflows import Done, Workflow, step, store, tasks
@@ -85,8 +86,9 @@ def test_a_pump_task_has_time_for_a_step_that_begins_at_its_end():
 
 
 def test_a_second_pump_task_leaves_the_role_to_the_first():
-    beat()
-    tasks.pump()
+    with stopped_clock():
+        beat()
+        tasks.pump()
     assert read_queue() == []
     assert Worker.objects.get().holder == "somebody"
 
@@ -135,9 +137,10 @@ def test_tasks_that_run_where_they_are_queued_do_not_pump_within_the_pump(monkey
 
 
 def test_a_watcher_gives_the_role_to_a_pump_task_at_once():
-    assert beat("watch", "a watcher")
-    assert beat("cluster", "a task")
-    assert not beat("watch", "a watcher")
+    with stopped_clock():
+        assert beat("watch", "a watcher")
+        assert beat("cluster", "a task")
+        assert not beat("watch", "a watcher")
 
 
 def test_a_step_past_its_limit_is_interrupted_in_a_watchers_thread_too():
@@ -208,16 +211,18 @@ def test_a_queue_whose_readers_are_busy_is_left_alone(queue):
 
 
 def test_the_sweep_asks_for_a_pump_when_nobody_pumps():
-    tasks.sweep()
-    [asked] = read_queue()
-    assert asked["func"] == "workflows.tasks.pump"
-    tasks.sweep()
-    assert len(read_queue()) == 1  # one request at a time
+    with stopped_clock():
+        tasks.sweep()
+        [asked] = read_queue()
+        assert asked["func"] == "workflows.tasks.pump"
+        tasks.sweep()
+        assert len(read_queue()) == 1  # one request at a time
 
 
 def test_the_sweep_leaves_a_live_pump_alone():
-    beat()
-    tasks.sweep()
+    with stopped_clock():
+        beat()
+        tasks.sweep()
     assert read_queue() == []
 
 
