@@ -19,7 +19,7 @@ from benchmarks.contenders.workers import ROOT
 from benchmarks.plan import Plan
 from benchmarks.table import Row, times_at_least
 from config.kafka import KafkaError, temporary_broker
-from config.kafka.broker import find_free_port
+from config.ports import find_free_port
 
 RECORDS = (1_000,)
 FULL = (1_000, 10_000)

@@ -21,6 +21,7 @@ from typing import IO
 
 from config.kafka.jars import STORE, KafkaError, find_jars, find_java
 from config.lifeline import tie_to_parent
+from config.ports import find_free_port
 
 START_SECONDS = 120  # a log that was not closed is read again; a broker that exits is noticed at once
 STOP_SECONDS = 20
@@ -216,12 +217,6 @@ def remove_leftovers() -> None:
                 continue
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(lock.parent)
-
-
-def find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def is_taken(port: int) -> bool:

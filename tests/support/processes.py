@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from django.db import connection
 
 import tests.support.apps.hosted.workflows  # noqa: F401  (the tests start what the processes run)
 from config.lifeline import tie_to_parent
+from config.ports import find_free_port as find_free_port
 from workflows import store
 from workflows.models import Instance
 from workflows.store.heartbeats import list_alive
@@ -154,13 +154,6 @@ def workflow_worker(**environment: str) -> Iterator[Process]:
         wait_until(lambda: "is ready" in worker.read_log(), "the worker")
         wait_for_pump("worker")
         yield worker
-
-
-def find_free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def find_environment() -> dict[str, str]:

@@ -14,8 +14,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from config.kafka.broker import find_free_port
 from config.lifeline import tie_to_parent
+from config.ports import find_free_port
 
 HOST = "127.0.0.1"
 #: Not the one in PATH, which wants to become another user.

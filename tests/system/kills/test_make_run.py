@@ -20,6 +20,7 @@ import pytest
 import urllib3
 from psycopg import sql
 
+from config.ports import find_free_port
 from tests.support.openapi_document import OPERATIONS, ROUTES
 from workflows.client import (
     AnsweredElsewhere,
@@ -88,9 +89,7 @@ def own_database(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return find_free_port()
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ def test_the_queue_answers_nothing_that_was_asked_otherwise(channel: Any) -> Non
 def test_a_server_that_is_away_uses_up_no_try_and_gets_the_question_when_it_is_back(
     channel: Any, monkeypatch: pytest.MonkeyPatch, node: Node
 ) -> None:
-    from config.kafka.broker import find_free_port
+    from config.ports import find_free_port
 
     monkeypatch.setenv("RABBITMQ_URL", f"amqp://guest:guest@127.0.0.1:{find_free_port()}/")
     instance = workflows.start("demo.score", {"customer": 7})
