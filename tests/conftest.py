@@ -18,8 +18,11 @@ from tests.support.no_fold import NOT_TOLD
 from workflows.conf import conf
 from workflows.definitions import registry
 
-#: Examples are judged by what they show, not by how long a machine beside other workers takes for one.
-hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+#: Examples are judged by what they show, not by how long a machine beside other workers takes for one. Whichever fails
+#: is printed with the line that plays it again, because another run draws others.
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 hypothesis.settings.load_profile("patient")
 
 
