@@ -199,7 +199,7 @@ def gate(*, closed: str = "holdpoint_now") -> Iterator[Callable[[], None]]:
             )
 
 
-def run_threads(calls: Sequence[Callable[[], None]], *, patience: float = 30.0) -> None:
+def run_threads(calls: Sequence[Callable[[], None]], *, patience: float = PATIENCE) -> None:
     """Run each call in a thread with its own connection; the first exception is raised here."""
     errors: list[BaseException] = []
 

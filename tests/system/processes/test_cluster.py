@@ -90,7 +90,7 @@ def test_other_tasks_get_their_turn_where_one_worker_does_everything(tmp_path):
 def test_steps_start_within_a_second_while_other_tasks_hold_every_worker(tmp_path):
     with qcluster(workers=1):
         async_task("tests.support.apps.hosted.tasks.touch", str(tmp_path / "held"), 6)
-        wait_until((tmp_path / "held").exists, "the task to hold the worker", seconds=10)
+        wait_until((tmp_path / "held").exists, "the task to hold the worker")
         time.sleep(0.6)  # the half second in which a successor would have begun
         quick = [workflows.start("HostedQuick") for _ in range(3)]
         for one in quick:
@@ -227,7 +227,7 @@ def test_watchers_pump_themselves_where_no_task_leaves_the_queue():
 def test_a_long_step_in_a_watchers_thread_does_not_hold_up_its_neighbours(file, tmp_path):
     with qcluster(workers=1):
         async_task("tests.support.apps.hosted.tasks.touch", str(tmp_path / "held"), 9)
-        wait_until((tmp_path / "held").exists, "the task to hold the only worker", seconds=10)
+        wait_until((tmp_path / "held").exists, "the task to hold the only worker")
         slow = start_slow(file, 5)
         wait_for_run(file)
         quick = workflows.start("HostedQuick")

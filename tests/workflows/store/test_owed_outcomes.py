@@ -157,7 +157,7 @@ def test_deadlines_claims_and_outcomes_of_others_go_on_while_a_caller_holds_the_
         instance = workflows.start(workflow, input)
         wait_until(lambda: ran[kind], "the step to run")
         other = workflows.start(Unrelated)
-        wait_until(lambda: reload(other), "the other one", seconds=10.0, is_it=lambda one: one.ended)
+        wait_until(lambda: reload(other), "the other one", is_it=lambda one: one.ended)  # the row is held until then
         assert_done(other, True)
         assert reload(instance).status == "running"
         let_go()
@@ -193,7 +193,7 @@ def test_as_many_as_a_caller_holds_at_once_keep_nobody_else_waiting(kind):
             assert_done(other, True)
         let_go()
         left = rows.exclude(status="done" if kind != "callback" else "awaiting")
-        wait_until(lambda: not left.exists(), "the outcomes", seconds=30.0)
+        wait_until(lambda: not left.exists(), "the outcomes")
     assert ran[kind] == 300, "no step is run again"
 
 
