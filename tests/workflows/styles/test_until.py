@@ -8,6 +8,7 @@ import pytest
 from django.test import override_settings
 
 import workflows
+from tests.support.clocks import stopped_clock
 from workflows import (
     Await,
     Done,
@@ -92,8 +93,6 @@ def test_a_sleep_of_a_function_ends_at_the_moment():
 
 @pytest.mark.parametrize("what", ["never", event("never"), "callback"], ids=["names", "event", "callback"])
 def test_an_await_of_a_step_ends_at_the_moment(what):
-    moment = read_now() + HOUR
-
     class Step(Workflow):
         name = "until-step"
 
@@ -106,9 +105,11 @@ def test_an_await_of_a_step_ends_at_the_moment(what):
         def end(self, ctx):
             return Done(ctx.timed_out)
 
-    started = workflows.start(Step)
-    drain()
-    assert abs(Instance.objects.get(pk=started.pk).due_at - moment) < timedelta(milliseconds=500)
+    with stopped_clock() as now:
+        moment = now + HOUR
+        started = workflows.start(Step)
+        drain()
+    assert abs(Instance.objects.get(pk=started.pk).due_at - moment) <= timedelta(microseconds=1)  # a float of seconds
     advance("59m")
     assert not Instance.objects.get(pk=started.pk).ended
     advance("2m")
