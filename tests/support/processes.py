@@ -81,10 +81,18 @@ class Process:
         return code, time.monotonic() - asked
 
     def end(self) -> None:
-        """Leave nothing of it: its whole session, whoever is the parent by now."""
+        """Leave nothing of it: its whole session, whoever is the parent by now, and what it started in others."""
+        family: list[psutil.Process] = []
+        if self.popen.poll() is None:  # else its number may be somebody else's
+            with contextlib.suppress(psutil.Error):
+                family = psutil.Process(self.pid).children(recursive=True)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.popen.wait()
+        for one in family:  # told to end by the kernel, they would work on the next test's rows until they have
+            with contextlib.suppress(psutil.Error):
+                one.kill()
+        psutil.wait_procs(family, timeout=30)
         for one in psutil.process_iter():
             with contextlib.suppress(psutil.Error, ProcessLookupError):
                 if os.getsid(one.pid) == self.pid:
