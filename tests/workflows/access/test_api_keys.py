@@ -22,7 +22,6 @@ from tests.support.tables import dump_tables
 from workflows.access import api_keys
 from workflows.access.api_keys import (
     LONGEST,
-    REMEMBER_SECONDS,
     SCOPES,
     Keyring,
     change_key,
@@ -262,11 +261,11 @@ def test_a_revocation_counts_here_at_once_and_elsewhere_after_the_seconds_of_mem
     elsewhere = Keyring(clock=clock)  # another process: nobody tells it anything
     assert find_access(key) is not None
     assert elsewhere.find(key) is not None
-    clock.at += REMEMBER_SECONDS / 2
+    clock.at += api_keys.REMEMBER_SECONDS / 2
     assert revoke_key(row) is True
     assert find_access(key) is None
     assert elsewhere.find(key) is not None
-    clock.at += REMEMBER_SECONDS / 2
+    clock.at += api_keys.REMEMBER_SECONDS / 2
     assert elsewhere.find(key) is None
     assert not elsewhere._known
 
@@ -278,7 +277,7 @@ def test_being_used_does_not_prolong_the_memory():
     elsewhere.find(key)
     revoke_key(row)
     for _ in range(10):
-        clock.at += REMEMBER_SECONDS / 10
+        clock.at += api_keys.REMEMBER_SECONDS / 10
         found = elsewhere.find(key)
     assert found is None
 

@@ -24,8 +24,8 @@ import workflows
 from tests.support.admin_pages import ESCAPED, HOSTILE, login, page_of, read_rows, staff
 from tests.support.tables import dump_tables
 from workflows import Await, Done, Workflow, step
+from workflows.access import api_keys
 from workflows.access.api_keys import (
-    REMEMBER_SECONDS,
     SCOPES,
     Keyring,
     create_key,
@@ -314,7 +314,7 @@ def test_a_change_counts_within_seconds(operator: Client) -> None:
     access = find_access(key)
     assert access is not None
     assert (access.scopes, access.rate, access.workflows) == ({"signal"}, "5/s", ("adminkeys.asks",))
-    at[0] += REMEMBER_SECONDS
+    at[0] += api_keys.REMEMBER_SECONDS
     assert elsewhere.find(key) == access
     assert ApiKey.objects.get().name == "ci"
     assert LogEntry.objects.get().get_change_message() == "Changed Name, May, Workflows, Only these and Rate."
