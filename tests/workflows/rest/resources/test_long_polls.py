@@ -14,14 +14,18 @@ from django.db import connection, connections
 
 import workflows
 from tests.support.api_calls import Api, make_key
-from tests.support.processes import Process, find_free_port, wait_until
+from tests.support.processes import PATIENCE, Process, find_free_port, wait_until
 from workflows import Await, Done, Workflow, step
 from workflows.models import Instance
 from workflows.rest.base.held_threads import PLACES
 from workflows.rest.resources import long_polls
+from workflows.rest.resources.instance_views import MOST_SECONDS
 from workflows.testing import drain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed")]
+
+#: Whoever waits here is to wait until the test ends it, and not because its time is over.
+LONGEST = MOST_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -84,18 +88,18 @@ def count_connections() -> int:
 
 def test_the_answer_comes_when_the_instance_ends_and_not_before():
     one, api = park(), Api(make_key())
-    [future] = in_threads(1, lambda: call(api, one, 20))
+    [future] = in_threads(1, lambda: call(api, one, LONGEST))
     wait_until(count_waiting, "the call to wait", is_it=lambda n: n == 1)
     assert not future.done()
     end(one)
-    status, seconds = future.result(10)
+    status, seconds = future.result(PATIENCE)
     assert status == 200
     assert seconds < 10
 
 
 def test_the_time_over_is_202():
     one, api = park(), Api(make_key())
-    status, seconds = in_threads(1, lambda: call(api, one, 1))[0].result(10)
+    status, seconds = in_threads(1, lambda: call(api, one, 1))[0].result(PATIENCE)
     assert status == 202
     assert 1 <= seconds < 5
 
@@ -104,12 +108,12 @@ def test_many_who_wait_hold_no_connections(settings):
     settings.WORKFLOWS = {**settings.WORKFLOWS, "MAX_WAITS": 40}
     one, api = park(), Api(make_key())
     before = count_connections()
-    futures = in_threads(20, lambda: call(api, one, 20))
+    futures = in_threads(20, lambda: call(api, one, LONGEST))
     wait_until(count_waiting, "all of them to wait", is_it=lambda n: n == 20)
     # One that looks for all of them; those of the calls are closed, which the server notices a little later.
     wait_until(count_connections, "their connections to go", is_it=lambda n: n <= before + 1)
     end(one)
-    assert [future.result(10)[0] for future in futures] == [200] * 20
+    assert [future.result(PATIENCE)[0] for future in futures] == [200] * 20
     wait_until(
         lambda: [thread.name for thread in threading.enumerate()],
         "the thread that looks to end",
@@ -121,16 +125,16 @@ def test_many_who_wait_hold_no_connections(settings):
 def test_where_too_many_wait_the_next_is_told_at_once(settings):
     settings.WORKFLOWS = {**settings.WORKFLOWS, "MAX_WAITS": 4}
     one, api, other = park(), Api(make_key()), Api(make_key())
-    futures = in_threads(3, lambda: call(api, one, 20))
+    futures = in_threads(3, lambda: call(api, one, LONGEST))
     wait_until(count_waiting, "three to wait", is_it=lambda n: n == 3)
     # One caller has three quarters of the places; the last one is for others, and then there is none.
-    assert in_threads(1, lambda: call(api, one, 20))[0].result(10)[0] == 202
-    futures += in_threads(1, lambda: call(other, one, 20))
+    assert in_threads(1, lambda: call(api, one, LONGEST))[0].result(PATIENCE)[0] == 202
+    futures += in_threads(1, lambda: call(other, one, LONGEST))
     wait_until(count_waiting, "the other one to wait", is_it=lambda n: n == 4)
-    status, seconds = in_threads(1, lambda: call(Api(make_key()), one, 20))[0].result(10)
+    status, seconds = in_threads(1, lambda: call(Api(make_key()), one, LONGEST))[0].result(PATIENCE)
     assert (status, seconds < 10) == (202, True)
     end(one)
-    assert [future.result(10)[0] for future in futures] == [200] * 4
+    assert [future.result(PATIENCE)[0] for future in futures] == [200] * 4
 
 
 def test_a_thread_that_cannot_start_costs_one_call_and_no_other(monkeypatch):
@@ -145,15 +149,15 @@ def test_a_thread_that_cannot_start_costs_one_call_and_no_other(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(long_polls.threading, "Thread", Refused)
         assert api.get(f"/v1/instances/{one.pk}", wait=5).status_code == 202
-    [future] = in_threads(1, lambda: call(api, one, 20))
+    [future] = in_threads(1, lambda: call(api, one, LONGEST))
     wait_until(count_waiting, "the call to wait", is_it=lambda n: n == 1)
     end(one)
-    assert future.result(10)[0] == 200
+    assert future.result(PATIENCE)[0] == 200
 
 
 def test_a_database_that_goes_away_meanwhile_ends_no_wait():
     one, api = park(), Api(make_key())
-    [future] = in_threads(1, lambda: call(api, one, 20))
+    [future] = in_threads(1, lambda: call(api, one, LONGEST))
     wait_until(count_waiting, "the call to wait", is_it=lambda n: n == 1)
     with connection.cursor() as cursor:
         cursor.execute(
@@ -161,7 +165,7 @@ def test_a_database_that_goes_away_meanwhile_ends_no_wait():
             "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
         )
     end(one)
-    assert future.result(10)[0] == 200
+    assert future.result(PATIENCE)[0] == 200
 
 
 @pytest.mark.process
@@ -176,7 +180,7 @@ def test_a_server_of_either_kind_serves_others_while_many_wait(interface):
 
     def ask(path: str) -> int:
         request = Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {key}"})
-        with urlopen(request, timeout=30) as answer:
+        with urlopen(request, timeout=PATIENCE) as answer:
             return int(answer.status)
 
     def is_up() -> bool:
@@ -188,12 +192,12 @@ def test_a_server_of_either_kind_serves_others_while_many_wait(interface):
     try:
         wait_until(is_up, "the server to answer")
         before = count_connections()
-        futures = in_threads(8, lambda: ask(f"/v1/instances/{one.pk}?wait=20"))
+        futures = in_threads(8, lambda: ask(f"/v1/instances/{one.pk}?wait={LONGEST}"))
         assert ask("/v1/instances?limit=1") == 200
         wait_until(count_connections, "those who wait to hold none", is_it=lambda n: n <= before + 3)
         assert not any(future.done() for future in futures)
         end(one)
-        assert [future.result(20) for future in futures] == [200] * 8
+        assert [future.result(PATIENCE) for future in futures] == [200] * 8
     finally:
         server.end()
 
@@ -203,13 +207,13 @@ def test_threads_that_wait_for_bodies_are_none_for_those_that_wait_for_an_end(mo
     monkeypatch.setattr(PLACES, "most", 3)
     assert [PLACES.take(), PLACES.take()] == [True, True]  # two bodies on their way
     try:
-        [future] = in_threads(1, lambda: call(api, one, 20))
+        [future] = in_threads(1, lambda: call(api, one, LONGEST))
         wait_until(count_waiting, "the call to wait", is_it=lambda n: n == 1)
         assert not PLACES.take()  # no further body is read
-        status, seconds = in_threads(1, lambda: call(Api(make_key()), one, 20))[0].result(10)
+        status, seconds = in_threads(1, lambda: call(Api(make_key()), one, LONGEST))[0].result(PATIENCE)
         assert (status, seconds < 10) == (202, True)
         end(one)
-        assert future.result(10)[0] == 200
+        assert future.result(PATIENCE)[0] == 200
         assert PLACES.take()
         PLACES.give_back()
     finally:
