@@ -37,6 +37,8 @@ def declare_schedule(
             DEFAULT_CATCH_UP if catch_up is None else catch_up,
         )
         check_input(definition, {})
+        if definition.flow is not None:
+            definition.flow.check_input(definition.name, {})
     except InvalidSchedule as error:
         raise InvalidDefinition(f"workflow {definition.source}: {error}") from error
     except InvalidInput as error:
