@@ -31,6 +31,22 @@ if TYPE_CHECKING:
 MESSAGES = 20
 
 
+class PageTools(ModelAdmin):
+    """Buttons on the page of one row: each is an action of the list, made for this row."""
+
+    change_form_template = "admin/holdpoint/tools.html"
+
+    def list_tools(self, request: HttpRequest, row: Any) -> list[tuple[str, Any]]:
+        """Names of actions that this user may make, and the words of their buttons."""
+        raise NotImplementedError
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any) -> Any:
+        """The page, with the buttons."""
+        row = options.get("obj")
+        context["tools"] = [] if row is None else self.list_tools(request, row)
+        return super().render_change_form(request, context, *args, **options)
+
+
 class StyledAdmin(ModelAdmin):
     """Badges and tables look as they should."""
 

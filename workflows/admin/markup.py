@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpResponse
@@ -157,6 +158,20 @@ def show_moment(value: datetime | None) -> SafeString:
     return format_html('<time datetime="{}">{}</time>', local.isoformat(), date_format(local, "Y-m-d H:i:s"))
 
 
+def show_zoned(value: datetime, zone: str) -> SafeString:
+    """A moment to the second in a zone of its own, which it names; as the user's clock shows it on hover."""
+    there = (value if timezone.is_aware(value) else timezone.make_aware(value)).astimezone(ZoneInfo(zone))
+    title = date_format(to_local(value), "Y-m-d H:i:s T")
+    shown = date_format(there, "Y-m-d H:i:s")
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time> <span class="hp-quiet">{}</span>',
+        there.isoformat(),
+        title,
+        shown,
+        there.tzname(),
+    )
+
+
 def show_relative(value: datetime | None, now: datetime) -> SafeString:
     """How far away a moment is; the moment itself on hover."""
     if value is None:
@@ -176,7 +191,9 @@ def show_due(instance: Instance, now: datetime) -> SafeString:
     """When something happens by itself: a run, the end of a lease, or a deadline."""
     if instance.due_at is None:
         return NOTHING if instance.ended else format_html('<span class="hp-quiet">{}</span>', _("no deadline"))
-    if instance.due_at < now - LATE:
+    # Whoever waits in a lane waits for a slot, for tokens or for the end of a pause, and nothing is late.
+    waits_its_turn = instance.status == Status.RUNNABLE and instance.lane is not None
+    if instance.due_at < now - LATE and not waits_its_turn:
         late = _("%(time)s late") % {"time": timesince(instance.due_at, now, depth=1)}
         title = date_format(to_local(instance.due_at), "Y-m-d H:i:s T")
         return format_html('<span title="{}">{}</span>', title, show_badge(late, "bad"))

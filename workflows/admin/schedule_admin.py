@@ -7,6 +7,7 @@ by a request of their own making.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin, messages
@@ -19,11 +20,11 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from workflows.admin.base import StyledAdmin
+from workflows.admin.base import PageTools, StyledAdmin
 from workflows.admin.bounded_lists import CappedPaginator, WorkspaceFilter
-from workflows.admin.markup import NOTHING, show_badge, show_id, show_moment, show_relative, show_text
+from workflows.admin.markup import NOTHING, show_badge, show_id, show_moment, show_relative, show_text, show_zoned
 from workflows.admin.schedule_form import ScheduleForm
-from workflows.admin.tenancy import TenantAdmin, keep_own
+from workflows.admin.tenancy import OwnWorkspaces, TenantAdmin
 from workflows.api.schedule_calls import (
     change_schedule,
     create_schedule,
@@ -32,9 +33,11 @@ from workflows.api.schedule_calls import (
     run_schedule,
     unschedule,
 )
+from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.exceptions import WorkflowError
-from workflows.models import Schedule, Workspace
+from workflows.models import Schedule
 from workflows.schedules.schedule_plan import list_shown_ticks
+from workflows.values.durations import write_duration
 
 MANAGE, RUN = "holdpoint.manage_schedule", "holdpoint.run_schedule"
 #: Ticks to come, and ticks of the past, on the page of one.
@@ -45,11 +48,11 @@ SHOWN = ("next_ticks", "past_ticks", "problem", "declared_in_code")
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(TenantAdmin, StyledAdmin):
+class ScheduleAdmin(PageTools, OwnWorkspaces, TenantAdmin, StyledAdmin):
     """One may be changed by whoever manages schedules, and run by whoever may run them."""
 
     form = ScheduleForm
-    list_display = ("title", "workspace", "starts", "times", "state", "upcoming", "last", "problem")
+    list_display = ("title", "state", "upcoming", "times", "starts", "last", "problem")
     list_display_links = ("title",)
     list_filter = ("enabled", WorkspaceFilter)
     list_select_related = ("workspace",)
@@ -58,11 +61,7 @@ class ScheduleAdmin(TenantAdmin, StyledAdmin):
     actions = ["run_now", "enable", "disable"]
     paginator = CappedPaginator
     show_full_result_count = False
-
-    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
-        """In a workspace of one's own."""
-        options.setdefault("queryset", keep_own(Workspace.objects.all(), request, "pk"))
-        return super().formfield_for_foreignkey(db_field, request, **options)
+    show_facets = admin.ShowFacets.NEVER
 
     def get_fields(self, request: HttpRequest, obj: Schedule | None = None) -> tuple[str, ...]:
         """One that is being made has no ticks yet."""
@@ -94,6 +93,14 @@ class ScheduleAdmin(TenantAdmin, StyledAdmin):
     def has_run_permission(self, request: HttpRequest) -> bool:
         """Asked by the admin before it offers to run them."""
         return request.user.has_perm(RUN)
+
+    def list_tools(self, request: HttpRequest, row: Schedule) -> list[tuple[str, Any]]:
+        """Run it, and switch it on or off, from its page."""
+        switch = ("disable", _("Disable")) if row.enabled else ("enable", _("Enable"))
+        return [
+            *([("run_now", _("Run now"))] if self.has_run_permission(request) else []),
+            *([switch] if self.has_manage_permission(request) else []),
+        ]
 
     # --- what is done -------------------------------------------------------------------------------
 
@@ -163,7 +170,10 @@ class ScheduleAdmin(TenantAdmin, StyledAdmin):
 
     @admin.display(description=_("name"), ordering="name")
     def title(self, row: Schedule) -> SafeString:
-        return show_text(row.name, 60)
+        """Outside the default workspace with that in front, because each has its own."""
+        slug = row.workspace.slug
+        place = "" if slug == DEFAULT_WORKSPACE else format_html('<span class="hp-quiet">{}/</span>', slug)
+        return format_html("{}{}", place, show_text(row.name))
 
     @admin.display(description=_("workflow"))
     def starts(self, row: Schedule) -> SafeString:
@@ -172,11 +182,14 @@ class ScheduleAdmin(TenantAdmin, StyledAdmin):
     @admin.display(description=_("times"))
     def times(self, row: Schedule) -> SafeString:
         if row.every is not None:
-            return format_html("{}", gettext("every %(time)s") % {"time": row.every})
+            return format_html("{}", gettext("every %(time)s") % {"time": write_duration(row.every)})
         return format_html('<code>{}</code> <span class="hp-quiet">{}</span>', row.cron, row.tz)
 
     @admin.display(description=_("state"))
     def state(self, row: Schedule) -> SafeString:
+        """Of one whose last tick could not be carried out that; its page says why."""
+        if row.enabled and row.error:
+            return show_badge(_("error"), "bad")
         return show_badge(_("enabled"), "good") if row.enabled else show_badge(_("disabled"), "quiet")
 
     @admin.display(description=_("next tick"), ordering="next_at")
@@ -193,14 +206,16 @@ class ScheduleAdmin(TenantAdmin, StyledAdmin):
 
     @admin.display(description=_("next ticks"))
     def next_ticks(self, row: Schedule) -> SafeString:
-        """The next five, in the zone of whoever looks."""
-        return format_html_join("", "<div>{}</div>", ((show_moment(tick),) for tick in list_shown_ticks(row, NEXT)))
+        """The next five."""
+        return format_html_join("", "<div>{}</div>", ((show_tick(row, at),) for at in list_shown_ticks(row, NEXT)))
 
     @admin.display(description=_("last ticks"))
     def past_ticks(self, row: Schedule) -> SafeString:
         """The last ones with what they started."""
         rows = row.ticks.order_by("-at")[:PAST]
-        lines = [(show_moment(tick.at), show_badge(*OUTCOMES[tick.outcome]), self.link(tick.instance)) for tick in rows]
+        lines = [
+            (show_tick(row, tick.at), show_badge(*OUTCOMES[tick.outcome]), self.link(tick.instance)) for tick in rows
+        ]
         return format_html_join("", "<div>{} {} {}</div>", lines) or NOTHING
 
     @admin.display(description=_("declared in code"))
@@ -216,3 +231,8 @@ class ScheduleAdmin(TenantAdmin, StyledAdmin):
             return NOTHING
         url = reverse("admin:holdpoint_instance_change", args=[instance], current_app=self.admin_site.name)
         return format_html('<a href="{}">{}</a>', url, show_id(instance))
+
+
+def show_tick(row: Schedule, at: datetime) -> SafeString:
+    """A tick of a cron expression in the zone in which that speaks; one of an interval has none."""
+    return show_moment(at) if row.cron is None else show_zoned(at, row.tz)

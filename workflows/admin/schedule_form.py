@@ -13,10 +13,12 @@ from django.contrib.admin.widgets import AdminTextInputWidget
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from workflows.admin.json_boxes import ValueField
 from workflows.api.schedule_calls import FIELDS, check_name, check_schedule
 from workflows.definitions import registry
 from workflows.exceptions import WorkflowError
 from workflows.models import Schedule
+from workflows.values.durations import write_duration
 from workflows.values.schedule_options import DEFAULT_CATCH_UP, DEFAULT_OVERLAP, show_catch_up
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class ScheduleForm(_ModelForm):
         widget=AdminTextInputWidget(attrs={"placeholder": "Europe/Berlin"}),
         help_text=_("In which the cron expression speaks. Empty: the site’s own."),
     )
-    input = forms.JSONField(label=_("Input"), required=False, help_text=_("JSON. Empty: {}."))
+    input = ValueField(label=_("Input"), required=False, help_text=_("JSON. Empty: {}."))
     overlap = forms.ChoiceField(label=_("Overlap"), choices=OVERLAP_WORDS, initial=DEFAULT_OVERLAP)
     catch_up = forms.CharField(
         label=_("Missed ticks"),
@@ -76,7 +78,7 @@ class ScheduleForm(_ModelForm):
         if isinstance(workflow, forms.ChoiceField):
             workflow.choices = [(name, name) for name in sorted(names)]
         if row.pk:
-            every = None if row.every is None else f"{row.every.total_seconds():.6f}".rstrip("0").rstrip(".") + "s"
+            every = None if row.every is None else write_duration(row.every)
             known = {"workflow": row.workflow, "cron": row.cron, "every": every, "input": row.input}
             more = {"tz": row.tz if row.cron else None, "overlap": row.overlap, "enabled": row.enabled}
             self.initial.update({**known, **more, "catch_up": show_catch_up(row.catch_up)})

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib import admin
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 
 from workflows.access.api_keys import SCOPES
 from workflows.access.memberships import list_workspaces
+from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.models import Workspace
 
 if TYPE_CHECKING:
@@ -101,3 +102,19 @@ class TenantAdmin(ModelAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """What there is for this user."""
         return keep_own(super().get_queryset(request), request, self.workspace_path)
+
+
+class OwnWorkspaces(ModelAdmin):
+    """Forms that ask for a workspace: one of the user's own, and mostly the one that they look at."""
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
+        """One's own workspaces."""
+        if db_field.name == "workspace":
+            options["queryset"] = keep_own(Workspace.objects.order_by("slug"), request, "pk")
+        return super().formfield_for_foreignkey(db_field, request, **options)
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """The workspace whose rows were listed, else the default one; unless the address names another."""
+        slug = QueryDict(request.GET.get("_changelist_filters", "")).get("workspace", DEFAULT_WORKSPACE)
+        found = keep_own(Workspace.objects.filter(slug=slug.replace("\0", "")), request, "pk")
+        return {"workspace": found.values_list("pk", flat=True).first(), **super().get_changeform_initial_data(request)}

@@ -1,4 +1,4 @@
-"""Reading durations and moments: the one place that knows how a timeout, a delay or an end of a wait may be written.
+"""Durations and moments: the one place that knows how a timeout, a delay or an end of a wait may be written.
 
 Invariant owned: what leaves here is a finite number of seconds, or a moment with a time zone; a timeout is above zero.
 """
@@ -82,6 +82,21 @@ def parse_delay(value: object) -> float:
     if seconds < 0:
         raise InvalidDuration(value, "it is negative")
     return min(seconds, FAR_AWAY)
+
+
+def write_duration(value: timedelta) -> str:
+    """A duration as people write it, which reads as the same again.
+
+    >>> write_duration(timedelta(hours=36, seconds=0.5))
+    '1d12h0.5s'
+    """
+    left, parts = value // timedelta(microseconds=1), []
+    for unit in "dhm":
+        count, left = divmod(left, int(_UNITS[unit] * 1_000_000))
+        parts += [f"{count}{unit}"] if count else []
+    if left or not parts:
+        parts.append(f"{left // 1_000_000}.{left % 1_000_000:06}".rstrip("0").rstrip(".") + "s")
+    return "".join(parts)
 
 
 def _seconds(value: object) -> float:

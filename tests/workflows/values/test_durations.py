@@ -5,12 +5,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import workflows
 from workflows import Await, Done, InvalidDuration, Next, Retry, Workflow, step
 from workflows.lifecycle import Status
 from workflows.testing import advance, assert_awaiting, assert_done, drain
-from workflows.values.durations import FAR_AWAY, parse_delay, parse_timeout
+from workflows.values.durations import FAR_AWAY, parse_delay, parse_timeout, write_duration
 
 READABLE = [
     ("30m", 1_800),
@@ -38,6 +40,16 @@ READABLE = [
 @pytest.mark.parametrize(("written", "seconds"), READABLE, ids=lambda value: str(value))
 def test_a_duration_is_read(written: Any, seconds: float) -> None:
     assert parse_timeout(written) == parse_delay(written) == pytest.approx(seconds)
+
+
+@given(st.timedeltas(timedelta(0), timedelta(days=40_000)))
+def test_a_duration_that_is_written_reads_as_the_same_again(duration: timedelta) -> None:
+    assert parse_delay(write_duration(duration)) == pytest.approx(duration.total_seconds(), abs=1e-6)
+
+
+@pytest.mark.parametrize("text", ["15m", "6h", "1d12h", "90d", "0.5s", "1h1s", "0s"])
+def test_a_duration_is_written_as_people_write_it(text: str) -> None:
+    assert write_duration(timedelta(seconds=parse_delay(text))) == text
 
 
 UNREADABLE = [

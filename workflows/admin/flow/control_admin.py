@@ -9,26 +9,36 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from workflows.admin.actors import find_actors, show_actor
-from workflows.admin.base import StyledAdmin
+from workflows.admin.base import PageTools, StyledAdmin
 from workflows.admin.bounded_lists import CappedPaginator, WorkspaceFilter
 from workflows.admin.markup import NOTHING, show_moment
-from workflows.admin.tenancy import TenantAdmin, keep_own
-from workflows.definitions.workspace import DEFAULT_WORKSPACE
+from workflows.admin.tenancy import OwnWorkspaces, TenantAdmin
 from workflows.exceptions import WorkflowError
-from workflows.models import Workspace
 from workflows.store import Tokens
 
 CONTROL = "holdpoint.control_queue"
 
 
-class ControlAdmin(TenantAdmin, StyledAdmin):
+class NamedChangeList(ChangeList):
+    """Rows with the names of whoever changed them last, all read at once."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """The rows of the page."""
+        super().get_results(request)
+        people = find_actors([row.changed_by for row in self.result_list], request, self.model_admin.admin_site.name)
+        for row in self.result_list:
+            vars(row)["shown_actors"] = people
+
+
+class ControlAdmin(PageTools, OwnWorkspaces, TenantAdmin, StyledAdmin):
     """Rows that stand for what somebody has set; `change_row` sets it."""
 
     #: What tells one row from all others.
@@ -60,6 +70,10 @@ class ControlAdmin(TenantAdmin, StyledAdmin):
     def has_control_permission(self, request: HttpRequest) -> bool:
         """Asked by the admin before it offers an action."""
         return request.user.has_perm(CONTROL)
+
+    def list_tools(self, request: HttpRequest, row: Any) -> list[tuple[str, Any]]:
+        """None, but where a kind of row has some."""
+        return []
 
     # --- changing -----------------------------------------------------------------------------------
 
@@ -95,18 +109,6 @@ class ControlAdmin(TenantAdmin, StyledAdmin):
         self.report_results(request, results)
 
     # --- the form -----------------------------------------------------------------------------------
-
-    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
-        """One's own workspaces."""
-        if db_field.name == "workspace":
-            options["queryset"] = keep_own(Workspace.objects.order_by("slug"), request, "pk")
-        return super().formfield_for_foreignkey(db_field, request, **options)
-
-    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """The workspace whose rows were listed, else the default one; unless the address names another."""
-        slug = QueryDict(request.GET.get("_changelist_filters", "")).get("workspace", DEFAULT_WORKSPACE)
-        found = keep_own(Workspace.objects.filter(slug=slug.replace("\0", "")), request, "pk")
-        return {"workspace": found.values_list("pk", flat=True).first(), **super().get_changeform_initial_data(request)}
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """One, with the name of whoever changed it last."""

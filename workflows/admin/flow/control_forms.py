@@ -97,6 +97,20 @@ class LimitForm(RateForm):
         model = Limit
         fields = ("workspace", "kind", "name", "limit", *RATE)
         widgets: ClassVar = {"name": AdminTextInputWidget}
+        help_texts: ClassVar = {
+            "name": _(
+                "Of a concurrency one key, such as tenant:7, or all of them: tenant:{tenant}. Of a rate its name."
+            )
+        }
+
+    limit = forms.IntegerField(
+        label=_("Limit"), required=False, min_value=1, max_value=MOST_SLOTS, help_text=_("Of a concurrency: at once.")
+    )
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if "rate_count" in self.fields:
+            self.fields["rate_count"].help_text = _("Of a rate.")
 
     def clean(self) -> dict[str, Any]:
         """With the one value that its kind takes."""

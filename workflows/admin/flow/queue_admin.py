@@ -16,7 +16,7 @@ from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 import workflows
-from workflows.admin.flow.control_admin import ControlAdmin, show_tokens
+from workflows.admin.flow.control_admin import ControlAdmin, NamedChangeList, show_tokens
 from workflows.admin.flow.control_forms import RATE, LimitForm, PauseForm, QueueForm
 from workflows.admin.markup import NOTHING, show_badge, show_text
 from workflows.admin.tenancy import keep_own
@@ -70,6 +70,11 @@ class QueueAdmin(ControlAdmin):
     def change_row(self, request: HttpRequest, row: Any, form: Any, *, change: bool) -> None:
         """Set what was filled in, and nothing else."""
         change_queue(row.name, **form.list_changes(), workspace=row.workspace.slug, actor=request.user)
+
+    def list_tools(self, request: HttpRequest, row: Queue) -> list[tuple[str, Any]]:
+        """Pause it, or let it go on, whatever else stands in the form."""
+        tool = ("unpause", _("Let it go on")) if row.paused else ("pause", _("Pause"))
+        return [tool] if self.has_control_permission(request) else []
 
     @admin.action(description=_("Pause selected queues"), permissions=["control"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
@@ -242,6 +247,14 @@ class PausedWorkflowAdmin(ControlAdmin):
     def change_row(self, request: HttpRequest, row: Any, form: Any, *, change: bool) -> None:
         """Pause it."""
         workflows.pause(row.workflow, workspace=row.workspace.slug, actor=request.user)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[NamedChangeList]:
+        """The list with names."""
+        return NamedChangeList
+
+    def list_tools(self, request: HttpRequest, row: PausedWorkflow) -> list[tuple[str, Any]]:
+        """What can be done about it."""
+        return [("unpause", _("Let it go on"))] if self.has_control_permission(request) else []
 
     @admin.action(description=_("Let selected workflows go on"), permissions=["control"])
     def unpause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

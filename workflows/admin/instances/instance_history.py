@@ -37,6 +37,7 @@ from workflows.admin.markup import (
 from workflows.admin.questions.interaction_admin import read_questions, show_holder
 from workflows.admin.questions.unit_admin import read_units
 from workflows.definitions.awaited_event import EVENT
+from workflows.definitions.awaited_kinds import END
 from workflows.lifecycle import Event
 from workflows.models import Instance
 from workflows.wording.hidden_characters import reveal
@@ -56,7 +57,7 @@ NAMING = (
     Event.HANDLED,
     Event.RESCHEDULED,
 )
-PARTS = ("event", "signal_id", "channel", "door", "reason", "seq", "what", "outcome")
+PARTS = ("event", "signal_id", "step", "channel", "door", "reason", "seq", "what", "outcome")
 DETAILS = Case(
     When(
         kind__in=NAMING,
@@ -185,11 +186,15 @@ def show_subject(event: Any) -> SafeString:
     if event.kind == Event.SIGNALLED and told.get("event") and (event.name or "").startswith(EVENT):
         named = format_html(_("event {name}"), name=show_text(told["event"]))
         return format_html('<span title="{}">{}</span>', reveal(event.name), named)
+    if event.kind == Event.SIGNALLED and (event.name or "").startswith(END):
+        return show_name(event.name, {})
     if event.kind == Event.SUSPENDED and told.get("event"):
         return format_html(_("event {name}"), name=show_text(told["event"]))
     if event.kind == Event.ASKED and told.get("signal_id"):
         question = show_text(told["signal_id"])
         return format_html(_("{question} through channel {channel}"), question=question, channel=channel)
+    if event.kind == Event.ASKED and told.get("step"):
+        return show_text(told["step"])
     if event.kind == Event.ANSWERED and told.get("channel"):
         if not told.get("door"):
             return format_html(_("through channel {channel}"), channel=channel)

@@ -11,7 +11,7 @@ from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import PermissionDenied
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, pgettext_lazy
@@ -24,10 +24,9 @@ from workflows.admin.bounded_lists import WorkspaceFilter
 from workflows.admin.keys.key_actions import KeyActions, make_once, show_state, show_used
 from workflows.admin.keys.key_forms import KeyForm
 from workflows.admin.markup import show_moment, show_text
-from workflows.admin.tenancy import ModelAdmin, keep_own, list_rights
-from workflows.definitions.workspace import DEFAULT_WORKSPACE
+from workflows.admin.tenancy import ModelAdmin, OwnWorkspaces, list_rights
 from workflows.exceptions import InvalidCall
-from workflows.models import ApiKey, Workspace
+from workflows.models import ApiKey
 from workflows.wording.punctuation import join_html, join_list
 
 ASKED = ("name", "workspace", "scopes", "reach", "workflows", "expires_at", "rate")
@@ -61,7 +60,7 @@ class StateFilter(SimpleListFilter):
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(KeyActions):
+class ApiKeyAdmin(OwnWorkspaces, KeyActions):
     """Makes keys, and changes what they may do; the keys themselves it cannot know."""
 
     form = KeyForm
@@ -185,23 +184,10 @@ class ApiKeyAdmin(KeyActions):
         """A key stays in its workspace."""
         return () if obj is None else (*SHOWN, "title", "workspace")
 
-    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """The workspace whose keys were listed, else the default one; unless the address names another."""
-        listed = QueryDict(request.GET.get("_changelist_filters", "")).get("workspace", DEFAULT_WORKSPACE)
-        rows = Workspace.objects.filter(slug=listed.replace("\0", ""))
-        found = keep_own(rows, request, "pk").values_list("pk", flat=True)
-        return {"workspace": found.first(), **super().get_changeform_initial_data(request)}
-
     def get_form(self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **options: Any) -> Any:
         """With the scopes that this user may give."""
         form: Any = super().get_form(request, obj, change=change, **options)
         return type(form.__name__, (form,), {"rights": list_rights(request.user)})
-
-    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
-        """Keys of one's own workspaces."""
-        if db_field.name == "workspace":
-            options["queryset"] = keep_own(Workspace.objects.order_by("slug"), request, "pk")
-        return super().formfield_for_foreignkey(db_field, request, **options)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> ApiKey | None:
         """One, with the name of its maker."""
