@@ -156,9 +156,9 @@ def qcluster(*, workers: int = 2, by_task: bool = True, **environment: str) -> I
 
 
 @contextlib.contextmanager
-def workflow_worker(**environment: str) -> Iterator[Process]:
+def workflow_worker(*options: str, **environment: str) -> Iterator[Process]:
     """A worker process that pumps."""
-    with running(Process("manage.py", "workflow_worker", **environment)) as worker:
+    with running(Process("manage.py", "workflow_worker", *options, **environment)) as worker:
         wait_until(lambda: "is ready" in worker.read_log(), "the worker")
         wait_for_pump("worker")
         yield worker

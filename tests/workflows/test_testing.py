@@ -21,6 +21,9 @@ from workflows import (
     Spawn,
     Stop,
     Workflow,
+    durable,
+    question,
+    received,
     step,
     store,
 )
@@ -34,6 +37,7 @@ from workflows.testing import (
     assert_done,
     assert_failed,
     assert_no_leftovers,
+    assert_open,
     drain,
 )
 
@@ -466,3 +470,33 @@ def test_result_with_a_timeout_returns_at_once_what_is_there():
     workflows.signal(instance, "go", 1)
     drain()
     assert workflows.result(instance, timeout="1h") == [1]
+
+
+# --- several open questions ------------------------------------------------------------------------
+
+
+@durable(name="testing.asks")
+def asks(ctx):
+    one, two = ctx.ask("one", received("one")), ctx.ask("two", question("api"))
+    ctx.wait_all(one, two)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("ids", [[], ["one"], ["one", "two", "three"], ["one", "Two"]])
+def test_assert_open_fails_with_what_is_open_instead(ids):
+    instance = asks.start()
+    drain()
+    assert_open(instance, ["two", "one"])
+    with pytest.raises(AssertionError, match=r"has \['one', 'two'\] open, not"):
+        assert_open(instance, ids)
+
+
+@pytest.mark.django_db
+def test_assert_open_takes_a_list_and_knows_what_was_answered():
+    instance = asks.start()
+    drain()
+    with pytest.raises(InvalidCall, match="takes a list of ids"):
+        assert_open(instance, "one")
+    workflows.signal(instance, "one")
+    drain()
+    assert_open(instance, ["two"])

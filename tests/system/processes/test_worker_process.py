@@ -57,6 +57,20 @@ def test_an_idle_worker_stops_at_once():
     assert took < 2.0
 
 
+def test_a_worker_serves_the_queues_that_it_is_told_and_one_without_any_all_of_them():
+    mail, report, other = (workflows.start(one) for one in ("HostedMail", "HostedReport", "HostedQuick"))
+    with workflow_worker("--queue", "hosted-mail", "--queue", "hosted-reports"):
+        wait_for_status(mail, "done")
+        wait_for_status(report, "done")
+        late = workflows.start("HostedMail")
+        wait_for_status(late, "done")
+    assert Instance.objects.get(pk=other.pk).status == "runnable"
+    late = workflows.start("HostedMail")
+    with workflow_worker():
+        wait_for_status(late, "done")
+        wait_for_status(other, "done")
+
+
 @pytest.mark.kill
 def test_another_worker_takes_over_from_a_killed_one(file):
     with workflow_worker() as first:

@@ -19,6 +19,14 @@ class HostedQuick(Workflow):
         return Done(os.getpid())
 
 
+class HostedMail(HostedQuick):
+    queue = "hosted-mail"
+
+
+class HostedReport(HostedQuick):
+    queue = "hosted-reports"
+
+
 class HostedTimer(Workflow):
     @step
     def wait(self, ctx: Any) -> Await:

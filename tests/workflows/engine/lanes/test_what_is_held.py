@@ -136,7 +136,7 @@ def test_a_worker_that_dies_takes_the_tokens_of_what_it_had_begun_with_it() -> N
     assert TokenBucket.objects.get().tokens < 1
 
 
-# --- what the database holds, and how soon what is set holds -----------------------------------------------------------
+# --- what the database holds, and how soon what is set is in force ---------------------------------------------------
 
 
 def take_all(flow: FlowClaims | None = None) -> list[store.Claim]:
