@@ -175,6 +175,30 @@ def test_a_limited_queue_never_runs_more_than_its_limit_on_all_workers_together(
     assert len(take_all()) == 1
 
 
+@COMMITTED
+@pytest.mark.usefixtures("committed")
+def test_a_limit_of_the_default_queue_holds_what_uses_nothing_of_flow_control() -> None:
+    change_queue("default", limit=2)
+    workflows.start_many(HeldPlain, [{}] * 10)
+    workers = [ClaimSchedule(), ClaimSchedule()]
+
+    def take_turns() -> list[store.Claim]:
+        return [claim for _ in range(3) for one in workers for claim in one.take(connections["default"])]
+
+    claims = take_turns()
+    assert len(claims) == 2
+    assert settle(play(claims[0]))
+    assert len(take_turns()) == 1
+
+
+class HeldPlain(Workflow):
+    name = "held.plain"
+
+    @step
+    def a(self, ctx):
+        return Done()
+
+
 SET: dict[str, Callable[[], Any]] = {
     "a workflow is paused": lambda: workflows.pause(HeldQueue),
     "a queue is paused": lambda: workflows.pause(queue="held-queue"),
