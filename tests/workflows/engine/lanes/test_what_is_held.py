@@ -11,7 +11,26 @@ from django.db import IntegrityError, connections, transaction
 
 import workflows
 from tests.support.races import COMMITTED, forget, play, settle
-from workflows import Await, Child, Concurrency, Done, Next, Rate, Retry, Spawn, Stop, Workflow, event, step, store
+from workflows import (
+    Await,
+    Child,
+    Concurrency,
+    Done,
+    Machine,
+    Next,
+    Rate,
+    Retry,
+    Spawn,
+    Stop,
+    Workflow,
+    action,
+    collect,
+    event,
+    expand,
+    step,
+    store,
+    wait_for,
+)
 from workflows.api.flow_control import change_queue
 from workflows.engine.lanes import flow_claims
 from workflows.engine.lanes.flow_claims import FlowClaims
@@ -282,6 +301,30 @@ def test_what_comes_for_a_paused_one_is_accepted_and_waits(what: str, paused: st
     drain()
     assert ran == [what]
     assert_done(one, what == "deadline")
+
+
+class HeldLines(Machine):
+    name = "held.lines"
+
+    names = expand(lambda ctx: [1, 2])
+    asked = wait_for(channel="desk", each=True)
+    use = action(lambda ctx: ran.append(ctx.item))
+    total = collect(lambda ctx: len(ctx.items))
+
+
+@pytest.mark.django_db
+def test_the_lines_of_a_paused_workflows_items_wait_too() -> None:
+    one = workflows.start(HeldLines)
+    drain()
+    workflows.pause(HeldLines)
+    for asked in one.interactions.all():
+        workflows.complete(asked, "yes")
+    drain()
+    assert ran == []
+    workflows.unpause(HeldLines)
+    drain()
+    assert sorted(ran) == [1, 2]
+    assert_done(one, 2)
 
 
 class HeldQueue(Workflow):
