@@ -1,7 +1,13 @@
-"""Queues, priorities, limits and rates: where each instance stands, and what is set at run time."""
+"""Queues, priorities, limits and rates: where each instance stands, and what is set at run time.
+
+The indexes of it are built by 0029.
+"""
 
 import django.db.models.deletion
+from django.contrib.postgres.operations import AddConstraintNotValid
 from django.db import migrations, models
+
+from workflows.migrations._online import ChangeBriefly
 
 
 class Migration(migrations.Migration):
@@ -98,152 +104,6 @@ class Migration(migrations.Migration):
                 "default_permissions": ("view",),
                 "base_manager_name": "objects",
             },
-        ),
-        migrations.RemoveIndex(
-            model_name="instance",
-            name="holdpoint_runnable",
-        ),
-        migrations.AddField(
-            model_name="instance",
-            name="fair_key",
-            field=models.TextField(editable=False, null=True),
-        ),
-        migrations.AddField(
-            model_name="instance",
-            name="flow_key",
-            field=models.TextField(null=True, verbose_name="concurrency key"),
-        ),
-        migrations.AddField(
-            model_name="instance",
-            name="gate",
-            field=models.BigIntegerField(editable=False, null=True),
-        ),
-        migrations.AddField(
-            model_name="instance",
-            name="holds",
-            field=models.BooleanField(editable=False, null=True),
-        ),
-        migrations.AddField(
-            model_name="instance",
-            name="lane",
-            field=models.BigIntegerField(editable=False, null=True),
-        ),
-        migrations.AddField(
-            model_name="instance",
-            name="priority",
-            field=models.SmallIntegerField(null=True, verbose_name="priority"),
-        ),
-        migrations.AddField(
-            model_name="instance",
-            name="queue",
-            field=models.TextField(null=True, verbose_name="queue"),
-        ),
-        migrations.AddField(
-            model_name="instance",
-            name="queue_slot",
-            field=models.SmallIntegerField(editable=False, null=True),
-        ),
-        migrations.AddField(
-            model_name="instance",
-            name="queue_slots",
-            field=models.SmallIntegerField(editable=False, null=True),
-        ),
-        migrations.AddField(
-            model_name="instance",
-            name="rate_key",
-            field=models.TextField(editable=False, null=True),
-        ),
-        migrations.AddField(
-            model_name="instance",
-            name="slot",
-            field=models.SmallIntegerField(editable=False, null=True),
-        ),
-        migrations.AddField(
-            model_name="instance",
-            name="slots",
-            field=models.SmallIntegerField(editable=False, null=True),
-        ),
-        migrations.AddIndex(
-            model_name="instance",
-            index=models.Index(
-                condition=models.Q(("lane__isnull", True), ("status", "runnable")),
-                fields=["due_at"],
-                name="holdpoint_runnable",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="instance",
-            index=models.Index(
-                condition=models.Q(("lane__isnull", False), ("status", "runnable")),
-                fields=["priority", "workspace", "lane", "due_at"],
-                name="holdpoint_lanes",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="instance",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(
-                    ("slot__isnull", False),
-                    models.Q(("status", "running"), models.Q(("holds", True), ("status__lt", "done")), _connector="OR"),
-                ),
-                fields=("workspace", "gate", "slot"),
-                name="holdpoint_slot",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="instance",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("queue_slot__isnull", False), ("status", "running")),
-                fields=("workspace", "queue", "queue_slot"),
-                name="holdpoint_queue_slot",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="instance",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("slot__isnull", True),
-                    models.Q(("slot__gte", 1), ("slot__lte", models.F("slots")), ("slots__isnull", False)),
-                    _connector="OR",
-                ),
-                name="holdpoint_instance_slot",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="instance",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("queue_slot__isnull", True),
-                    models.Q(
-                        ("queue_slot__gte", 1),
-                        ("queue_slot__lte", models.F("queue_slots")),
-                        ("queue_slots__isnull", False),
-                    ),
-                    _connector="OR",
-                ),
-                name="holdpoint_instance_queue_slot",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="instance",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(
-                        ("gate__isnull", True),
-                        ("lane__isnull", True),
-                        ("priority__isnull", True),
-                        ("queue__isnull", True),
-                    ),
-                    models.Q(
-                        ("lane__isnull", False),
-                        ("priority__gte", -100),
-                        ("priority__lte", 100),
-                        ("queue__isnull", False),
-                    ),
-                    _connector="OR",
-                ),
-                name="holdpoint_instance_place",
-            ),
         ),
         migrations.AddField(
             model_name="limit",
@@ -344,5 +204,117 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="tokenbucket",
             constraint=models.CheckConstraint(condition=models.Q(("tokens__gte", 0)), name="holdpoint_bucket_tokens"),
+        ),
+        ChangeBriefly(
+            ["holdpoint_instance"],
+            [
+                migrations.AddField(
+                    model_name="instance",
+                    name="fair_key",
+                    field=models.TextField(editable=False, null=True),
+                ),
+                migrations.AddField(
+                    model_name="instance",
+                    name="flow_key",
+                    field=models.TextField(null=True, verbose_name="concurrency key"),
+                ),
+                migrations.AddField(
+                    model_name="instance",
+                    name="gate",
+                    field=models.BigIntegerField(editable=False, null=True),
+                ),
+                migrations.AddField(
+                    model_name="instance",
+                    name="holds",
+                    field=models.BooleanField(editable=False, null=True),
+                ),
+                migrations.AddField(
+                    model_name="instance",
+                    name="lane",
+                    field=models.BigIntegerField(editable=False, null=True),
+                ),
+                migrations.AddField(
+                    model_name="instance",
+                    name="priority",
+                    field=models.SmallIntegerField(null=True, verbose_name="priority"),
+                ),
+                migrations.AddField(
+                    model_name="instance",
+                    name="queue",
+                    field=models.TextField(null=True, verbose_name="queue"),
+                ),
+                migrations.AddField(
+                    model_name="instance",
+                    name="queue_slot",
+                    field=models.SmallIntegerField(editable=False, null=True),
+                ),
+                migrations.AddField(
+                    model_name="instance",
+                    name="queue_slots",
+                    field=models.SmallIntegerField(editable=False, null=True),
+                ),
+                migrations.AddField(
+                    model_name="instance",
+                    name="rate_key",
+                    field=models.TextField(editable=False, null=True),
+                ),
+                migrations.AddField(
+                    model_name="instance",
+                    name="slot",
+                    field=models.SmallIntegerField(editable=False, null=True),
+                ),
+                migrations.AddField(
+                    model_name="instance",
+                    name="slots",
+                    field=models.SmallIntegerField(editable=False, null=True),
+                ),
+                AddConstraintNotValid(
+                    model_name="instance",
+                    constraint=models.CheckConstraint(
+                        condition=models.Q(
+                            ("slot__isnull", True),
+                            models.Q(("slot__gte", 1), ("slot__lte", models.F("slots")), ("slots__isnull", False)),
+                            _connector="OR",
+                        ),
+                        name="holdpoint_instance_slot",
+                    ),
+                ),
+                AddConstraintNotValid(
+                    model_name="instance",
+                    constraint=models.CheckConstraint(
+                        condition=models.Q(
+                            ("queue_slot__isnull", True),
+                            models.Q(
+                                ("queue_slot__gte", 1),
+                                ("queue_slot__lte", models.F("queue_slots")),
+                                ("queue_slots__isnull", False),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="holdpoint_instance_queue_slot",
+                    ),
+                ),
+                AddConstraintNotValid(
+                    model_name="instance",
+                    constraint=models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("gate__isnull", True),
+                                ("lane__isnull", True),
+                                ("priority__isnull", True),
+                                ("queue__isnull", True),
+                            ),
+                            models.Q(
+                                ("lane__isnull", False),
+                                ("priority__gte", -100),
+                                ("priority__lte", 100),
+                                ("queue__isnull", False),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="holdpoint_instance_place",
+                    ),
+                ),
+            ],
         ),
     ]

@@ -1,6 +1,11 @@
-"""Several open questions of one run: waits for the ends of instances, and several waits for events at once."""
+"""Several open questions of one run: waits for the ends of instances, and several waits for events at once.
+
+The indexes of it are built by 0029.
+"""
 
 from django.db import migrations, models
+
+from workflows.migrations._online import ChangeBriefly
 
 #: Whoever ends an instance marks who waits for that, under the lock of its row: a wait that begins takes the same lock
 #: first. Only an instance that was asked to tell pays for it.
@@ -22,50 +27,33 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.AddField(
-            model_name="instance",
-            name="watched",
-            field=models.BooleanField(db_default=False, default=False, editable=False),
-        ),
-        migrations.AddField(
-            model_name="checkpoint",
-            name="watch",
-            field=models.SmallIntegerField(db_default=0, default=0),
-        ),
-        migrations.AddField(
-            model_name="eventwait",
-            name="deadline",
-            field=models.DateTimeField(null=True),
-        ),
-        migrations.AddField(
-            model_name="eventwait",
-            name="slot",
-            field=models.IntegerField(db_default=0, default=0),
-        ),
-        migrations.RemoveConstraint(
-            model_name="eventwait",
-            name="holdpoint_event_wait_one",
-        ),
-        migrations.AddConstraint(
-            model_name="eventwait",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("closed_at__isnull", True)),
-                fields=("instance", "slot"),
-                name="holdpoint_event_wait_slot",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="checkpoint",
-            index=models.Index(condition=models.Q(("watch", 1)), fields=["child"], name="holdpoint_checkpoint_watch"),
-        ),
-        migrations.AddIndex(
-            model_name="checkpoint",
-            index=models.Index(
-                condition=models.Q(("watch", 2)), fields=["instance"], name="holdpoint_checkpoint_ended"
-            ),
-        ),
-        migrations.RunSQL(
-            TRIGGER,
-            "DROP TRIGGER holdpoint_instance_ended ON holdpoint_instance; DROP FUNCTION holdpoint_mark_ended();",
+        ChangeBriefly(
+            ["holdpoint_instance", "holdpoint_checkpoint", "holdpoint_event_wait"],
+            [
+                migrations.AddField(
+                    model_name="instance",
+                    name="watched",
+                    field=models.BooleanField(db_default=False, default=False, editable=False),
+                ),
+                migrations.AddField(
+                    model_name="checkpoint",
+                    name="watch",
+                    field=models.SmallIntegerField(db_default=0, default=0),
+                ),
+                migrations.AddField(
+                    model_name="eventwait",
+                    name="deadline",
+                    field=models.DateTimeField(null=True),
+                ),
+                migrations.AddField(
+                    model_name="eventwait",
+                    name="slot",
+                    field=models.IntegerField(db_default=0, default=0),
+                ),
+                migrations.RunSQL(
+                    TRIGGER,
+                    "DROP TRIGGER holdpoint_instance_ended ON holdpoint_instance; DROP FUNCTION holdpoint_mark_ended();",
+                ),
+            ],
         ),
     ]

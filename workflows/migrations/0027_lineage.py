@@ -1,10 +1,14 @@
-"""Forks: from which instance one goes on, and the states that instances had."""
+"""Forks: from which instance one goes on, and the states that instances had.
+
+The index of it is built by 0029.
+"""
 
 import django.core.serializers.json
 import django.db.models.deletion
 from django.db import migrations, models
 
 import workflows.fields
+from workflows.migrations._online import ChangeBriefly
 
 
 class Migration(migrations.Migration):
@@ -67,23 +71,22 @@ class Migration(migrations.Migration):
                 "verbose_name_plural": "instances",
             },
         ),
-        migrations.AddField(
-            model_name="instance",
-            name="forked_from",
-            field=models.ForeignKey(
-                db_constraint=False,
-                db_index=False,
-                null=True,
-                on_delete=django.db.models.deletion.DO_NOTHING,
-                related_name="forks",
-                to="holdpoint.instance",
-                verbose_name="forked from",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="instance",
-            index=models.Index(
-                condition=models.Q(("forked_from__isnull", False)), fields=["forked_from"], name="holdpoint_forks"
-            ),
+        ChangeBriefly(
+            ["holdpoint_instance"],
+            [
+                migrations.AddField(
+                    model_name="instance",
+                    name="forked_from",
+                    field=models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="forks",
+                        to="holdpoint.instance",
+                        verbose_name="forked from",
+                    ),
+                ),
+            ],
         ),
     ]

@@ -2,6 +2,8 @@
 
 from django.db import migrations, models
 
+from workflows.migrations._online import ChangeBriefly
+
 
 class Migration(migrations.Migration):
     dependencies = [
@@ -9,14 +11,19 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.AddField(
-            model_name="instance",
-            name="traceback",
-            field=models.TextField(editable=False, null=True, verbose_name="traceback"),
-        ),
-        migrations.AddField(
-            model_name="instance",
-            name="failed_call",
-            field=models.TextField(editable=False, null=True),
+        ChangeBriefly(
+            ["holdpoint_instance"],
+            [
+                migrations.AddField(
+                    model_name="instance",
+                    name="traceback",
+                    field=models.TextField(editable=False, null=True, verbose_name="traceback"),
+                ),
+                migrations.AddField(
+                    model_name="instance",
+                    name="failed_call",
+                    field=models.TextField(editable=False, null=True),
+                ),
+            ],
         ),
     ]

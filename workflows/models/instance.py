@@ -236,9 +236,7 @@ class Instance(EngineModel):
             ),
         ]
         indexes: ClassVar = [
-            models.Index(
-                fields=["due_at"], condition=Q(status="runnable", lane__isnull=True), name="holdpoint_runnable"
-            ),
+            models.Index(fields=["due_at"], condition=Q(status="runnable", lane__isnull=True), name="holdpoint_plain"),
             # Whoever claims goes from lane to lane, however many rows wait in each.
             models.Index(
                 fields=["priority", "workspace", "lane", "due_at"],

@@ -117,13 +117,16 @@ def examine(db: BaseDatabaseWrapper) -> Report:
 
 
 def list_unapplied(db: BaseDatabaseWrapper) -> list[tuple[str, str]]:
-    """Our apps' latest migrations that the database does not have; asked until there are none."""
+    """Our apps' latest migrations that the database needs and does not have; asked until there are none.
+
+    One that only `tidies` is needed by nothing: on a large site it waits for the last worker of the earlier release.
+    """
     global _migrated
     if _migrated:
         return []
     ours = [one.label for one in apps.get_app_configs() if one.label.startswith("holdpoint")]
-    graph = MigrationLoader(None).graph
-    leaves = [leaf for label in ours for leaf in graph.leaf_nodes(label)]
+    loader = MigrationLoader(None)
+    needed = [_find_needed(loader, leaf) for label in ours for leaf in loader.graph.leaf_nodes(label)]
     try:
         rows = MigrationRecorder.Migration.objects.using(db.alias).filter(app__in=ours)
         applied = set(rows.values_list("app", "name"))
@@ -131,9 +134,15 @@ def list_unapplied(db: BaseDatabaseWrapper) -> list[tuple[str, str]]:
         if "django_migrations" not in str(error):
             raise
         applied = set()  # an empty database
-    missing = [leaf for leaf in leaves if leaf not in applied]
+    missing = [one for one in needed if one not in applied]
     _migrated = not missing
     return missing
+
+
+def _find_needed(loader: MigrationLoader, leaf: tuple[str, str]) -> tuple[str, str]:
+    while getattr(loader.disk_migrations[leaf], "tidies", False):
+        leaf = next(parent for parent in loader.disk_migrations[leaf].dependencies if parent[0] == leaf[0])
+    return leaf
 
 
 def read_queue() -> dict[str, Any] | None:

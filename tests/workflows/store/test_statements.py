@@ -409,7 +409,7 @@ CALLS: dict[str, Callable[[], Callable[[], object]]] = {
 
 #: name -> indexes of which each must appear in some plan of the call
 INDEXES: dict[str, set[str]] = {
-    "claim": {"holdpoint_runnable", "holdpoint_instance_pkey", "holdpoint_signal_open"},
+    "claim": {"holdpoint_plain", "holdpoint_instance_pkey", "holdpoint_signal_open"},
     # Few rows run at a time, so the planner may go through those instead of the primary key.
     "renew": {"holdpoint_(instance_pkey|lease)"},
     "release": {"holdpoint_(instance_pkey|lease)"},
@@ -525,7 +525,7 @@ def test_no_statement_reads_a_whole_table(plans: dict[tuple[str, str], list[str]
 
 
 #: Partial indexes that hold so little that reading all of them is no harm.
-SMALL = {"holdpoint_runnable", "holdpoint_lease"}
+SMALL = {"holdpoint_plain", "holdpoint_lease"}
 
 
 @looked_at(MODES)
@@ -551,7 +551,7 @@ def test_each_call_uses_the_indexes_that_were_made_for_it(
 def test_what_is_due_is_read_in_the_order_of_the_index_and_bounded_by_it(
     plans: dict[tuple[str, str], list[str]], call: str, mode: str
 ) -> None:
-    index = {"claim": "holdpoint_runnable", "reclaim": "holdpoint_lease"}.get(call, "holdpoint_deadline")
+    index = {"claim": "holdpoint_plain", "reclaim": "holdpoint_lease"}.get(call, "holdpoint_deadline")
     [plan] = plans[call, mode]
     at = plan.index(index)
     assert "Sort Key" not in plan[:at].split("CTE c")[-1], plan
