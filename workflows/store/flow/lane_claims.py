@@ -100,6 +100,7 @@ _TAKEN_OF_QUEUES = compact(f"""
 """)
 
 #: As the plain claim: the head decides whether one comes alone. Rows that are locked besides are free at the commit.
+#: The fence is raised by two: who raises it by one, a worker of a release without lanes, gets no row of a lane.
 _TAKE = compact(f"""
     WITH v AS (
       SELECT * FROM unnest(%(ns)s::int[], %(priorities)s::int[], %(workspaces)s::int[], %(lanes)s::bigint[],
@@ -122,7 +123,7 @@ _TAKE = compact(f"""
       SELECT w.id, w.due_at, w.n, w.rank, w.cap, (w.slots::int[])[w.turn] AS slot, w.queue_cap,
         (w.queue_slots::int[])[w.turn] AS queue_slot FROM w WHERE w.total <= {HEAVIEST_CLAIM} OR w.rank = 1
     ), u AS (
-      UPDATE holdpoint_instance i SET fence = i.fence + 1, runs = least(i.runs + 1, 32767),
+      UPDATE holdpoint_instance i SET fence = i.fence + 2, runs = least(i.runs + 1, 32767),
         slot = CASE WHEN i.lane < 0 THEN i.slot ELSE p.slot END,
         slots = CASE WHEN i.lane < 0 THEN i.slots ELSE p.cap END,
         lane = CASE WHEN i.holds AND i.lane >= 0 AND p.slot IS NOT NULL THEN ~i.lane ELSE i.lane END,
