@@ -79,9 +79,11 @@ class ChangeBriefly(Operation):
         return states
 
     def _execute(self, schema_editor: BaseDatabaseSchemaEditor, statements: Sequence[str]) -> None:
+        # What Django puts off to the end of the migration would be done one by one under the locks.
+        put_off = [str(statement) for statement in schema_editor.deferred_sql]
+        schema_editor.deferred_sql.clear()
         _lock(schema_editor, self.tables)
-        for statement in statements:
-            schema_editor.execute(statement, params=None)
+        schema_editor.execute("\n".join(f"{one.strip().rstrip(';')};" for one in (*put_off, *statements)), params=None)
 
 
 def _lock(schema_editor: BaseDatabaseSchemaEditor, tables: Sequence[str]) -> None:
@@ -179,4 +181,4 @@ def _is_built(schema_editor: BaseDatabaseSchemaEditor, name: str) -> bool:
         found = cursor.fetchone()
     if found == (False,):
         schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(name)}")
-    return found == (True,)
+    return bool(found == (True,))
