@@ -30,6 +30,7 @@ from workflows.definitions.question import UNIT
 from workflows.definitions.sweeps import Sweep, list_sweeps
 from workflows.engine.author_calls import Host
 from workflows.engine.lanes.flow_claims import FlowClaims
+from workflows.engine.lanes.lane_search import FOREVER
 from workflows.exceptions import InvalidCall, show
 from workflows.lifecycle import ASKS, TERMINAL, InteractionStatus, Status
 from workflows.models import Checkpoint, EventWait, Instance, Interaction
@@ -212,7 +213,7 @@ def _drain(
     conf.supplies_links = True
     db = _db()
     host = Host(db, db.alias, savepoints=True)
-    flow = FlowClaims(queues)
+    flow = FlowClaims(queues, patience=FOREVER)
     flow.refresh(db)
     counts: Counter[str] = Counter()
     calls: Counter[str] = Counter()
@@ -241,7 +242,11 @@ def _claim(db: BaseDatabaseWrapper, flow: FlowClaims) -> list[store.Claim]:
     if flow.serves_default and (claims := store.claim(db, 1, lease=LEASE, kept=kept)):
         return claims
     flow.refresh(db, patience=0.0)
-    return _claim_of_lanes(db, flow, flow.look(db)) if flow.is_active() else []
+    lanes = flow.look(db) if flow.is_active() else []
+    claims = _claim_of_lanes(db, flow, lanes)
+    while not claims and lanes and (lanes := flow.look_on(db)):
+        claims = _claim_of_lanes(db, flow, lanes)
+    return claims
 
 
 def _claim_of_lanes(db: BaseDatabaseWrapper, flow: FlowClaims, lanes: list[store.Lane]) -> list[store.Claim]:

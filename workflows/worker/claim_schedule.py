@@ -20,6 +20,7 @@ from workflows import store
 from workflows.definitions import registry
 from workflows.definitions.flow.flow_options import DEFAULT_QUEUE
 from workflows.engine.lanes.flow_claims import READ_EVERY, FlowClaims
+from workflows.engine.lanes.lane_search import REST
 from workflows.worker.lease_keeper import LONG_STEP
 
 BATCH = 500
@@ -38,7 +39,8 @@ FAIR_EVERY = 0.1
 LOOK_FOR_LANES_EVERY = 0.25
 #: Somebody waits for what a worker was notified of: what is set at run time is read before it only when it is so old.
 READ_AT_LEAST = 4 * READ_EVERY
-#: While plain instances wait, lanes that let nothing through are looked at again after so long.
+#: While plain instances wait, lanes that let nothing through are looked at again after so long, or later where the look
+#: was dear: it takes a tenth of the time at most.
 LOOK_AGAIN = 0.05
 #: Where none of those was found that are held back, they are looked for again so often.
 ADOPT_EVERY = 0.5
@@ -85,8 +87,10 @@ class ClaimSchedule:
         if time.monotonic() < self._look_at and (claims := self._take_plain(db)):
             return claims
         self.notified = False
+        began = time.monotonic()
         lanes = self._flow.look(db)
-        self._look_at = time.monotonic() + (0.0 if lanes else LOOK_AGAIN)
+        looked = time.monotonic()
+        self._look_at = looked + (0.0 if lanes else max(LOOK_AGAIN, REST * (looked - began)))
         low = [one for one in lanes if one.queue == DEFAULT_QUEUE and one.priority < 0]
         others = [one for one in lanes if one.queue != DEFAULT_QUEUE or one.priority >= 0]
         urgent = any(one.queue == DEFAULT_QUEUE and one.priority > 0 for one in others)
@@ -98,7 +102,12 @@ class ClaimSchedule:
             claims = self._take_plain(db)
         if not claims and not lanes_first and others:
             claims = self._flow.take(db, others, self._limit)
-        return claims or (self._flow.take(db, low, self._limit) if low else [])
+        if not claims and low:
+            claims = self._flow.take(db, low, self._limit)
+        # What was found is open and lets nothing through just now, such as a rate that is used up: there may be more.
+        while not claims and lanes and (lanes := self._flow.look_on(db)):
+            claims = self._flow.take(db, lanes, self._limit)
+        return claims
 
     def _take_plain(self, db: BaseDatabaseWrapper) -> list[store.Claim]:
         if not self._flow.serves_default:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 DEFAULT_QUEUE = "default"
 LOWEST, HIGHEST = -100, 100
+#: The lanes of a queue lie side by side: the upper bits of their numbers are the queue's, so many are the lane's own.
+LANE_BITS = 53
 #: The options that all styles take, in the order of their documentation.
 FLOW_OPTIONS = ("queue", "priority", "concurrency", "rate", "fair_by")
 
@@ -86,9 +88,10 @@ class Place:
     @property
     def lane(self) -> int:
         """The number of all that stand in the same place, within their workspace and priority."""
-        return number_of(
+        own = number_of(
             "lane", self.workflow, self.version, self.queue, self.key, self.holds, self.rate_key, self.fair_key
         )
+        return find_stretch(self.queue) << LANE_BITS | own & (1 << LANE_BITS) - 1
 
     def describe(self) -> dict[str, Any]:
         """Its columns, by the names of the model."""
@@ -112,6 +115,11 @@ def number_of(*parts: object) -> int:
     """
     text = json.dumps(parts, ensure_ascii=False)
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 1
+
+
+def find_stretch(queue: str) -> int:
+    """The upper bits of a queue's lanes. Two queues may have the same."""
+    return number_of("queue", queue) >> LANE_BITS
 
 
 def read_flow_options(

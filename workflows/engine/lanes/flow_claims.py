@@ -14,23 +14,25 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
 from workflows.conf import conf
 from workflows.definitions import registry
-from workflows.definitions.flow.flow_options import DEFAULT_QUEUE, number_of
-from workflows.definitions.flow.known_limits import check_queue
+from workflows.definitions.flow.flow_options import DEFAULT_QUEUE, find_stretch, number_of
+from workflows.definitions.flow.known_limits import check_queue, list_queues
 from workflows.definitions.flow.limits import QUEUE_BUCKET
 from workflows.definitions.registry import LINES, Definition
-from workflows.engine.lanes.shares import find_free, find_part, find_parts_needed, go_round, max_place, share_out
+from workflows.engine.lanes.lane_search import MOST_LANES, LaneSearch
+from workflows.engine.lanes.shares import find_free, find_part, find_parts_needed, go_round, share_out
 from workflows.store import Bucket, Claim, Control, Lane, Part, Ticket, Tokens
 
 #: What is set at run time is read so often, in seconds.
 READ_EVERY = 1.0
-#: Lanes that are looked at for a claim, from the highest priority on; where there are more, as many again in turns.
-MOST_LANES = 500
+#: Where a claim brings nothing, so many times as many lanes are tried at once.
+WIDER = 8
 #: Of a workflow that this process does not know, so many are claimed at a time, to be put back.
 UNKNOWN = 1
 #: How often it is looked for rows that wait for a clock which was put back.
@@ -40,18 +42,19 @@ UNSTICK_EVERY = 30.0
 class FlowClaims:
     """One pump's claims from lanes, one after the other."""
 
-    def __init__(self, queues: Collection[str] | None = None) -> None:
+    def __init__(self, queues: Collection[str] | None = None, *, patience: float | None = None) -> None:
         for name in queues or ():
             check_queue(name)
         self._queues = queues
+        #: Of the queues that are served, and of those that are paused, the upper bits of their lanes.
+        self._served = None if queues is None else {find_stretch(one) for one in queues}
+        self._closed: list[tuple[int, int]] = []
+        self._search = LaneSearch(self._is_open, patience)
         self.control = Control()
         self._read_at = self._unstuck_at = float("-inf")
         #: Where the turn is, within a queue of a workspace and a priority; and among the queues.
         self._last: dict[tuple[int, str, int], int] = {}
         self._last_queue: tuple[int, str] = (0, "")
-        self._cursor = store.TOP
-        #: The lanes beyond the first ones that the last look has found open.
-        self._window: list[tuple[int, int, int]] = []
         #: Buckets that were provided with rows.
         self._provided: set[tuple[int, str, str]] = set()
         self._after_solo = False
@@ -60,6 +63,7 @@ class FlowClaims:
         """Read what is set, where it was not read for so many seconds."""
         if time.monotonic() - self._read_at >= patience:
             self.control = store.read_control(db)
+            self._closed = self._list_closed()
             self._read_at = time.monotonic()
 
     def is_active(self) -> bool:
@@ -82,21 +86,28 @@ class FlowClaims:
         return sorted(kept)
 
     def look(self, db: BaseDatabaseWrapper) -> list[Lane]:
-        """The lanes of which something may be claimed now."""
-        lanes = store.look_at_lanes(db, most=MOST_LANES)
-        self._window = []
-        if len(lanes) == MOST_LANES:
-            more = store.look_at_lanes(db, max_place(self._cursor, lanes[-1].place), MOST_LANES)
-            self._window = [one.place for one in more if self._is_open(one)]
-            if not self._window:
-                self._cursor = more[-1].place if more else store.TOP
-            lanes += more
-        if not lanes:
+        """The lanes of which something may be claimed now, if there are many some of them."""
+        lanes = self._search.look(partial(self._read_page, db))
+        if not self._search.seen:
             self.control = replace(self.control, lanes=False)
         elif time.monotonic() - self._unstuck_at > UNSTICK_EVERY:
             self._unstuck_at = time.monotonic()
-            store.unstick_lanes(db, lanes)
-        return [one for one in lanes if self._is_open(one)]
+            store.unstick_lanes(db, self._search.seen)
+        return lanes
+
+    def look_on(self, db: BaseDatabaseWrapper) -> list[Lane]:
+        """More of them, where the others have brought nothing; none where it was looked for long enough."""
+        return self._search.look_on(partial(self._read_page, db))
+
+    def _read_page(self, db: BaseDatabaseWrapper, place: tuple[int, int, int], most: int) -> list[Lane]:
+        return store.look_at_lanes(db, place, most, served=self._served, closed=self._closed)
+
+    def _list_closed(self) -> list[tuple[int, int]]:
+        """Stretches of lanes in which all that stands is paused, by their workspaces."""
+        paused = {at for at, row in self.control.queues.items() if row.paused}
+        names = {*list_queues(), *(name for _, name in self.control.queues)} if paused else set()
+        shared = Counter(find_stretch(one) for one in names)
+        return [(at, find_stretch(name)) for at, name in sorted(paused) if shared[find_stretch(name)] == 1]
 
     def take(
         self, db: BaseDatabaseWrapper, lanes: Sequence[Lane], limit: int, lease: float = store.LEASE_SECONDS
@@ -112,18 +123,18 @@ class FlowClaims:
         self, db: BaseDatabaseWrapper, lanes: Sequence[Lane], limit: int, lease: float, *, solos: bool
     ) -> list[Claim]:
         """What those bring whose turn it is; where they let nothing through, the next ones."""
-        left = list(lanes)
-        while tickets := self._choose(left, limit):
+        left, wide = list(lanes), limit
+        while tickets := self._choose(left, wide):
             tried = {one.lane.place for one in tickets}
-            # The next look begins after those that have had their turn, and not before it is theirs.
-            self._cursor = min([self._cursor, *(one for one in self._window if one in tried)])
-            if taken := self._claim(db, tickets, lease, solos=solos):
+            self._search.pass_over(tried)
+            if taken := self._claim(db, tickets, limit, lease, solos=solos):
                 for ticket, _ in taken:
                     lane = ticket.lane
                     self._last_queue = lane.workspace, lane.queue
                     self._last[lane.workspace, lane.queue, lane.priority] = lane.number
                 return [claim for _, claim in taken]
             left = [one for one in left if one.place not in tried]
+            wide = min(wide * WIDER, max(limit, MOST_LANES))
         return []
 
     def _is_open(self, lane: Lane) -> bool:
@@ -206,11 +217,11 @@ class FlowClaims:
         return found
 
     def _claim(
-        self, db: BaseDatabaseWrapper, tickets: list[Ticket], lease: float, *, solos: bool
+        self, db: BaseDatabaseWrapper, tickets: list[Ticket], limit: int, lease: float, *, solos: bool
     ) -> list[tuple[Ticket, Claim]]:
         buckets = {bucket.address: bucket for one in tickets for bucket in self._find_buckets(one.lane)}
         if not buckets and not any(self._is_limited(one.lane) for one in tickets):
-            return store.take_lanes(db, tickets, lease, solos=solos)
+            return store.take_lanes(db, tickets, limit, lease, solos=solos)
         if missing := [one for one in buckets.values() if one.address not in self._provided]:
             store.provide_buckets(db, missing)
             self._provided |= {one.address for one in missing}
@@ -221,7 +232,7 @@ class FlowClaims:
                 tickets, parts = self._draw(db, tickets, buckets)
             if not tickets:
                 return []
-            taken = store.take_lanes(db, tickets, lease, solos=solos)
+            taken = store.take_lanes(db, tickets, limit, lease, solos=solos)
             self._spend(db, taken, parts)
             return taken
 

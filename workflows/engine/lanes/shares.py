@@ -30,15 +30,6 @@ def find_free(taken: Sequence[int | None] | None, cap: int, count: int) -> list[
     return [number for number, _ in zip(free, range(most), strict=False)] if most > 0 else []
 
 
-def max_place(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Of two places the one that comes later, where the first may be the top again.
-
-    >>> max_place((5, 1, 1), (3, 1, 1))
-    (3, 1, 1)
-    """
-    return min(one, other)
-
-
 def go_round(ordered: list[T], last: T) -> list[T]:
     """Turn an ordered list so that it begins with the one after the last."""
     return [one for one in ordered if one > last] + [one for one in ordered if one <= last]

@@ -11,17 +11,19 @@ Invariants owned:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from workflows.definitions.flow.flow_options import LANE_BITS
 from workflows.lifecycle import FIRST_TERMINAL
 from workflows.store.claim import ANSWER, HEAVIEST_CLAIM, LEASE_SECONDS, RETURNED, Claim, make_claim
 from workflows.store.sql import CLOCK, NOW, RUNNABLE, RUNNING, becoming, compact, fetch, write_plain, write_texts
 
 #: After all lanes: they are gone through from the highest.
 TOP = (101, 0, 0)
+_LOWEST = "-9223372036854775808"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +70,25 @@ _WAITING = f"i.status = {RUNNABLE} AND i.lane IS NOT NULL"
 _COLUMNS = "i.priority, i.workspace_id, i.lane, i.workflow, i.version, i.queue, i.flow_key, i.gate, i.rate_key"
 _ORDER = "ORDER BY i.priority DESC, i.workspace_id DESC, i.lane DESC LIMIT 1"
 
+#: The upper bits of a lane are its queue's. One that holds its key has all bits turned round.
+_STRETCH = f"(i.lane >> {LANE_BITS})"
+#: Where the next lane is looked for: below this one, or below all lanes of queues that are passed over.
+_BELOW = f"""CASE
+        WHEN {_STRETCH} <> ALL(%(served)s::bigint[]) THEN coalesce(((
+          SELECT max(x.s) FROM unnest(%(served)s::bigint[]) x(s) WHERE x.s < {_STRETCH}) + 1) << {LANE_BITS}, {_LOWEST})
+        WHEN (i.workspace_id, {_STRETCH}) IN (SELECT * FROM unnest(%(workspaces)s::int[], %(closed)s::bigint[]))
+          THEN {_STRETCH} << {LANE_BITS}
+        ELSE i.lane END"""
+
 #: From lane to lane, each by one step into the index: PostgreSQL has no such scan of its own.
 _LOOK = compact(f"""
     WITH RECURSIVE l AS (
-      (SELECT {_COLUMNS}, 1 AS n FROM holdpoint_instance i WHERE {_WAITING}
+      (SELECT {_COLUMNS}, {_BELOW} AS below, 1 AS n FROM holdpoint_instance i WHERE {_WAITING}
         AND (i.priority, i.workspace_id, i.lane) < (%(priority)s::int, %(workspace)s::int, %(lane)s::bigint) {_ORDER})
       UNION ALL
       SELECT i.*, l.n + 1 FROM l CROSS JOIN LATERAL (
-        SELECT {_COLUMNS} FROM holdpoint_instance i WHERE {_WAITING}
-          AND (i.priority, i.workspace_id, i.lane) < (l.priority, l.workspace_id, l.lane) {_ORDER}) i
+        SELECT {_COLUMNS}, {_BELOW} FROM holdpoint_instance i WHERE {_WAITING}
+          AND (i.priority, i.workspace_id, i.lane) < (l.priority, l.workspace_id, l.below) {_ORDER}) i
       WHERE l.n < %(most)s
     )
     SELECT l.priority, l.workspace_id, l.lane, l.workflow, l.version, l.queue, l.flow_key, l.gate, l.rate_key,
@@ -121,7 +133,8 @@ _TAKE = compact(f"""
       FROM r WHERE CASE WHEN EXISTS (SELECT FROM h) THEN r.id = (SELECT h.id FROM h) ELSE NOT r.solo END
     ), p AS (
       SELECT w.id, w.due_at, w.n, w.rank, w.cap, (w.slots::int[])[w.turn] AS slot, w.queue_cap,
-        (w.queue_slots::int[])[w.turn] AS queue_slot FROM w WHERE w.total <= {HEAVIEST_CLAIM} OR w.rank = 1
+        (w.queue_slots::int[])[w.turn] AS queue_slot FROM w
+      WHERE (w.total <= {HEAVIEST_CLAIM} OR w.rank = 1) AND w.rank <= %(limit)s
     ), u AS (
       UPDATE holdpoint_instance i SET fence = i.fence + 2, runs = least(i.runs + 1, 32767),
         slot = CASE WHEN i.lane < 0 THEN i.slot ELSE p.slot END,
@@ -148,10 +161,29 @@ _UNSTICK = compact(f"""
 """)
 
 
-def look_at_lanes(db: BaseDatabaseWrapper, after: tuple[int, int, int] = TOP, most: int = 500) -> list[Lane]:
-    """The lanes in which something waits, the highest priority first, from one of them on."""
+def look_at_lanes(
+    db: BaseDatabaseWrapper,
+    after: tuple[int, int, int] = TOP,
+    most: int = 500,
+    *,
+    served: Collection[int] | None = None,
+    closed: Collection[tuple[int, int]] = (),
+) -> list[Lane]:
+    """The lanes in which something waits, the highest priority first, from one of them on.
+
+    Of queues whose stretches are not `served` there is one lane at most for each that is; of those that are `closed`
+    (workspace and stretch) there is one.
+    """
     priority, workspace, number = after
-    params = {"priority": priority, "workspace": workspace, "lane": number, "most": most}
+    params = {
+        "priority": priority,
+        "workspace": workspace,
+        "lane": number,
+        "most": most,
+        "served": None if served is None else write_plain([bits for one in served for bits in (one, ~one)]),
+        "workspaces": write_plain([at for at, _ in closed for _ in (1, 2)]),
+        "closed": write_plain([bits for _, one in closed for bits in (one, ~one)]),
+    }
     return [Lane(*row) for row in fetch(db, _LOOK, params)]
 
 
@@ -187,10 +219,11 @@ def read_queue_slots(db: BaseDatabaseWrapper, queues: Sequence[tuple[int, str]])
 
 
 def take_lanes(
-    db: BaseDatabaseWrapper, tickets: Sequence[Ticket], lease: float = LEASE_SECONDS, *, solos: bool = True
+    db: BaseDatabaseWrapper, tickets: Sequence[Ticket], limit: int, lease: float = LEASE_SECONDS, *, solos: bool = True
 ) -> list[tuple[Ticket, Claim]]:
-    """Claim what is due of these lanes, each with its ticket, in the order of the tickets."""
+    """Claim so much of what is due of these lanes, each with its ticket, in the order of the tickets."""
     params = {
+        "limit": limit,
         "ns": write_plain(range(len(tickets))),
         "priorities": write_plain([one.lane.priority for one in tickets]),
         "workspaces": write_plain([one.lane.workspace for one in tickets]),

@@ -20,7 +20,7 @@ from tests.support.pumps import pumping
 from tests.support.races import COMMITTED, Refused, forget, play, race, run_threads, settle
 from workflows import Await, Concurrency, Done, Next, Rate, Retry, Workflow, step, store
 from workflows.api.flow_control import change_limit, change_queue
-from workflows.engine.lanes import flow_claims
+from workflows.engine.lanes import flow_claims, lane_search
 from workflows.engine.lanes.flow_claims import FlowClaims
 from workflows.models import Instance, TokenBucket
 from workflows.worker.claim_schedule import ClaimSchedule
@@ -298,7 +298,7 @@ def test_each_key_has_its_turn_before_any_has_a_second_one() -> None:
 
 
 def test_more_lanes_than_one_look_sees_have_their_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_claims, "MOST_LANES", 4)
+    monkeypatch.setattr(lane_search, "MOST_LANES", 4)
     for tenant in range(30):
         workflows.start(LaneStep, {"tenant": tenant, "words": []})
     # The first lanes are full for good, and would hide the others.
@@ -313,7 +313,7 @@ def test_more_lanes_than_one_look_sees_have_their_turns_too(monkeypatch: pytest.
 
 
 def test_of_more_lanes_than_one_look_sees_none_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_claims, "MOST_LANES", 4)
+    monkeypatch.setattr(lane_search, "MOST_LANES", 4)
     for rounds in range(5):
         workflows.start_many(LaneStep, [{"tenant": tenant, "words": [], "round": rounds} for tenant in range(20)])
     flow, seen = FlowClaims(), set()
