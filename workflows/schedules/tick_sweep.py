@@ -1,22 +1,26 @@
 """Firing schedules: what is due is started by any pump, many at once, each tick at most once.
 
 Invariants owned: the row of a tick, its instance and the schedule's next tick are one transaction, so nothing that dies
-in between is seen; a schedule that cannot be carried out says why in its row and keeps none of the others.
+in between is seen; a schedule that cannot be carried out says why in its row and keeps none of the others; nor does one
+whose last instance somebody holds, which is cancelled when it is free.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from django.db import connections, router
+from django.db import OperationalError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import errors
 
 from workflows import store
 from workflows.definitions import registry
+from workflows.definitions.sweeps import may_go_on
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.engine.planning import plan_instance
 from workflows.exceptions import describe_error
@@ -25,6 +29,7 @@ from workflows.models import Instance
 from workflows.schedules import declared_schedules
 from workflows.schedules.schedule_plan import ACTOR, list_ticks_to_fire, read_row_options
 from workflows.store import MovedSchedule, NewInstance, NewTick, ScheduleRow, TickPlace
+from workflows.values import back_off
 
 logger = logging.getLogger("workflows")
 
@@ -34,7 +39,14 @@ MOST_INSTANCES = 5_000
 #: A schedule whose next tick cannot be found, such as in a zone that is not known here, is looked at again after this.
 LOOK_AGAIN = timedelta(minutes=5)
 LONGEST_ERROR = 2_000
+#: Seconds that a schedule waits for rows of its last instance's tree, and how many may wait in vain in one round.
+PATIENCE = 0.05
+MOST_IN_VAIN = 10
 CANCELLED = "its schedule has started the next one"
+
+
+#: Schedules whose last instance somebody holds: when they are tried again, and how often it was in vain.
+_resting: dict[int, tuple[float, int]] = {}
 
 
 @dataclass(slots=True)
@@ -64,14 +76,43 @@ def work() -> int:
     if declared_schedules.settle(db):
         return 1  # once more: what is due is another matter
     fired, postponed = store.in_transaction(db, lambda: _fire(db))
+    vain = 0
     for id in postponed:
-        fired += store.in_transaction(db, lambda id=id: _fire(db, only=id)[0])  # type: ignore[misc]
+        if not may_go_on() or vain == MOST_IN_VAIN:
+            break
+        alone = _fire_alone(db, id)
+        fired += alone or 0
+        vain += alone is None
+    return fired
+
+
+def _fire_alone(db: BaseDatabaseWrapper, id: int) -> int | None:
+    """Carry out a schedule whose last instance is cancelled first; None where somebody holds a row of it."""
+
+    def fire() -> int:
+        if is_own:
+            store.limit_lock_wait(db, PATIENCE)
+        return _fire(db, only=id)[0]
+
+    is_own = not db.in_atomic_block
+    try:
+        fired = store.in_transaction(db, fire)
+    except OperationalError as error:
+        if not isinstance(error.__cause__, errors.LockNotAvailable):
+            raise
+        failures = _resting.get(id, (0.0, 0))[1] + 1
+        _resting[id] = time.monotonic() + back_off.DEADLINE.find_seconds(failures), failures
+        logger.info("the last instance of schedule %d is held by somebody, and is cancelled later: %s", id, error)
+        return None
+    _resting.pop(id, None)
     return fired
 
 
 def _fire(db: BaseDatabaseWrapper, only: int | None = None) -> tuple[int, list[int]]:
     """Carry out what is due of a batch, or of one schedule; how many, and which have to be dealt with by themselves."""
-    now, rows = store.lock_due_schedules(db, [one.name for one in registry.list_latest()], BATCH, only=only)
+    skip = [] if only is not None else [id for id, (until, _) in list(_resting.items()) if until > time.monotonic()]
+    names = [one.name for one in registry.list_latest()]
+    now, rows = store.lock_due_schedules(db, names, BATCH, only=only, skip=skip)
     busy, firing = store.find_busy(db, rows), _Firing()
     for row in rows:
         if len(firing.starts) >= MOST_INSTANCES:

@@ -15,6 +15,7 @@ from workflows.store.asked.asked_rows import read_result as read_result
 from workflows.store.asked.asked_rows import read_standing as read_standing
 from workflows.store.asked.asked_rows import take_question as take_question
 from workflows.store.asked.asked_rows import watch_instance as watch_instance
+from workflows.store.asked.end_notices import FIRST_END as FIRST_END
 from workflows.store.asked.end_notices import list_ends as list_ends
 from workflows.store.asked.end_notices import seconds_to_ends as seconds_to_ends
 from workflows.store.asked.end_notices import tell_end as tell_end

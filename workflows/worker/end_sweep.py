@@ -1,10 +1,12 @@
 """Telling those who wait for the ends of instances: the sweep beside the pump.
 
 Must not live here: how one is told; the store does that. Invariant owned: whoever cannot be told now is told by the
-next look.
+next look, and keeps nobody else from it.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from django.db import connections, router
 
@@ -22,12 +24,13 @@ def register() -> None:
 
 
 def work() -> int:
-    """Tell some of the ends that nobody knows of; how many."""
+    """Tell some of the ends that nobody knows of; how many. Those whose rows somebody holds are passed over."""
     db = connections[router.db_for_write(Instance)]
-    done = 0
-    for instance, position in store.list_ends(db, BATCH):
-        if not may_go_on():
-            break
-        store.retrying(db, lambda instance=instance, position=position: store.tell_end(db, instance, position))  # type: ignore[misc]
-        done += 1
+    done, after = 0, store.FIRST_END
+    while not done and (ends := store.list_ends(db, BATCH, after)):
+        for instance, position in ends:
+            if not may_go_on():
+                return done
+            done += store.retrying(db, partial(store.tell_end, db, instance, position))
+        after = ends[-1]
     return done

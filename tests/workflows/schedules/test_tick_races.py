@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from django.db import connection, connections, transaction
+from django.db.models.functions import Now
 
 import workflows
 from tests.support.pumps import pumping
@@ -182,3 +183,30 @@ def wait_for_one() -> int:
     while not Instance.objects.filter(status="done").exists() and time.monotonic() < until:
         time.sleep(0.02)
     return Instance.objects.filter(status="done").count()
+
+
+@pytest.mark.parametrize("many", [1, 3])
+def test_a_last_instance_that_somebody_holds_delays_its_own_schedule_and_no_other(many, monkeypatch):
+    monkeypatch.setattr(tick_sweep, "_resting", {})
+    monkeypatch.setattr(tick_sweep, "MOST_IN_VAIN", 2)
+    held = [f"held{n}" for n in range(many)]
+    for name in (*held, "free", "other"):
+        workflows.schedule(name, Waiting, every="1h", overlap="allow" if name == "other" else "cancel")
+    make_due(*held, "free", "other")
+    assert tick_sweep.work() == many + 2
+    make_due(*held, "free", "other")
+
+    def hold():
+        last = Schedule.objects.filter(name__in=held).values("last_instance")
+        return len(Instance.objects.filter(pk__in=last).select_for_update())
+
+    def fire():
+        return [tick_sweep.work() for _ in range(3)]
+
+    locked, fired = race(hold, fire, waits=False)
+    assert (locked, sum(fired)) == (many, 2)
+    assert set(Schedule.objects.filter(next_at__lte=Now()).values_list("name", flat=True)) == set(held)
+    tick_sweep._resting.clear()  # as if the time were over
+    assert sum(tick_sweep.work() for _ in range(2)) == many
+    assert Instance.objects.filter(status="cancelled").count() == many + 1
+    assert not Schedule.objects.exclude(error=None).exists()

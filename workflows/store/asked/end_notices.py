@@ -1,8 +1,10 @@
 """Telling whoever waits for the end of an instance.
 
 A trigger marks who waits, in the transaction of the end. What is marked is told here, in a transaction of its own that
-locks the one that waits, so that no end ever waits for the row of somebody else. Invariant owned: an end is told once,
-as a signal of the inbox; a question that was withdrawn meanwhile hears nothing.
+locks the one that waits, so that no end ever waits for the row of somebody else. Invariants owned:
+
+* An end is told once, as a signal of the inbox; a question that was withdrawn meanwhile hears nothing.
+* Rows that somebody holds are not waited for: whoever they belong to is told later, and nobody else is.
 """
 
 from __future__ import annotations
@@ -31,17 +33,26 @@ from workflows.store.sql import (
 
 _DUE = f"FROM holdpoint_checkpoint c WHERE c.watch = {Watch.ENDED:d}"
 _NEXT = f"SELECT CASE WHEN EXISTS (SELECT {_DUE}) THEN 0.0 END::float8"
-_LIST = f"SELECT c.instance_id, c.position {_DUE} ORDER BY c.instance_id, c.position LIMIT %(limit)s"
+_LIST = compact(f"""
+    SELECT c.instance_id, c.position {_DUE} AND (c.instance_id, c.position) > (%(instance)s::uuid, %(position)s::int)
+    ORDER BY c.instance_id, c.position LIMIT %(limit)s
+""")
+
+#: Before all of them.
+FIRST_END = (UUID(int=0), -1)
 
 _WAKES = f"i.status = {AWAITING} AND s.name = ANY(i.names)"
 #: An instance that failed may have been retried since: it failed all the same.
 _TELL = compact(f"""
     WITH t AS (
-      SELECT i.id, i.seq, i.workspace_id FROM holdpoint_instance i
-      WHERE i.id = %(instance)s::uuid AND i.{LIVE} FOR NO KEY UPDATE
+      SELECT i.id, i.seq, i.workspace_id, o.position
+      FROM holdpoint_instance i JOIN holdpoint_checkpoint o ON o.instance_id = i.id
+      WHERE i.id = %(instance)s::uuid AND i.{LIVE} AND o.instance_id = %(instance)s::uuid
+        AND o.position = %(position)s::int AND o.watch + 0 = {Watch.ENDED:d} FOR NO KEY UPDATE SKIP LOCKED
     ), c AS (
       UPDATE holdpoint_checkpoint c SET watch = {Watch.TOLD:d} FROM t
-      WHERE c.instance_id = t.id AND c.position = %(position)s::int AND c.watch = {Watch.ENDED:d}
+      WHERE c.instance_id = t.id AND c.position = t.position AND c.instance_id = %(instance)s::uuid
+        AND c.position = %(position)s::int
       RETURNING c.child_id
     ), s AS (
       INSERT INTO holdpoint_signal(instance_id, received_at, n, workspace_id, name, source, payload)
@@ -72,9 +83,10 @@ _TELL = compact(f"""
 _FORGET = compact(f"""
     UPDATE holdpoint_checkpoint c SET watch = {Watch.NONE:d}
     FROM (SELECT i.id FROM holdpoint_instance i WHERE i.id = %(instance)s::uuid AND i.status >= {FIRST_TERMINAL}
-      FOR NO KEY UPDATE) t
-    WHERE c.instance_id = t.id AND c.instance_id = %(instance)s::uuid AND c.position = %(position)s::int
-      AND c.watch = {Watch.ENDED:d}
+      FOR NO KEY UPDATE SKIP LOCKED) t CROSS JOIN LATERAL (SELECT o.position FROM holdpoint_checkpoint o
+      WHERE o.instance_id = t.id AND o.position = %(position)s::int AND o.watch + 0 = {Watch.ENDED:d}
+      FOR NO KEY UPDATE SKIP LOCKED) o
+    WHERE c.instance_id = %(instance)s::uuid AND c.position = %(position)s::int AND c.position = o.position RETURNING 1
 """)
 
 
@@ -84,14 +96,14 @@ def seconds_to_ends(db: BaseDatabaseWrapper) -> float | None:
     return seconds
 
 
-def list_ends(db: BaseDatabaseWrapper, limit: int) -> Sequence[tuple[UUID, int]]:
-    """Who is to be told: instances, and the place of the question among their checkpoints."""
-    return fetch(db, _LIST, {"limit": limit})
+def list_ends(db: BaseDatabaseWrapper, limit: int, after: tuple[UUID, int] = FIRST_END) -> Sequence[tuple[UUID, int]]:
+    """Who is to be told: instances, and the place of the question among their checkpoints, from one of them on."""
+    instance, position = after
+    return fetch(db, _LIST, {"limit": limit, "instance": instance, "position": position})  # type: ignore[return-value]
 
 
-def tell_end(db: BaseDatabaseWrapper, instance: UUID, position: int) -> None:
-    """Tell one of them, in a transaction of its own; one that has ended hears nothing."""
+def tell_end(db: BaseDatabaseWrapper, instance: UUID, position: int) -> bool:
+    """Tell one of them, in a transaction of its own; one that has ended hears nothing. False for one held."""
     params = {"instance": instance, "position": position}
     [(live, _, _)] = fetch(db, _TELL, params)
-    if not live:
-        fetch(db, _FORGET, params, rows=False)
+    return bool(live) or bool(fetch(db, _FORGET, params))

@@ -85,7 +85,7 @@ _LOCK = compact(f"""
     WITH s AS MATERIALIZED (
       SELECT s.* FROM holdpoint_schedule s
       WHERE s.next_at IS NOT NULL AND s.next_at <= {NOW} AND s.workflow = ANY(%(workflows)s::text[])
-        AND (%(only)s::bigint IS NULL OR s.id = %(only)s::bigint)
+        AND (%(only)s::bigint IS NULL OR s.id = %(only)s::bigint) AND s.id <> ALL(%(skip)s::bigint[])
       ORDER BY s.next_at, s.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
     )
     SELECT {in_micros(NOW)}, {COLUMNS} FROM s ORDER BY s.id
@@ -131,10 +131,10 @@ KEEP_SECONDS = 7 * 86_400
 
 
 def lock_due_schedules(
-    db: BaseDatabaseWrapper, workflows: Sequence[str], limit: int, *, only: int | None = None
+    db: BaseDatabaseWrapper, workflows: Sequence[str], limit: int, *, only: int | None = None, skip: Sequence[int] = ()
 ) -> tuple[datetime, list[ScheduleRow]]:
-    """Within a transaction: schedules that are due, held; and the database's moment."""
-    params = {"workflows": list(workflows), "limit": limit, "only": only}
+    """Within a transaction: schedules that are due, but for some, held; and the database's moment."""
+    params = {"workflows": list(workflows), "limit": limit, "only": only, "skip": list(skip)}
     rows = fetch(db, _LOCK, params)
     now = to_moment(rows[0][0]) if rows else EPOCH
     return now, [read_row(row[1:]) for row in rows]
