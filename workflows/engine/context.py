@@ -332,10 +332,10 @@ class StepContext(Context):
     def list_used(self, outcome: Outcome) -> tuple[int, ...]:
         return () if self._questions is None else self._questions.list_used(outcome)
 
-    def end_withdrawn(self) -> None:
-        """Close at once what the author has withdrawn. For the engine."""
+    def end_withdrawn(self, event: EventSpec | None = None) -> None:
+        """Close at once what the author has withdrawn, before an event is waited for. For the engine."""
         if self._questions is not None:
-            self._questions.end_withdrawn()
+            self._questions.end_withdrawn(event)
 
     def ask_several(self, outcome: Await, now: float) -> Suspend:
         """Ask several questions and park on them. For the engine."""

@@ -181,11 +181,12 @@ def _write(
     if isinstance(outcome, Await) and isinstance(outcome.what, Several) and isinstance(ctx, StepContext):
         now = 0.0 if outcome.timeout is None else store.read_clock(db)
         outcome = ctx.ask_several(outcome, now)
-    elif isinstance(outcome, Await | Spawn) and isinstance(ctx, StepContext):
-        ctx.end_withdrawn()
+    event = outcome.what if isinstance(outcome, Await) and isinstance(outcome.what, EventSpec) else None
+    if event is not None:
+        ctx.allow_event(event)
+    if isinstance(outcome, Await | Spawn) and isinstance(ctx, StepContext):
+        ctx.end_withdrawn(event)
     if isinstance(outcome, Await):
-        if isinstance(outcome.what, EventSpec):
-            ctx.allow_event(outcome.what)
         question = find_question(claim, outcome)
         # Opened before anything else, so that its address stands when the step is left.
         asked = None if question is None else ctx.ask_and_arm(question, outcome.timeout)

@@ -11,11 +11,13 @@ not live here: how one of them stands (`open_questions`), and the author's value
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from workflows.definitions.awaited_event import EVENT
+from workflows.definitions.awaited_event import EVENT, EventSpec
 from workflows.definitions.awaited_kinds import ASKED, AskSpec, Several
 from workflows.definitions.outcomes import Await, Next, Outcome, Spawn, Suspend
 from workflows.definitions.question import UNIT
@@ -29,6 +31,9 @@ from workflows.values.json_text import RESERVED, read_back
 if TYPE_CHECKING:
     from workflows.engine.context import StepContext
     from workflows.engine.journals.journal import Journal
+
+#: Writes a question; of the end of an instance that is named, with its id.
+Opening = Callable[[UUID | None], Saved]
 
 
 class Answers(Mapping[str, Any]):
@@ -137,8 +142,14 @@ class StepQuestions:
         self._drop(self._gone | left_out)
         self._gone = set()  # what is asked anew from here on is wanted
         with self._left.joining():
-            for id, spec in what.specs.items():
-                self._rows[id] = self._ask(id, spec)  # one by one: a held row has the rest of them asked again
+            asked = {id: self._prepare(id, spec) for id, spec in what.specs.items()}
+            new = {id: one for id, one in asked.items() if not isinstance(one, Saved)}
+            self._rows |= {id: one for id, one in asked.items() if isinstance(one, Saved)}
+            named = self._left.hold([what.specs[id] for id in new]) if new else {}
+            # In one transaction rows of channels come last. One by one: a held row has the rest of them asked again.
+            for id in sorted(new, key=lambda id: _find_turn(what.specs[id])) if self._left.is_joined else new:
+                self._rows[id] = new[id](named.get(id))
+            self._rows = {id: self._rows[id] for id in what.specs}
         handed = [id for id, one in self._rows.items() if self._is_told and self._over.get(id) is one]
         if len(handed) == len(self._rows):
             raise InvalidOutcome(
@@ -150,10 +161,15 @@ class StepQuestions:
         park = self._park(len(self._rows) if what.all else len(handed) + 1, moment, handed)
         return Suspend(park.names, until=park.until, then=outcome.then, state=outcome.state)
 
-    def end_withdrawn(self) -> None:
-        """Close at once what the author has withdrawn: with an outcome whose transaction can tell no channel of it."""
+    def end_withdrawn(self, event: EventSpec | None = None) -> None:
+        """Close at once what the author has withdrawn: with an outcome whose transaction can tell no channel of it.
+
+        `event` is waited for from then on.
+        """
         self._drop(self._gone)
         with self._left.joining():
+            if event is not None and self._used:
+                self._left.hold([AskSpec(Call.ASK_EVENT, "", event=event)])
             for one in self._used.values():
                 self._end(one)
 
@@ -244,8 +260,8 @@ class StepQuestions:
         if not self._how.is_over(one):
             self._left.end_ask(one, expired=False)
 
-    def _ask(self, id: str, spec: AskSpec) -> Saved:
-        """The question under an id: the one that is open, or a new one."""
+    def _prepare(self, id: str, spec: AskSpec) -> Saved | Opening:
+        """The question under an id: the one that is open, or how a new one is written once the locks are held."""
         found = self._rows.get(id)
         if found is not None and found.call is not spec.call:
             self._drop([id])
@@ -254,29 +270,40 @@ class StepQuestions:
             found = later
         if found is None:
             before = [one for one in self._used.values() if one.name == id]
-            for one in before:
-                self._end(one)  # its address is to be free
             self._next += 1
-            return self._open(spec, self._next - 1, anew=bool(before))
+            return partial(self._write, self._plan(spec, self._next - 1, anew=bool(before)), before, None)
         if not self._how.find_closed_by_failure(found):
             return found
-        return self._open(spec, found.position, target=found, anew=True)
+        plan = self._plan(spec, found.position, anew=True, has_child=found.child is not None)
+        return partial(self._write, plan, (), found.child)
 
-    def _open(self, spec: AskSpec, position: int, *, target: Saved | None = None, anew: bool) -> Saved:
+    def _plan(self, spec: AskSpec, position: int, *, anew: bool, has_child: bool = False) -> Opening:
+        """What the project's own code has a say in."""
         if spec.question is not None:
-            return self._left.ask_or_find(spec, position, anew=anew)
+            return self._left.plan_question(spec, position, anew=anew)
         child = None
-        if spec.child is not None and target is None:
+        if spec.child is not None and not has_child:
             from workflows.engine.planning import plan_spawned
 
             child = plan_spawned(spec.child)
-        return self._left.open_ask(spec, None, position, child=child, target=None if target is None else target.child)
+        return self._left.plan_ask(spec, None, position, child=child)
+
+    def _write(self, plan: Opening, before: Sequence[Saved], child: UUID | None, named: UUID | None) -> Saved:
+        for one in before:
+            self._end(one)  # its address is to be free
+        return plan(named if child is None else child)
 
 
 @at_home
 def find_questions(ctx: StepContext, left: Journal) -> StepQuestions:
     """The several questions of an instance, as they stand."""
     return StepQuestions(ctx, left)
+
+
+def _find_turn(spec: AskSpec) -> tuple[bool, str]:
+    """When one of several is written: those whose channels have rows of their own come last."""
+    asked = spec.question
+    return asked is not None and asked.opener is not None, "" if asked is None else asked.signal_id or ""
 
 
 def _is_withdrawn(one: Saved) -> bool:

@@ -1,12 +1,17 @@
 """Asking and ending one of several open questions on behalf of a run.
 
-Invariant owned: a question and its checkpoint are written in one transaction, and so are a child that is asked for, and
-the mark on the instance whose end is waited for.
+Invariants owned:
+
+* A question and its checkpoint are written in one transaction, and so are a child that is asked for, and the mark on
+  the instance whose end is waited for.
+* Where one transaction asks several, the locks of all of them are taken before anything is written: of events, then of
+  instances by their ids; and the policy is asked before.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -46,14 +51,51 @@ class AskedJournal(ItemJournal):
 
         `child` is to be started; `adrift` is a child that an earlier run has put aside; `target` is waited for anew.
         """
+        return self.plan_ask(spec, time, position, child=child, adrift=adrift)(target)
+
+    def plan_ask(
+        self,
+        spec: AskSpec,
+        time: float | datetime | None,
+        position: int,
+        *,
+        child: NewInstance | None = None,
+        adrift: Saved | None = None,
+    ) -> Callable[[UUID | None], Saved]:
+        """What asks it once the policy has been asked, by the instance whose end is waited for."""
         if spec.event is not None:
             self.allow_event(spec.event)
+
+        def write(target: UUID | None) -> Saved:
+            with self._at_work(), self._yielding():
+                saved = self._commit(lambda db: self._open_ask(db, spec, time, position, child, adrift, target))
+                if saved is None:
+                    raise Ousted
+                self._progress.add(position)
+                return saved
+
+        return write
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether what is asked now is part of the transaction of an atomic step."""
+        return self._joined
+
+    def hold(self, specs: Sequence[AskSpec]) -> dict[str, UUID]:
+        """Take the locks of all these in their order, where one transaction asks them; the instances that they name."""
+        if not self._joined:
+            return {}
         with self._at_work(), self._yielding():
-            saved = self._commit(lambda db: self._open_ask(db, spec, time, position, child, adrift, target))
-            if saved is None:
-                raise Ousted
-            self._progress.add(position)
-            return saved
+            return self._commit(lambda db: self._hold(db, specs))
+
+    def _hold(self, db: BaseDatabaseWrapper, specs: Sequence[AskSpec]) -> dict[str, UUID]:
+        named = {one.id: self._find_target(db, one.target) for one in specs if one.target is not None}
+        for event in sorted({one.event.name for one in specs if one.event is not None}):
+            store.lock_event(db, self._claim.workspace, event, shared=True)
+        store.lock_waiting(db, [UUID(self._claim.id), *named.values()])
+        if not store.lock_claim(db, self._claim):
+            raise Ousted
+        return named
 
     def end_ask(self, saved: Saved, *, expired: bool) -> None:
         """End an open question, for its deadline or because nobody wants its answer any more; channels are told.

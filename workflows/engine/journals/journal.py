@@ -86,21 +86,36 @@ class Journal(AskedJournal):
         with self._at_work(), self._yielding():
             return self._open(question, timeout, self._find(question), call=call, position=position)
 
-    def ask_or_find(self, spec: AskSpec, position: int, *, anew: bool) -> Saved:
-        """For one of several of a step: a question and its checkpoint; one that stands already is taken over."""
-        assert spec.question is not None
-        saved = Saved(position, spec.call, spec.id, False, False, None, None, None)
-        with self._at_work(), self._yielding():
-            latest = self._find(spec.question)
+    def plan_question(self, spec: AskSpec, position: int, *, anew: bool) -> Callable[[UUID | None], Saved]:
+        """For one of several of a step: a question and its checkpoint; one that stands already is taken over.
+
+        The policy is asked now, and the rows are written by what comes back.
+        """
+        question = spec.question
+        assert question is not None
+        with self._at_work():
+            latest = self._find(question)
+            new: NewQuestion | None = None
             if anew or latest is None or not self._is_under_way(latest):
-                asked = self._open(spec.question, None, latest, call=spec.call, position=position)
-            else:
-                asked = self.arm(latest.unit, None, spec.question)
-                if not self._commit(lambda db: store.take_question(db, self._claim, position, spec.id, asked.unit)):
-                    raise Ousted
-        saved.unit, saved.interaction, saved.signal_id = asked.unit, asked.id, asked.signal_id
-        saved.status, saved.ask_deadline, saved.token = asked.status, asked.deadline, asked.token
-        return saved
+                visit = 1 if latest is None else latest.visit + 1
+                new = self._prepare(question, None, spec.call, position, visit)
+                self._ask_policy(new)
+
+        def write(_: UUID | None) -> Saved:
+            saved = Saved(position, spec.call, spec.id, False, False, None, None, None)
+            with self._at_work(), self._yielding():
+                if new is not None:
+                    asked = self._open_prepared(new, question)
+                else:
+                    assert latest is not None
+                    asked = self.arm(latest.unit, None, question)
+                    if not self._commit(lambda db: store.take_question(db, self._claim, position, spec.id, asked.unit)):
+                        raise Ousted
+            saved.unit, saved.interaction, saved.signal_id = asked.unit, asked.id, asked.signal_id
+            saved.status, saved.ask_deadline, saved.token = asked.status, asked.deadline, asked.token
+            return saved
+
+        return write
 
     @contextmanager
     def joining(self) -> Iterator[None]:
@@ -223,6 +238,9 @@ class Journal(AskedJournal):
     ) -> OpenedQuestion:
         new = self._prepare(question, timeout, call, position, 1 if latest is None else latest.visit + 1)
         self._ask_policy(new)
+        return self._open_prepared(new, question)
+
+    def _open_prepared(self, new: NewQuestion, question: Question) -> OpenedQuestion:
         opened = self._commit(lambda db: self._write(db, new, question), hooked=question.opener is not None)
         if opened is True:
             raise Ousted

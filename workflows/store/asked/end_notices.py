@@ -99,7 +99,7 @@ def seconds_to_ends(db: BaseDatabaseWrapper) -> float | None:
 def list_ends(db: BaseDatabaseWrapper, limit: int, after: tuple[UUID, int] = FIRST_END) -> Sequence[tuple[UUID, int]]:
     """Who is to be told: instances, and the place of the question among their checkpoints, from one of them on."""
     instance, position = after
-    return fetch(db, _LIST, {"limit": limit, "instance": instance, "position": position})  # type: ignore[return-value]
+    return fetch(db, _LIST, {"limit": limit, "instance": instance, "position": position})
 
 
 def tell_end(db: BaseDatabaseWrapper, instance: UUID, position: int) -> bool:
