@@ -25,12 +25,15 @@ from workflows.definitions.flow.flow_options import DEFAULT_QUEUE, find_stretch,
 from workflows.definitions.flow.known_limits import check_queue, list_queues
 from workflows.definitions.flow.limits import QUEUE_BUCKET
 from workflows.definitions.registry import LINES, Definition
-from workflows.engine.lanes.lane_search import MOST_LANES, LaneSearch
+from workflows.engine.lanes.lane_search import MOST_LANES, REST, LaneSearch
+from workflows.engine.lanes.look_backs import LookBacks
 from workflows.engine.lanes.shares import find_free, find_part, find_parts_needed, go_round, share_out
 from workflows.store import Bucket, Claim, Control, Lane, Part, Ticket, Tokens
 
 #: What is set at run time is read so often, in seconds.
 READ_EVERY = 1.0
+#: It is read so often at least, however long that takes: what is set is in force within 5 s.
+SELDOM = 4.0
 #: Where a claim brings nothing, so many times as many lanes are tried at once.
 WIDER = 8
 #: Of a workflow that this process does not know, so many are claimed at a time, to be put back.
@@ -50,7 +53,9 @@ class FlowClaims:
         self._served = None if queues is None else {find_stretch(one) for one in queues}
         self._closed: list[tuple[int, int]] = []
         self._search = LaneSearch(self._is_open, patience)
+        self._backs = LookBacks()
         self.control = Control()
+        self._read_took = 0.0
         self._read_at = self._unstuck_at = float("-inf")
         #: Where the turn is, within a queue of a workspace and a priority; and among the queues.
         self._last: dict[tuple[int, str, int], int] = {}
@@ -60,11 +65,13 @@ class FlowClaims:
         self._after_solo = False
 
     def refresh(self, db: BaseDatabaseWrapper, *, patience: float = READ_EVERY) -> None:
-        """Read what is set, where it was not read for so many seconds."""
-        if time.monotonic() - self._read_at >= patience:
+        """Read what is set, where it was not read for so many seconds; where that is dear, a tenth of the time."""
+        now = time.monotonic()
+        if now - self._read_at >= max(patience, min(REST * self._read_took, SELDOM)):
             self.control = store.read_control(db)
             self._closed = self._list_closed()
             self._read_at = time.monotonic()
+            self._read_took = self._read_at - now
 
     def is_active(self) -> bool:
         """Whether anything waits in lanes, as far as is known."""
@@ -128,6 +135,7 @@ class FlowClaims:
             tried = {one.lane.place for one in tickets}
             self._search.pass_over(tried)
             if taken := self._claim(db, tickets, limit, lease, solos=solos):
+                self._learn(taken)
                 for ticket, _ in taken:
                     lane = ticket.lane
                     self._last_queue = lane.workspace, lane.queue
@@ -136,6 +144,15 @@ class FlowClaims:
             left = [one for one in left if one.place not in tried]
             wide = min(wide * WIDER, max(limit, MOST_LANES))
         return []
+
+    def _learn(self, taken: Sequence[tuple[Ticket, Claim]]) -> None:
+        waited: dict[tuple[int, int, int], float] = {}
+        for ticket, claim in taken:
+            if ticket.back == store.EVER:
+                place = ticket.lane.place
+                waited[place] = max(claim.waited, waited.get(place, 0.0))
+        for place, seconds in waited.items():
+            self._backs.learn(place, seconds)
 
     def _is_open(self, lane: Lane) -> bool:
         if self._queues is not None and lane.queue not in self._queues:
@@ -172,7 +189,8 @@ class FlowClaims:
             quotas = share_out(rooms, limit)
             for number, quota in zip(numbers, quotas, strict=True):
                 if quota:
-                    chosen.append(Ticket(by_number[number], quota))
+                    lane = by_number[number]
+                    chosen.append(Ticket(lane, quota, back=self._backs.find_seconds(lane.place)))
             limit -= sum(quotas)
             if limit <= 0:
                 break
@@ -275,7 +293,7 @@ class FlowClaims:
                     taken[lane.workspace, lane.gate] += slots
                 if queue_slots is not None:
                     taken_of_queues[lane.workspace, lane.queue] += queue_slots
-                admitted.append(Ticket(lane, quota, slots, cap if slots else None, queue_slots, queue_cap))
+                admitted.append(Ticket(lane, quota, slots, cap if slots else None, queue_slots, queue_cap, one.back))
         return admitted
 
     def _draw(

@@ -46,6 +46,7 @@ class Control:
 
 
 _RATE = "CASE WHEN r.rate_count IS NOT NULL THEN json_build_array(r.rate_count, r.rate_per, r.rate_burst) END"
+#: From the end of the index where the newest rows are: entries of those that are done may lie at the other one.
 _CONTROL = compact(f"""
     SELECT
       (SELECT json_agg(json_build_array(r.workspace_id, r.name, r."limit", r.paused, {_RATE}))::text
@@ -53,7 +54,8 @@ _CONTROL = compact(f"""
       (SELECT json_agg(json_build_array(r.workspace_id, r.kind, r.name, r."limit", {_RATE}))::text
         FROM holdpoint_limit r),
       (SELECT json_agg(json_build_array(r.workspace_id, r.workflow))::text FROM holdpoint_paused_workflow r),
-      EXISTS (SELECT FROM holdpoint_instance i WHERE i.status = {RUNNABLE} AND i.lane IS NOT NULL)
+      (SELECT true FROM holdpoint_instance i WHERE i.status = {RUNNABLE} AND i.lane IS NOT NULL
+        ORDER BY i.priority DESC, i.workspace_id DESC, i.lane DESC, i.due_at DESC LIMIT 1)
 """)
 
 _SET_QUEUE = compact(f"""

@@ -18,7 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.definitions.flow.flow_options import LANE_BITS
 from workflows.lifecycle import FIRST_TERMINAL
-from workflows.store.claim import ANSWER, HEAVIEST_CLAIM, LEASE_SECONDS, RETURNED, Claim, make_claim
+from workflows.store.claim import ANSWER, EVER, HEAVIEST_CLAIM, LEASE_SECONDS, RETURNED, Claim, make_claim
 from workflows.store.sql import CLOCK, NOW, RUNNABLE, RUNNING, becoming, compact, fetch, write_plain, write_texts
 
 #: After all lanes: they are gone through from the highest.
@@ -60,6 +60,8 @@ class Ticket:
     cap: int | None = None
     queue_slots: Sequence[int] | None = None
     queue_cap: int | None = None
+    #: How many seconds back it is looked for what is due.
+    back: float = EVER
     #: Of each run: parts of buckets, and what it takes of each.
     draws: list[tuple[tuple[int, int], ...]] = field(default_factory=list)
 
@@ -116,13 +118,14 @@ _TAKEN_OF_QUEUES = compact(f"""
 _TAKE = compact(f"""
     WITH v AS (
       SELECT * FROM unnest(%(ns)s::int[], %(priorities)s::int[], %(workspaces)s::int[], %(lanes)s::bigint[],
-        %(quotas)s::int[], %(caps)s::int[], %(slots)s::text[], %(queue_caps)s::int[], %(queue_slots)s::text[])
-        v(n, priority, ws, lane, quota, cap, slots, queue_cap, queue_slots)
+        %(quotas)s::int[], %(caps)s::int[], %(slots)s::text[], %(queue_caps)s::int[], %(queue_slots)s::text[],
+        %(backs)s::float8[]) v(n, priority, ws, lane, quota, cap, slots, queue_cap, queue_slots, back)
     ), r AS MATERIALIZED (
       SELECT v.n, v.cap, v.slots, v.queue_cap, v.queue_slots, i.* FROM v CROSS JOIN LATERAL (
         SELECT i.id, i.due_at, i.solo, pg_column_size(i.input) + coalesce(pg_column_size(i.state), 0) AS bytes
         FROM holdpoint_instance i WHERE {_WAITING} AND i.priority = v.priority AND i.workspace_id = v.ws
-          AND i.lane = v.lane AND i.due_at <= {NOW}
+          AND i.lane = v.lane AND i.due_at <= {NOW} AND i.due_at >= {NOW} - v.back * interval '1 s'
+          AND (%(solos)s OR NOT i.solo)
         ORDER BY i.due_at LIMIT v.quota FOR NO KEY UPDATE SKIP LOCKED) i
     ), h AS (
       SELECT r.id FROM r WHERE r.solo AND %(solos)s AND r.due_at = (SELECT min(r.due_at) FROM r) LIMIT 1
@@ -235,6 +238,7 @@ def take_lanes(
         "queue_slots": write_texts(
             [None if one.queue_slots is None else write_plain(one.queue_slots) for one in tickets]
         ),
+        "backs": write_plain([one.back for one in tickets]),
         "lease": lease,
         "solos": solos,
     }

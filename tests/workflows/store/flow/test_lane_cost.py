@@ -13,6 +13,7 @@ from django.db import connection
 import workflows
 from tests.support.races import COMMITTED, play, settle
 from workflows import Concurrency, Done, Workflow, step, store
+from workflows.engine.lanes import look_backs
 from workflows.engine.lanes.flow_claims import FlowClaims
 from workflows.worker.claim_schedule import ClaimSchedule
 from workflows.worker.pump_connection import connect
@@ -28,6 +29,17 @@ FEW = 60
 class CostKeyed(Workflow):
     name = "cost.keyed"
     concurrency = Concurrency("cost:{tenant}", 1, hold="instance")
+
+    @step
+    def a(self, ctx):
+        return Done()
+
+
+class CostQueue(Workflow):
+    """Makes the queue known."""
+
+    name = "cost.queue"
+    queue = "cost-queue"
 
     @step
     def a(self, ctx):
@@ -109,6 +121,35 @@ def test_a_claim_of_others_reads_nothing_of_them(pump_db: Any) -> None:
     assert sum(map(count_pages, plain)) <= FEW
     assert sum(map(count_pages, lanes)) <= 3 * FEW
     assert [one.id for one in flow.take(pump_db, flow.look(pump_db), 500)] == [str(other.pk)]
+
+
+def test_while_a_snapshot_is_held_a_claim_reads_entries_of_what_is_done_once_a_second(
+    pump_db: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look_backs, "LOOK_BACK_EVERY", 1e9)
+    workflows.start_many(CostPlain, [{}] * 500, queue="cost-queue")
+    holder = connect("default")
+    holder.set_autocommit(False)
+    store.fetch(holder, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {}, rows=False)
+    store.fetch(holder, "SELECT count(*) FROM holdpoint_instance", {})
+    try:
+        with connection.cursor() as cursor:
+            for back in (*["1 h"] * 20, "0 s"):  # as often as the same instances have run
+                cursor.execute("UPDATE holdpoint_instance SET due_at = clock_timestamp() - %s::interval", [back])
+        flow = FlowClaims()
+        flow.refresh(pump_db)
+        pages = []
+        for _ in range(3):
+            plans = explain(pump_db, lambda: flow.take(pump_db, flow.look(pump_db), 2))
+            pages.append(count_pages(plans[-1]))
+            assert len(flow.take(pump_db, flow.look(pump_db), 2)) == 2
+        assert pages[0] > 5 * FEW
+        assert max(pages[1:]) < pages[0] / 2
+        [control] = explain(pump_db, lambda: store.read_control(pump_db))
+        assert count_pages(control) <= FEW
+    finally:
+        holder.rollback()
+        holder.close()
 
 
 def test_lanes_and_slots_are_found_by_the_indexes_made_for_them(pump_db: Any) -> None:

@@ -468,6 +468,17 @@ def test_a_higher_priority_that_its_rate_keeps_back_keeps_no_lower_one_back() ->
     assert [len(take(10, flow)) for _ in range(3)] == [10, LIMIT, 0]
 
 
+def test_many_that_run_alone_keep_the_others_of_their_lane_from_every_second_turn_at_most() -> None:
+    workflows.start_many(LaneTurn, [{}] * 5, priority=1)
+    forget(*take(5))
+    store.reclaim(connections["default"])
+    other = workflows.start(LaneTurn, priority=1)
+    flow = FlowClaims()
+    alone, behind = take(2, flow), take(2, flow)
+    assert [one.solo for one in alone] == [True]
+    assert [one.id for one in behind] == [str(other.pk)]
+
+
 def test_lanes_of_a_limited_queue_have_its_slots_in_turns() -> None:
     class Sharing(Workflow):
         name = "lane.sharing"
