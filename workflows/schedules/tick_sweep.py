@@ -1,7 +1,8 @@
 """Firing schedules: what is due is started by any pump, many at once, each tick at most once.
 
 Invariants owned: the row of a tick, its instance and the schedule's next tick are one transaction, so nothing that dies
-in between is seen; a schedule that cannot be carried out says why in its row and keeps none of the others.
+in between is seen; a schedule that cannot be carried out says why in its row and keeps none of the others, whatever its
+author's code has done to the transaction.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.db import connections, router
+from django.db import DatabaseError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
 
 from workflows import store
 from workflows.definitions import registry
@@ -63,14 +67,38 @@ def work() -> int:
     db = connections[router.db_for_write(Instance)]
     if declared_schedules.settle(db):
         return 1  # once more: what is due is another matter
-    fired, postponed = store.in_transaction(db, lambda: _fire(db))
-    for id in postponed:
-        fired += store.in_transaction(db, lambda id=id: _fire(db, only=id)[0])  # type: ignore[misc]
+    try:
+        fired, postponed = store.in_transaction(db, lambda: _fire(db))
+    except _Spoilt:
+        fired, postponed = store.in_transaction(db, lambda: _fire(db, apart=True))
+    return fired + _fire_each(db, postponed, fired)
+
+
+def _fire_each(db: BaseDatabaseWrapper, ids: Sequence[int], before: int) -> int:
+    """Carry out schedules one by one; what one meets in passing, such as a row that is held, keeps none of the others.
+
+    It fails only where nothing at all was done, also `before`: then the sweep rests.
+    """
+    fired = 0
+    trouble: DatabaseError | None = None
+    for id in ids:
+        try:
+            fired += store.in_transaction(db, lambda id=id: _fire(db, only=id, apart=True)[0])  # type: ignore[misc]
+        except DatabaseError as error:
+            if is_dead(db) or db.in_atomic_block:
+                raise
+            logger.warning("schedule %d cannot cancel what it has started last, and tries again: %s", id, error)
+            trouble = error
+    if trouble is not None and not fired + before:
+        raise trouble
     return fired
 
 
-def _fire(db: BaseDatabaseWrapper, only: int | None = None) -> tuple[int, list[int]]:
-    """Carry out what is due of a batch, or of one schedule; how many, and which have to be dealt with by themselves."""
+def _fire(db: BaseDatabaseWrapper, only: int | None = None, *, apart: bool = False) -> tuple[int, list[int]]:
+    """Carry out what is due of a batch, or of one schedule; how many, and which have to be dealt with by themselves.
+
+    Each `apart`: behind a savepoint, which is what costs. Without, an author's query that fails is `_Spoilt`.
+    """
     now, rows = store.lock_due_schedules(db, [one.name for one in registry.list_latest()], BATCH, only=only)
     busy, firing = store.find_busy(db, rows), _Firing()
     for row in rows:
@@ -79,7 +107,7 @@ def _fire(db: BaseDatabaseWrapper, only: int | None = None) -> tuple[int, list[i
         if row.overlap == "cancel" and row.id in busy and only is None:
             firing.postponed.append(row.id)
         else:
-            _plan(db, row, now, row.id in busy, firing)
+            _plan(db, row, now, row.id in busy, firing, apart=apart)
     if firing.moved:
         written = store.write_ticks(db, firing.ticks) if firing.ticks else set()
         starts = [one for one in firing.starts if (one[0].schedule, one[0].at) in written]
@@ -99,7 +127,9 @@ def _without_unwritten(moved: Sequence[MovedSchedule], started: set[object]) -> 
     ]
 
 
-def _plan(db: BaseDatabaseWrapper, row: ScheduleRow, now: datetime, is_busy: bool, firing: _Firing) -> None:
+def _plan(
+    db: BaseDatabaseWrapper, row: ScheduleRow, now: datetime, is_busy: bool, firing: _Firing, *, apart: bool
+) -> None:
     try:
         options = read_row_options(row)
         due = list_ticks_to_fire(row, options, now)
@@ -109,18 +139,7 @@ def _plan(db: BaseDatabaseWrapper, row: ScheduleRow, now: datetime, is_busy: boo
         firing.moved.append(MovedSchedule(row.id, now + LOOK_AGAIN, None, None, _tell(error)))
         return
     starting = _choose(row, due, is_busy)
-    planned: dict[datetime, NewInstance] = {}
-    problem: str | None = None
-    try:
-        if starting and row.overlap == "cancel" and is_busy:
-            store.cancel_tree(db, row.last_instance, None, reason=CANCELLED, actor=f"{ACTOR}{row.name}")
-        definition, input = registry.resolve(row.workflow), json.loads(row.input)
-        planned = {at: plan_instance(definition, input, None, f"the input of schedule {row.name!r}") for at in starting}
-    except Exception as refused:
-        if is_dead(db) or is_passing(refused):
-            raise
-        logger.warning("schedule %r cannot start %r: %s", row.name, row.workflow, refused)
-        problem = _tell(refused)
+    planned, problem = _plan_starts(db, row, starting, apart=apart, cancels=is_busy and row.overlap == "cancel")
     last: NewInstance | None = None
     for at in due:
         if (new := planned.get(at)) is not None:
@@ -131,6 +150,41 @@ def _plan(db: BaseDatabaseWrapper, row: ScheduleRow, now: datetime, is_busy: boo
         firing.ticks.append(tick)
     last_at = due[-1] if due else None
     firing.moved.append(MovedSchedule(row.id, next_at, last_at, None if last is None else last.id, problem))
+
+
+def _plan_starts(
+    db: BaseDatabaseWrapper, row: ScheduleRow, starting: Sequence[datetime], *, apart: bool, cancels: bool
+) -> tuple[dict[datetime, NewInstance], str | None]:
+    """What is started by the ticks, or why nothing is. The last instance is cancelled only where another begins."""
+    planned: dict[datetime, NewInstance] = {}
+    try:
+        with transaction.atomic(using=db.alias) if apart and starting else nullcontext():
+            definition, input = registry.resolve(row.workflow), json.loads(row.input)
+            what = f"the input of schedule {row.name!r}"
+            planned = {at: plan_instance(definition, input, None, what) for at in starting}
+            if cancels and planned:
+                store.cancel_tree(db, row.last_instance, None, reason=CANCELLED, actor=f"{ACTOR}{row.name}")
+    except Exception as refused:
+        # What the author's statements meet is the author's, what cancelling meets in passing is the engine's.
+        if is_dead(db) or (planned and is_passing(refused)):
+            raise
+        if _is_spoilt(db):
+            raise _Spoilt from refused
+        logger.warning("schedule %r cannot start %r: %s", row.name, row.workflow, refused)
+        return {}, _tell(refused)
+    if _is_spoilt(db):  # his code has met an error, and kept it to itself
+        raise _Spoilt
+    return planned, None
+
+
+def _is_spoilt(db: BaseDatabaseWrapper) -> bool:
+    """Whether the transaction takes no more statements: asked of the driver, which costs none."""
+    raw: Any = db.connection
+    return db.needs_rollback or raw.info.transaction_status == TransactionStatus.INERROR
+
+
+class _Spoilt(Exception):
+    """The code of one schedule's author has spoilt the transaction of all."""
 
 
 def _choose(row: ScheduleRow, due: Sequence[datetime], is_busy: bool) -> Sequence[datetime]:

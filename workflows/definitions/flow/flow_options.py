@@ -38,17 +38,20 @@ class FlowOptions:
 
     def check(self, source: str, accepts: Schema | None, signature: inspect.Signature | None) -> None:
         """Refuse keys of fields that the input cannot have."""
-        keys = {
-            "concurrency": None if self.concurrency is None else self.concurrency.key,
-            "rate": None if self.rate is None else self.rate.key,
-            "fair_by": self.fair_by,
-        }
-        for option, key in keys.items():
+        for option, key in self.list_keys().items():
             try:
                 if key is not None:
                     key.check(accepts, signature, f"{option}=")
             except InvalidDefinition as error:
                 raise InvalidDefinition(f"workflow {source}: {error}") from error
+
+    def list_keys(self) -> dict[str, KeyTemplate | None]:
+        """What is made of the input, by the option that asks for it."""
+        return {
+            "concurrency": None if self.concurrency is None else self.concurrency.key,
+            "rate": None if self.rate is None else self.rate.key,
+            "fair_by": self.fair_by,
+        }
 
 
 PLAIN = FlowOptions()
