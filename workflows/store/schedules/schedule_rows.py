@@ -1,7 +1,8 @@
 """Schedules as somebody writes them: made, changed, switched on and off, removed.
 
 Invariants owned: whoever changes a schedule holds its row, so that a tick is either before the change or after it; what
-was declared in code and removed by somebody leaves a row, so that the declaration does not make it again.
+was declared in code and removed by somebody leaves a row, so that the declaration does not make it again; what a
+schedule has started last is of its own workflow, or nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _VALUES = """(workspace_id, name, workflow, input, cron, every, tz, overlap, cat
     VALUES (%(workspace)s::int, %(name)s::text, %(workflow)s::text, %(input)s::jsonb, %(cron)s::text,
       %(every)s::interval, %(tz)s::text, %(overlap)s::text, %(catch_up)s::int, %(enabled)s::bool, """
 _INSERT = f"""
-    INSERT INTO holdpoint_schedule {_VALUES} {CLOCK}, %(anchor)s::timestamptz, %(next)s::timestamptz,
+    INSERT INTO holdpoint_schedule AS s {_VALUES} {CLOCK}, %(anchor)s::timestamptz, %(next)s::timestamptz,
       %(declared)s::text, %(edited)s::bool)
     ON CONFLICT (workspace_id, name)"""
 #: Of two who make a schedule of one name at the same moment, the second waits, and its values stay.
@@ -56,7 +57,8 @@ _WRITE = compact(f"""
     {_INSERT} DO UPDATE SET workflow = excluded.workflow, input = excluded.input, cron = excluded.cron,
       every = excluded.every, tz = excluded.tz, overlap = excluded.overlap, catch_up = excluded.catch_up,
       enabled = excluded.enabled, anchor_at = excluded.anchor_at, next_at = excluded.next_at,
-      declared = excluded.declared, edited = excluded.edited, removed_at = NULL, error = NULL
+      declared = excluded.declared, edited = excluded.edited, removed_at = NULL, error = NULL,
+      last_instance = CASE WHEN s.workflow = excluded.workflow THEN s.last_instance END
     RETURNING id
 """)
 _WRITE_NEW = compact(f"{_INSERT} DO NOTHING RETURNING id")
