@@ -93,6 +93,25 @@ def test_missed_ticks_are_made_up_for_in_their_order(catch_up, expected):
     assert made.last_at == (made.anchor_at + timedelta(minutes=50) if expected else None)
 
 
+@pytest.mark.parametrize("catch_up", ["none", "last", 2])
+def test_no_tick_of_the_last_minute_is_missed_however_many_there_were(catch_up):
+    made = workflows.schedule("quick", Quick, every="10s", overlap="allow", catch_up=catch_up)
+    jump(timedelta(seconds=45))
+    drain()
+    assert [(one.tick - made.anchor_at).seconds for one in list_started("quick")] == [10, 20, 30, 40]
+    # Those before are: of the hour that follows the last minute fires.
+    jump(timedelta(hours=1))
+    drain()
+    assert [(one.tick - made.anchor_at).seconds for one in list_started("quick")][4:] == list(range(3590, 3650, 10))
+
+
+def test_of_ticks_of_the_last_minute_that_exclude_each_other_one_starts():
+    workflows.schedule("lasting", Lasting, every="10s", overlap="skip")
+    jump(timedelta(seconds=45))
+    drain()
+    assert list_outcomes("lasting") == ["started", "skipped", "skipped", "skipped"]
+
+
 def test_a_tick_that_is_a_little_late_is_not_missed():
     workflows.schedule("quick", Quick, every="10m", catch_up="none")
     jump(timedelta(minutes=10, seconds=50))
