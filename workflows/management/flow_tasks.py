@@ -20,6 +20,8 @@ from workflows.management.terminal import find_width, lay_table
 from workflows.models import Instance
 from workflows.store import MOST_COUNTED, Tokens
 
+#: Digits; what has more is no limit, and Python reads none of thousands.
+LONGEST_NUMBER = 10
 #: Gives a number back to the code.
 CODE = "code"
 
@@ -104,7 +106,7 @@ class FlowTasks(BaseCommand):
 
     def set_limit(self, options: dict[str, Any]) -> None:
         value: Any = options["value"]
-        number = None if value == CODE else int(value) if value.isdecimal() else value
+        number = None if value == CODE else int(value) if value.isdecimal() and len(value) < LONGEST_NUMBER else value
         where = {"workspace": options["workspace"], "actor": find_actor()}
         with _told():
             check_workspace(options["workspace"])

@@ -86,6 +86,7 @@ def test_limits_are_set_and_given_back(run: Run) -> None:
         (["--queue", "nobody", "5"], "there is no queue"),
         (["--concurrency", "nobody", "5"], "no workflow has a concurrency limit"),
         (["--queue", "command-mail", "0"], "from 1 to"),
+        (["--queue", "command-mail", "9" * 5_000], "is no rate"),
         (["--rate", "command-smtp", "often"], "is no rate"),
         (["--queue", "command-mail", "5", "--workspace", "nowhere"], "nowhere"),
         (["5"], "required"),
