@@ -131,6 +131,7 @@ if TYPE_CHECKING:
     from workflows.exceptions import UnknownWorkflow as UnknownWorkflow
     from workflows.exceptions import UnknownWorkspace as UnknownWorkspace
     from workflows.exceptions import WorkflowError as WorkflowError
+    from workflows.exceptions import WorkspaceFull as WorkspaceFull
     from workflows.hooks.definition import hook as hook
     from workflows.styles.function.context_calls import FunctionContext as FunctionContext
     from workflows.styles.function.durable import durable as durable
@@ -201,7 +202,7 @@ _HOMES = {
         "SignalTimeoutError StaleVersion StepTimedOut StrictIsolation TooComplex TooLarge TooMany UnitFailed "
         "UnknownInteraction UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError DispatchFailed NotRedrivable "
         "UnknownLimit UnknownQueue NotForkable UnknownPoint "
-        "DuplicateSchedule InvalidSchedule ScheduleBusy UnknownSchedule "
+        "DuplicateSchedule InvalidSchedule ScheduleBusy UnknownSchedule WorkspaceFull "
     ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

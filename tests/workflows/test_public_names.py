@@ -48,7 +48,7 @@ ERRORS = """
     StepTimedOut StrictIsolation TooComplex TooLarge TooMany UnitFailed UnknownInteraction UnknownLimit UnknownPoint
     UnknownQueue
     UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError
-    DuplicateSchedule InvalidSchedule ScheduleBusy UnknownSchedule
+    DuplicateSchedule InvalidSchedule ScheduleBusy UnknownSchedule WorkspaceFull
 """
 
 

@@ -30,6 +30,7 @@ from workflows.exceptions import (
     ScheduleBusy,
     UnknownSchedule,
     UnknownWorkspace,
+    WorkspaceFull,
     show,
 )
 from workflows.models import Instance, Schedule
@@ -237,6 +238,8 @@ def _write(name: str, workspace: str | None, wish: Any, *, is_new: bool | None) 
             raise DuplicateSchedule(name)
         if is_new is False and not is_there:
             raise UnknownSchedule(name)
+        if not is_there and store.count_schedules(db, scope, conf.max_schedules) >= conf.max_schedules:
+            raise WorkspaceFull("schedules", conf.max_schedules, "MAX_SCHEDULES")
         written = store.write_schedule(
             db, plan_schedule(wish(row), scope, now, row), is_new=is_new is True and row is None
         )

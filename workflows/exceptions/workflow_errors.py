@@ -179,6 +179,17 @@ class DuplicateSchedule(WorkflowError):
         super().__init__(f"there is a schedule {name!r} in this workspace: change that one, or choose another name")
 
 
+class WorkspaceFull(WorkflowError):
+    """A workspace has as many schedules, or as many limits set at run time, as it may have."""
+
+    def __init__(self, what: str, limit: int, setting: str) -> None:
+        self.limit = limit
+        super().__init__(
+            f"this workspace has {limit} {what}, which is its limit: remove some that are not used any more, or raise "
+            f'WORKFLOWS["{setting}"]'
+        )
+
+
 class ScheduleBusy(WorkflowError):
     """A schedule that skips while the last instance lives is to run now, and that one lives."""
 

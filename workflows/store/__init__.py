@@ -229,6 +229,7 @@ from workflows.store.schedules.due_ticks import prune_ticks as prune_ticks
 from workflows.store.schedules.due_ticks import seconds_to_tick as seconds_to_tick
 from workflows.store.schedules.due_ticks import write_ticks as write_ticks
 from workflows.store.schedules.schedule_rows import WrittenSchedule as WrittenSchedule
+from workflows.store.schedules.schedule_rows import count_schedules as count_schedules
 from workflows.store.schedules.schedule_rows import list_declared as list_declared
 from workflows.store.schedules.schedule_rows import lock_schedule as lock_schedule
 from workflows.store.schedules.schedule_rows import read_scope as read_scope

@@ -169,7 +169,11 @@ class Schedules(_ScheduleEndpoint):
         body=ScheduleBody,
         answers={
             201: (ScheduleOut, "Made, or made before by the same call."),
-            409: (ProblemOut, "There is one of this name, or the idempotency key came with another body."),
+            409: (
+                ProblemOut,
+                "There is one of this name, the workspace has as many as it may have, or the idempotency key came with "
+                "another body.",
+            ),
         },
         problems=[422],
         scope="operate",

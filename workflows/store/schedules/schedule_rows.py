@@ -63,6 +63,10 @@ _WRITE = compact(f"""
 """)
 _WRITE_NEW = compact(f"{_INSERT} DO NOTHING RETURNING id")
 
+_COUNT = """
+    SELECT count(*) FROM (SELECT FROM holdpoint_schedule s
+      WHERE s.workspace_id = %(ws)s::int AND s.removed_at IS NULL LIMIT %(most)s) s
+"""
 _SWITCH = """
     UPDATE holdpoint_schedule SET enabled = %(enabled)s::bool, next_at = %(next)s::timestamptz WHERE id = %(id)s::bigint
 """
@@ -91,6 +95,12 @@ def lock_schedule(db: BaseDatabaseWrapper, workspace: int, name: str) -> Schedul
     """Within a transaction: the schedule of this name, held, also one that was removed; None if there is none."""
     rows = fetch(db, _LOCK_NAMED, {"ws": workspace, "name": name})
     return read_row(rows[0]) if rows else None
+
+
+def count_schedules(db: BaseDatabaseWrapper, workspace: int, most: int) -> int:
+    """How many schedules a workspace has, counted no further than `most`."""
+    [(count,)] = fetch(db, _COUNT, {"ws": workspace, "most": most})
+    return int(count)
 
 
 def write_schedule(db: BaseDatabaseWrapper, wanted: WrittenSchedule, *, is_new: bool = False) -> bool:
