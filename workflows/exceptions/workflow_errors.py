@@ -19,7 +19,7 @@ class UnknownWorkflow(WorkflowError, LookupError):
     """Nothing is registered under this name, or not in this version."""
 
     def __init__(self, workflow: object, known: list[str]) -> None:
-        self.workflow = workflow
+        self.workflow, self.known = workflow, known
         names = ", ".join(known) or "none"
         if isinstance(workflow, type) and any(one.__name__ == "Workflow" for one in workflow.__bases__):
             super().__init__(f"{workflow.__qualname__} has no steps: write @step above each method that is one")
@@ -56,7 +56,7 @@ class UnknownQueue(WorkflowError, LookupError):
     """No workflow, setting or row names this queue."""
 
     def __init__(self, queue: object, known: list[str]) -> None:
-        self.queue = queue
+        self.queue, self.known = queue, known
         super().__init__(
             f"there is no queue {show(queue)} (there are: {', '.join(known)}). Name it in a workflow (queue=…) or in "
             'WORKFLOWS["QUEUES"].'

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from django.db.models import QuerySet
@@ -12,7 +14,7 @@ from pydantic import ConfigDict, Field
 from rest_framework.request import Request
 
 from workflows.api.schedule_calls import change_schedule, create_schedule, find_schedule, run_schedule, unschedule
-from workflows.exceptions import UnknownSchedule
+from workflows.exceptions import DuplicateSchedule, UnknownSchedule
 from workflows.models import Schedule
 from workflows.rest.base.authentication import MANAGE_SCHEDULES, READ_SCHEDULES, REMOVE_SCHEDULES, RUN_SCHEDULES
 from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
@@ -20,11 +22,13 @@ from workflows.rest.base.lists import Segment, answer_list, is_within, read_choi
 from workflows.rest.base.repeated_calls import answer_json
 from workflows.rest.protocol.bodies import AS_WHOLE, Body, Key, Shape, read_as
 from workflows.rest.protocol.operation import FILTER, document
+from workflows.rest.protocol.problems import DUPLICATE_SCHEDULE, RequestRefused
 from workflows.rest.protocol.representations import show_one_instance
 from workflows.rest.protocol.request_bodies import RetryBody
 from workflows.rest.protocol.response_bodies import InstanceOut, ListOut, ProblemOut
 from workflows.rest.resources.unit_views import FLAGS
 from workflows.schedules.schedule_plan import list_shown_ticks
+from workflows.store import Once, Told
 from workflows.values.schedule_options import show_catch_up
 from workflows.values.times import to_rfc3339
 
@@ -129,6 +133,12 @@ class _ScheduleEndpoint(Endpoint):
             raise UnknownSchedule(name)
         return found
 
+    def hear_again(self, once: Once, before: Told) -> Told:
+        """Whoever may know of the schedule that was told of, as it was then, may be told again."""
+        if before.instance is None and before.workflow is None:
+            before = replace(before, workflow=json.loads(before.body)["workflow"])
+        return super().hear_again(once, before)
+
     def show(self, row: Schedule) -> dict[str, Any]:
         """A row of the list."""
         return show_schedule(row, self.caller.slug)
@@ -187,7 +197,13 @@ class Schedules(_ScheduleEndpoint):
 
         def make() -> ChangeAnswer:
             fields = {name: getattr(body, name) for name in type(body).model_fields if name != "name"}
-            return ChangeAnswer(self.show(create_schedule(body.name, fields)), 201)
+            try:
+                return ChangeAnswer(self.show(create_schedule(body.name, fields)), 201)
+            except DuplicateSchedule:
+                if self.list_mine().filter(name=body.name).exists():
+                    raise
+                told = f"name {body.name!r} is taken by a schedule that you cannot see; choose another one."
+                raise RequestRefused(DUPLICATE_SCHEDULE, told) from None
 
         return self.answer_once(request, raw, make)
 
