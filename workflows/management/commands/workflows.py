@@ -29,6 +29,7 @@ from workflows.lifecycle import Status
 from workflows.management.flow_tasks import FlowTasks
 from workflows.management.instance_story import tell_instance, tell_record
 from workflows.management.named_instance import check_workspace, find_actor, find_target
+from workflows.management.schedule_tasks import ScheduleTasks
 from workflows.management.terminal import clean, find_width, lay_table, show_count, show_moment
 from workflows.models import Instance
 from workflows.operations import stuck as deploys
@@ -40,10 +41,10 @@ from workflows.values.durations import parse_timeout
 STATUS_WORDS = [*(status.value for status in Status), "live", "ended"]
 
 
-class Command(FlowTasks):
+class Command(FlowTasks, ScheduleTasks):
     help = (
         "Lists, shows, retries, forks and cancels instances; sends questions again; prunes ended ones; tells which a "
-        "deploy has left stuck; pauses and limits what runs."
+        "deploy has left stuck; pauses and limits what runs; looks after schedules."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -103,6 +104,7 @@ class Command(FlowTasks):
         task.add_argument("--reason", default="", help="kept with the instance and in its history")
 
         self.add_flow_tasks(add)
+        self.add_schedule_tasks(add)
 
         task = add(
             "stuck",
