@@ -19,9 +19,9 @@ from workflows.models import Schedule
 from workflows.rest.base.authentication import MANAGE_SCHEDULES, READ_SCHEDULES, REMOVE_SCHEDULES, RUN_SCHEDULES
 from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.base.lists import Segment, answer_list, is_within, read_choice, read_filter
-from workflows.rest.base.repeated_calls import answer_json
+from workflows.rest.base.repeated_calls import REPLAYED, answer_json, read_idempotency_key
 from workflows.rest.protocol.bodies import AS_WHOLE, Body, Key, Shape, read_as
-from workflows.rest.protocol.operation import FILTER, document
+from workflows.rest.protocol.operation import FILTER, IDEMPOTENCY, document
 from workflows.rest.protocol.problems import DUPLICATE_SCHEDULE, RequestRefused
 from workflows.rest.protocol.representations import show_one_instance
 from workflows.rest.protocol.request_bodies import RetryBody
@@ -261,15 +261,25 @@ class OneSchedule(_ScheduleEndpoint):
         "Schedules",
         "Remove a schedule",
         "What it has started goes on. One that code declares is not made again by that.",
-        answers={204: (None, "Removed.")},
-        problems=[404],
+        answers={
+            204: (None, "Removed, or removed before by the same call."),
+            409: (ProblemOut, "The idempotency key came with another call to this address."),
+        },
+        problems=[400, 404],
         scope="operate",
-        parameters=[NAME],
+        parameters=[NAME, IDEMPOTENCY],
     )
     def delete(self, request: Request, schedule: str) -> HttpResponse:
-        """Remove it."""
-        unschedule(self.find(schedule).name)
-        return HttpResponse(status=204)
+        """Remove it. What is kept for the same call again is whose it was; the answer has no body."""
+        read_idempotency_key(request._request)
+
+        def remove() -> ChangeAnswer:
+            found = self.find(schedule)
+            unschedule(found.name)
+            return ChangeAnswer({"workflow": found.workflow}, 204)
+
+        done = self.answer_once(request, b"", remove)
+        return HttpResponse(status=204, headers={REPLAYED: done[REPLAYED]} if REPLAYED in done else None)
 
     def answer_change(
         self, request: Request, raw: bytes, schedule: str, work: Callable[[], dict[str, Any]]

@@ -150,6 +150,11 @@ def test_a_key_for_some_workflows_is_told_again_what_it_was_told():
         assert (first.status_code, again.status_code, again.content) == (status, status, first.content), path
         assert again.headers["Idempotency-Replayed"] == "true"
     assert Instance.objects.count() == 1
+    gone = [api.call("DELETE", "/v1/schedules/mine", headers={"Idempotency-Key": "gone"}) for _ in range(2)]
+    assert [(one.status_code, one.content) for one in gone] == [(204, b"")] * 2
+    assert "Idempotency-Replayed" not in gone[0].headers
+    assert gone[1].headers["Idempotency-Replayed"] == "true"
+    assert api.post("/v1/schedules", body).status_code == 201
     # The same without a key: of a schedule of its own it is told that there is one.
     problem(api.post("/v1/schedules", body), 409, "duplicate-schedule")
     api.call("DELETE", "/v1/schedules/mine")
