@@ -50,6 +50,13 @@ class QueueStatus:
     #: Steps that run, and instances that wait to; of very many that wait `store.MOST_COUNTED`.
     running: int
     waiting: int
+    #: Whether a living worker serves it. Where none lives at all there is another thing to be told.
+    served: bool
+
+    @property
+    def is_stranded(self) -> bool:
+        """Whether something waits for a worker that nobody has started."""
+        return bool(self.waiting) and not self.served
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +294,7 @@ def _describe_limit(kind: str, name: str, workspace: str | None) -> LimitStatus:
 
 
 def _describe_queues(scope: int, control: Control, names: list[str]) -> list[QueueStatus]:
-    counts = store.count_queues(_db(), scope, names)
+    counts, served = store.count_queues(_db(), scope, names), store.list_served(_db())
     found = []
     for name in names:
         row = control.queues.get((scope, name))
@@ -303,6 +310,7 @@ def _describe_queues(scope: int, control: Control, names: list[str]) -> list[Que
                 limit,
                 rate,
                 *counts[name],
+                served is None or name in served,
             )
         )
     return found

@@ -109,6 +109,7 @@ from workflows.exceptions.run_errors import StepTimedOut as StepTimedOut
 from workflows.exceptions.run_errors import StrictIsolation as StrictIsolation
 from workflows.exceptions.run_errors import UnitFailed as UnitFailed
 from workflows.exceptions.workflow_errors import NO_WORKER as NO_WORKER
+from workflows.exceptions.workflow_errors import UNSERVED as UNSERVED
 from workflows.exceptions.workflow_errors import DuplicateKey as DuplicateKey
 from workflows.exceptions.workflow_errors import DuplicateSchedule as DuplicateSchedule
 from workflows.exceptions.workflow_errors import DuplicateWorkflow as DuplicateWorkflow

@@ -210,6 +210,7 @@ class NotCancellable(WorkflowError):
 
 
 #: Where work waits and nobody does it.
+UNSERVED = "start manage.py workflow_worker --queue {queue}, or a worker that serves all queues."
 NO_WORKER = "No worker shows a sign of life: start manage.py qcluster or workflow_worker."
 
 

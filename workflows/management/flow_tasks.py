@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import router, transaction
 
 from workflows.api import flow_control
-from workflows.exceptions import WorkflowError
+from workflows.exceptions import UNSERVED, WorkflowError
 from workflows.management.named_instance import check_workspace, find_actor
 from workflows.management.terminal import find_width, lay_table
 from workflows.models import Instance
@@ -61,7 +61,7 @@ class FlowTasks(BaseCommand):
         rows = [
             [
                 one.name,
-                "paused" if one.paused else "open",
+                "paused" if one.paused else "unserved" if one.is_stranded else "open",
                 one.running,
                 f"{one.waiting}{'+' if one.waiting == MOST_COUNTED else ''}",
                 _show_limit(one.limit, one.default_limit),
@@ -70,6 +70,9 @@ class FlowTasks(BaseCommand):
             for one in queues
         ]
         self._print_lines(lay_table(["queue", "state", "running", "waiting", "limit", "rate"], rows, width))
+        for one in queues:
+            if one.is_stranded:
+                self.stderr.write(f"Nobody serves queue {one.name}: {UNSERVED.format(queue=one.name)}")
         if limits:
             shown = [
                 [

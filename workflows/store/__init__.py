@@ -108,6 +108,7 @@ from workflows.store.heartbeats import forget_silent as forget_silent
 from workflows.store.heartbeats import is_void as is_void
 from workflows.store.heartbeats import leave as leave
 from workflows.store.heartbeats import list_alive as list_alive
+from workflows.store.heartbeats import list_served as list_served
 from workflows.store.heartbeats import silence as silence
 from workflows.store.heartbeats import suspect as suspect
 from workflows.store.instance_tree import cancel_tree as cancel_tree
