@@ -19,12 +19,17 @@ if TYPE_CHECKING:
     from workflows.api.async_calls import acomplete as acomplete
     from workflows.api.async_calls import acomplete_many as acomplete_many
     from workflows.api.async_calls import aemit as aemit
+    from workflows.api.async_calls import afork as afork
+    from workflows.api.async_calls import apause as apause
     from workflows.api.async_calls import aresult as aresult
     from workflows.api.async_calls import aretry as aretry
+    from workflows.api.async_calls import aschedule as aschedule
     from workflows.api.async_calls import asignal as asignal
     from workflows.api.async_calls import asignal_many as asignal_many
     from workflows.api.async_calls import astart as astart
     from workflows.api.async_calls import astart_many as astart_many
+    from workflows.api.async_calls import aunpause as aunpause
+    from workflows.api.async_calls import aunschedule as aunschedule
     from workflows.api.completions.batch_completion import CompletionResult as CompletionResult
     from workflows.api.completions.batch_completion import complete_many as complete_many
     from workflows.api.completions.completion import complete as complete
@@ -131,6 +136,7 @@ if TYPE_CHECKING:
     from workflows.exceptions import UnknownWorkflow as UnknownWorkflow
     from workflows.exceptions import UnknownWorkspace as UnknownWorkspace
     from workflows.exceptions import WorkflowError as WorkflowError
+    from workflows.exceptions import WorkspaceFull as WorkspaceFull
     from workflows.hooks.definition import hook as hook
     from workflows.styles.function.context_calls import FunctionContext as FunctionContext
     from workflows.styles.function.durable import durable as durable
@@ -156,7 +162,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "workflows.api.async_calls": (
-        "acancel acomplete acomplete_many aemit aresult aretry asignal asignal_many astart astart_many"
+        "acancel acomplete acomplete_many aemit afork apause aresult aretry aschedule asignal asignal_many astart "
+        "astart_many aunpause aunschedule"
     ),
     "workflows.definitions.decision": "Answer",
     "workflows.engine.context": "Signal StepContext",
@@ -201,7 +208,7 @@ _HOMES = {
         "SignalTimeoutError StaleVersion StepTimedOut StrictIsolation TooComplex TooLarge TooMany UnitFailed "
         "UnknownInteraction UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError DispatchFailed NotRedrivable "
         "UnknownLimit UnknownQueue NotForkable UnknownPoint "
-        "DuplicateSchedule InvalidSchedule ScheduleBusy UnknownSchedule "
+        "DuplicateSchedule InvalidSchedule ScheduleBusy UnknownSchedule WorkspaceFull "
     ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -33,7 +33,8 @@ CALLS = (
     "cancel complete complete_many emit fail fork hook lifecycle_events pause redrive result retry retry_item signal "
     "signal_many start start_many unpause workspace "
     "disable_schedule enable_schedule list_next_ticks run_schedule schedule unschedule "
-    "acancel acomplete acomplete_many aemit aresult aretry asignal asignal_many astart astart_many"
+    "acancel acomplete acomplete_many aemit afork apause aresult aretry aschedule asignal asignal_many astart "
+    "astart_many aunpause aunschedule"
 )
 VALUES = "Answer Completion CompletionResult Delivery ItemResult LifecycleEvent Signal"
 CONTEXTS = "FunctionContext MachineContext StepContext"
@@ -48,7 +49,7 @@ ERRORS = """
     StepTimedOut StrictIsolation TooComplex TooLarge TooMany UnitFailed UnknownInteraction UnknownLimit UnknownPoint
     UnknownQueue
     UnknownStep UnknownWorkflow UnknownWorkspace WorkflowError
-    DuplicateSchedule InvalidSchedule ScheduleBusy UnknownSchedule
+    DuplicateSchedule InvalidSchedule ScheduleBusy UnknownSchedule WorkspaceFull
 """
 
 

@@ -21,7 +21,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from workflows import store
 from workflows.api.arguments import read_actor, read_many
-from workflows.conf.settings import parse_rate
+from workflows.conf.flow_settings import parse_rate
 from workflows.exceptions import InvalidCall, show
 from workflows.models import ApiKey, Workspace
 from workflows.values.durations import parse_delay

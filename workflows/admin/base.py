@@ -23,6 +23,7 @@ from django.utils.translation import gettext
 from workflows.admin.bounded_lists import CappedPaginator
 from workflows.admin.markup import NOTHING, VALUE, answer_plainly, dump_json, show_block
 from workflows.admin.tenancy import ModelAdmin
+from workflows.exceptions import WorkflowError
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrPromise
@@ -86,6 +87,16 @@ class StyledAdmin(ModelAdmin):
         if not all(self._takes(self.opts.pk.name, one) for one in chosen):
             return HttpResponseRedirect(request.get_full_path())
         return super().changelist_view(request, extra_context)
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
+    ) -> Any:
+        """The form; what a call refuses is shown above it."""
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except WorkflowError as refusal:
+            self.message_user(request, str(refusal), messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """The list; without what no column can hold, which the database would answer with an error."""

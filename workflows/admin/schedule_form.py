@@ -13,7 +13,7 @@ from django.contrib.admin.widgets import AdminTextInputWidget
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from workflows.admin.json_boxes import ValueField
+from workflows.admin.json_field import StrictJsonField
 from workflows.api.schedule_calls import FIELDS, check_name, check_schedule
 from workflows.definitions import registry
 from workflows.exceptions import WorkflowError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 else:
     _ModelForm = forms.ModelForm
 
+#: Digits; a number that has more is none of ticks, and Python reads none of thousands.
+LONGEST_COUNT = 10
 OVERLAP_WORDS = [
     ("skip", _("skip: start nothing while the last instance lives")),
     ("allow", _("allow: start the next one beside it")),
@@ -60,7 +62,7 @@ class ScheduleForm(_ModelForm):
         widget=AdminTextInputWidget(attrs={"placeholder": "Europe/Berlin"}),
         help_text=_("In which the cron expression speaks. Empty: the site’s own."),
     )
-    input = ValueField(label=_("Input"), required=False, help_text=_("JSON. Empty: {}."))
+    input = StrictJsonField(label=_("Input"), required=False, help_text=_("JSON. Empty: {}."))
     overlap = forms.ChoiceField(label=_("Overlap"), choices=OVERLAP_WORDS, initial=DEFAULT_OVERLAP)
     catch_up = forms.CharField(
         label=_("Missed ticks"),
@@ -107,5 +109,6 @@ class ScheduleForm(_ModelForm):
         """What the calls are told."""
         found = {name: self.cleaned_data[name] for name in FIELDS}
         catch_up = str(found["catch_up"]).strip()
-        found["catch_up"] = int(catch_up) if catch_up.isascii() and catch_up.isdigit() else catch_up
+        is_number = catch_up.isascii() and catch_up.isdigit() and len(catch_up) < LONGEST_COUNT
+        found["catch_up"] = int(catch_up) if is_number else catch_up
         return found | {name: found[name] or None for name in ("cron", "every", "tz")}

@@ -21,7 +21,7 @@ from workflows.models import Worker
 
 #: A worker beats every second; `/readyz` believes it dead after the same time.
 SILENT = timedelta(seconds=5)
-COLUMNS = ("title", "kind", "pulse", "beat", "held_by", "idle", "started")
+COLUMNS = ("title", "kind", "pulse", "beat", "held_by", "serves", "idle", "started")
 
 
 @admin.register(Worker)
@@ -62,6 +62,11 @@ class WorkerAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("holder"))
     def held_by(self, worker: Worker) -> SafeString:
         return show_text(worker.holder)
+
+    @admin.display(description=gettext_lazy("queues"))
+    def serves(self, worker: Worker) -> SafeString:
+        """Those that it serves; nothing of one that serves all."""
+        return NOTHING if worker.queues is None else show_text(", ".join(worker.queues))
 
     @admin.display(description=gettext_lazy("started"))
     def started(self, worker: Worker) -> SafeString:

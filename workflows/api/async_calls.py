@@ -22,6 +22,7 @@ from asgiref.sync import sync_to_async
 from workflows.api.completions.batch_completion import complete_many
 from workflows.api.completions.completion import complete
 from workflows.api.events import emit
+from workflows.api.flow_control import pause, unpause
 from workflows.api.instances import (
     LOOK_EVERY,
     cancel,
@@ -33,6 +34,8 @@ from workflows.api.instances import (
     start,
     start_many,
 )
+from workflows.api.lineage.forking import fork
+from workflows.api.schedule_calls import schedule, unschedule
 from workflows.models import Instance
 from workflows.values.durations import parse_delay
 
@@ -66,6 +69,11 @@ acomplete_many = make_twin(complete_many)
 aemit = make_twin(emit)
 acancel = make_twin(cancel)
 aretry = make_twin(retry)
+afork = make_twin(fork)
+aschedule = make_twin(schedule)
+aunschedule = make_twin(unschedule)
+apause = make_twin(pause)
+aunpause = make_twin(unpause)
 
 
 async def aresult(instance: Instance | UUID | str, timeout: object = 0, *, workspace: str | None = None) -> Any:

@@ -22,8 +22,9 @@ from workflows.api.origin import find_source
 from workflows.conf import conf
 from workflows.definitions import registry
 from workflows.definitions.workspace import current_workspace
-from workflows.engine.planning import plan_instance
+from workflows.engine.planning import plan_apart
 from workflows.exceptions import InvalidInput, InvalidSchema, PolicyRefused, UnknownWorkspace
+from workflows.exceptions.trouble import is_dead, is_lost
 from workflows.models import Instance
 from workflows.values.json_text import check_signal_name, check_text, dump_value
 
@@ -169,11 +170,13 @@ def _start(db: BaseDatabaseWrapper, workspace: int, event: str, data: Any, actor
         if getattr(definition, "on_event", None) != event:
             continue
         try:
-            planned.append(plan_instance(definition, {} if data is None else data, None, "the event's data"))
+            planned.append(plan_apart(db, definition, {} if data is None else data, "the event's data"))
         except InvalidInput as error:
             logger.warning("event %r does not start workflow %r: %s", event, definition.name, error)
-        except Exception:  # its own check of the data is broken: that must not keep the event from the others
-            logger.exception("event %r does not start workflow %r: its accepts= failed", event, definition.name)
+        except Exception as error:  # its own code is broken: that must not keep the event from the others
+            if is_dead(db) or is_lost(error):
+                raise
+            logger.exception("event %r does not start workflow %r: its own code failed", event, definition.name)
     if not planned:
         return 0
     source = find_source(actor, is_event=True)

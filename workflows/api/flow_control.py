@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -24,7 +24,7 @@ from workflows.definitions.flow import known_limits
 from workflows.definitions.flow.flow_options import read_queue
 from workflows.definitions.flow.limits import MOST_SLOTS, MOST_TOKENS, read_period
 from workflows.definitions.workspace import current_workspace
-from workflows.exceptions import InvalidCall, UnknownLimit, UnknownQueue, UnknownWorkspace, show
+from workflows.exceptions import InvalidCall, UnknownLimit, UnknownQueue, UnknownWorkspace, WorkspaceFull, show
 from workflows.models import Instance
 from workflows.store import Control, Tokens
 
@@ -50,6 +50,13 @@ class QueueStatus:
     #: Steps that run, and instances that wait to; of very many that wait `store.MOST_COUNTED`.
     running: int
     waiting: int
+    #: Whether a living worker serves it. Where none lives at all there is another thing to be told.
+    served: bool
+
+    @property
+    def is_stranded(self) -> bool:
+        """Whether something waits for a worker that nobody has started."""
+        return bool(self.waiting) and not self.served
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +133,7 @@ def change_queue(
     by = read_actor(actor)
     scope, control = _read(workspace)
     _check_queue(name, scope, control)
+    _check_room("queues with a number or a pause of their own", scope, (scope, name), control.queues)
     if paused is not LEFT and not isinstance(paused, bool):
         raise InvalidCall(f"paused is true or false, not {show(paused)}")
     number = None if limit is LEFT or limit is None else read_limit(limit)
@@ -178,7 +186,11 @@ def change_limit(
     _check_limit(kind, name, scope, control)
     if value is None:
         store.drop_limit(_db(), scope, kind, name)
-    elif kind == "rate":
+        logger.info("%s limit %s of workspace %s: as the code has it, by %s", kind, name, scope, by)
+        return _describe_limit(kind, name, workspace)
+    if (scope, name) not in (control.rates if kind == "rate" else control.slots):
+        _check_room("limits with a number of their own", scope, None, [*control.rates, *control.slots])
+    if kind == "rate":
         rate = read_rate(value)
         if (weight := known_limits.find_weight(name)) > rate.burst:
             raise InvalidCall(
@@ -189,8 +201,7 @@ def change_limit(
     else:
         store.set_limit(_db(), scope, kind, name, limit=read_limit(value), actor=by)
     logger.info("%s limit %s of workspace %s: %s, by %s", kind, name, scope, value, by)
-    scope, control = _read(workspace)
-    return (_describe_rate if kind == "rate" else _describe_concurrency)(scope, control, name)
+    return _describe_limit(kind, name, workspace)
 
 
 def read_limit(value: object) -> int:
@@ -239,10 +250,12 @@ def _set_paused(workflow: object, queue: str | None, workspace: str | None, acto
     scope, control = _read(workspace)
     if queue is not None:
         _check_queue(queue, scope, control)
+        _check_room("queues with a number or a pause of their own", scope, (scope, queue), control.queues)
         store.set_queue(_db(), scope, queue, paused=paused, actor=by)
     else:
         name = workflow if (scope, workflow) in control.paused else registry.resolve(workflow).name
         if paused:
+            _check_room("paused workflows", scope, (scope, str(name)), control.paused)
             store.pause_workflow(_db(), scope, str(name), actor=by)
         else:
             store.unpause_workflow(_db(), scope, str(name))
@@ -266,8 +279,22 @@ def _check_limit(kind: str, name: str, scope: int, control: Control) -> None:
         raise UnknownLimit(kind, name, sorted(known_limits.list_concurrencies()))
 
 
+def _check_room(what: str, scope: int, wanted: tuple[int, str] | None, known: Collection[tuple[int, str]]) -> None:
+    """Refuse another row where the workspace has as many as it may have: every worker reads them once a second.
+
+    Callers of the same moment do not wait for one another, so each may add one.
+    """
+    if wanted not in known and sum(at == scope for at, _ in known) >= conf.max_limits:
+        raise WorkspaceFull(what, conf.max_limits, "MAX_LIMITS")
+
+
+def _describe_limit(kind: str, name: str, workspace: str | None) -> LimitStatus:
+    scope, control = _read(workspace)
+    return (_describe_rate if kind == "rate" else _describe_concurrency)(scope, control, name)
+
+
 def _describe_queues(scope: int, control: Control, names: list[str]) -> list[QueueStatus]:
-    counts = store.count_queues(_db(), scope, names)
+    counts, served = store.count_queues(_db(), scope, names), store.list_served(_db())
     found = []
     for name in names:
         row = control.queues.get((scope, name))
@@ -283,6 +310,7 @@ def _describe_queues(scope: int, control: Control, names: list[str]) -> list[Que
                 limit,
                 rate,
                 *counts[name],
+                served is None or name in served,
             )
         )
     return found

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.timezone import get_default_timezone_name
 
 from workflows import store
 from workflows.api.arguments import read_actor
@@ -29,6 +30,7 @@ from workflows.exceptions import (
     ScheduleBusy,
     UnknownSchedule,
     UnknownWorkspace,
+    WorkspaceFull,
     show,
 )
 from workflows.models import Instance, Schedule
@@ -173,8 +175,10 @@ def run_schedule(name: str, *, workspace: str | None = None, actor: object = "")
         if is_busy:
             store.cancel_tree(db, row.last_instance, None, reason=CANCELLED, actor=by or f"{ACTOR}{row.name}")
         new = plan_instance(registry.resolve(row.workflow), json.loads(row.input), None, "the input of the schedule")
-        store.write_ticks(db, [NewTick(row.id, now, "started", new.id)])
-        store.insert_ticked(db, [new], [TickPlace(row.workspace, by or f"{ACTOR}{row.name}", now)])
+        at = now
+        while not store.write_ticks(db, [NewTick(row.id, at, "started", new.id)]):
+            at += timedelta(microseconds=1)  # at that very moment there was another tick
+        store.insert_ticked(db, [new], [TickPlace(row.workspace, by or f"{ACTOR}{row.name}", at)])
         store.move_schedules(db, [MovedSchedule(row.id, row.next_at, None, new.id, None)])
         return new.id
 
@@ -234,6 +238,8 @@ def _write(name: str, workspace: str | None, wish: Any, *, is_new: bool | None) 
             raise DuplicateSchedule(name)
         if is_new is False and not is_there:
             raise UnknownSchedule(name)
+        if not is_there and store.count_schedules(db, scope, conf.max_schedules) >= conf.max_schedules:
+            raise WorkspaceFull("schedules", conf.max_schedules, "MAX_SCHEDULES")
         written = store.write_schedule(
             db, plan_schedule(wish(row), scope, now, row), is_new=is_new is True and row is None
         )
@@ -259,8 +265,16 @@ def _wish(
     text = dump_value(value, "the input of the schedule", conf.max_body)
     is_there = row is not None and not row.removed
     on = enabled if enabled is not None else row.enabled if row is not None and is_there else True
-    declared = None if row is None else row.declared
-    return ScheduleWish(name, workflow, text, options, on, declared, edited=declared is not None)
+    if row is None or row.declared is None:
+        return ScheduleWish(name, workflow, text, options, on)
+    edited = row.edited or row.removed or _differs(row, workflow, text, options)
+    return ScheduleWish(name, workflow, text, options, on, row.declared, edited)
+
+
+def _differs(row: ScheduleRow, workflow: str, input: str, options: ScheduleOptions) -> bool:
+    """Whether it is another schedule than the row has; one that is only switched on or off is the same."""
+    known = (row.workflow, json.loads(row.input), read_row_options(row))
+    return known != (workflow, json.loads(input), options.within(get_default_timezone_name()))
 
 
 def _merge(row: ScheduleRow, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from workflows.client.errors import (
     Conflict,
     ConnectionFailed,
     DuplicateKey,
+    DuplicateSchedule,
     Forbidden,
     Gone,
     IdempotencyConflict,
@@ -27,6 +28,7 @@ from workflows.client.errors import (
     InvalidData,
     InvalidInput,
     InvalidRequest,
+    InvalidSchedule,
     NotFinished,
     NotFound,
     NotPossible,
@@ -43,6 +45,7 @@ from workflows.client.errors import (
     UnknownQueue,
     UnknownWorkflow,
     Untrusted,
+    WorkspaceFull,
 )
 from workflows.client.values import (
     Answered,
@@ -56,6 +59,7 @@ from workflows.client.values import (
     Progress,
     QueueState,
     RegisteredWorkflow,
+    Schedule,
     Unit,
 )
 from workflows.importing import foreign_packages  # noqa: F401 - somebody else's package of this name is told of here
@@ -70,6 +74,7 @@ __all__ = [
     "ConnectionFailed",
     "Delivery",
     "DuplicateKey",
+    "DuplicateSchedule",
     "Emission",
     "Event",
     "Forbidden",
@@ -83,6 +88,7 @@ __all__ = [
     "InvalidData",
     "InvalidInput",
     "InvalidRequest",
+    "InvalidSchedule",
     "LimitState",
     "NotFinished",
     "NotFound",
@@ -92,6 +98,7 @@ __all__ = [
     "QueueState",
     "Redirected",
     "RegisteredWorkflow",
+    "Schedule",
     "ServerError",
     "StaleVersion",
     "TooLarge",
@@ -104,4 +111,5 @@ __all__ = [
     "UnknownQueue",
     "UnknownWorkflow",
     "Untrusted",
+    "WorkspaceFull",
 ]

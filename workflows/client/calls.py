@@ -15,6 +15,7 @@ from uuid import UUID
 from workflows.client.errors import NotFinished
 from workflows.client.flow_calls import FlowCalls
 from workflows.client.operator_calls import OperatorCalls
+from workflows.client.scheduling_calls import ScheduleCalls
 from workflows.client.transport import Secret, Transport
 from workflows.client.values import Answered, Completion, Delivery, Emission, Event, Instance, Interaction, Unit
 from workflows.client.wire import (
@@ -35,7 +36,7 @@ from workflows.client.wire import (
 LONGEST_POLL = 25
 
 
-class Client(OperatorCalls, FlowCalls):
+class Client(OperatorCalls, FlowCalls, ScheduleCalls):
     """A site's REST API, as calls. One client serves all threads of a process; after a fork, make another one.
 
     Whatever changes something is sent with an idempotency key, made up where none is given, so it is safe that a call

@@ -14,6 +14,8 @@
     ├── NotFound                    404
     ├── Conflict                    409
     │   ├── DuplicateKey            a live instance holds the key; `.existing` is its id
+    │   ├── DuplicateSchedule       there is a schedule of the name
+    │   ├── WorkspaceFull           the workspace has as many schedules or limits as it may have
     │   ├── StaleVersion            it has changed since the version that was named
     │   ├── AnsweredElsewhere       its channel takes the answer, this door does not
     │   ├── IdempotencyConflict     the idempotency key came with another body before
@@ -24,7 +26,8 @@
     │   ├── InvalidInput            of a workflow
     │   ├── UnknownWorkflow
     │   ├── UnknownPoint            of a fork; `.detail` names those there are
-    │   └── UnknownQueue
+    │   ├── UnknownQueue
+    │   └── InvalidSchedule         one that cannot be carried out
     ├── TooManyRequests             429; `.retry_after` in seconds
     └── ServerError                 5xx
         └── Unavailable             502, 503, 504; `.retry_after` in seconds, if it was told
@@ -119,6 +122,14 @@ class DuplicateKey(Conflict):
     existing: UUID | None = None
 
 
+class DuplicateSchedule(Conflict):
+    """There is a schedule of the name."""
+
+
+class WorkspaceFull(Conflict):
+    """The workspace has as many schedules, or limits set at run time, as it may have."""
+
+
 class StaleVersion(Conflict):
     """The interaction has changed since the version that was named: look again."""
 
@@ -155,6 +166,10 @@ class UnknownWorkflow(InvalidData):
     """The site has no workflow of that name."""
 
 
+class InvalidSchedule(InvalidData):
+    """The schedule cannot be carried out: a cron expression that never fires, a zone that is not known."""
+
+
 class UnknownPoint(InvalidData):
     """The instance has no such call, step or stage; `.detail` names those it has."""
 
@@ -183,12 +198,15 @@ class Unavailable(ServerError, Postponed):
 
 _BY_TYPE: Mapping[str, type[ApiError]] = {
     "duplicate-key": DuplicateKey,
+    "duplicate-schedule": DuplicateSchedule,
+    "workspace-full": WorkspaceFull,
     "stale-version": StaleVersion,
     "answered-elsewhere": AnsweredElsewhere,
     "idempotency-conflict": IdempotencyConflict,
     "not-possible": NotPossible,
     "invalid-input": InvalidInput,
     "unknown-workflow": UnknownWorkflow,
+    "invalid-schedule": InvalidSchedule,
     "unknown-point": UnknownPoint,
     "unknown-queue": UnknownQueue,
     "instance-failed": InstanceFailed,

@@ -37,11 +37,22 @@ class Sender:
         *,
         shown: str | None = None,
         keyed: bool = True,
+        has_body: bool = True,
     ) -> Reply:
         once = uuid4().hex if idempotency_key is None else check_header(idempotency_key, "the idempotency key")
         return self._transport.exchange(
-            Call(method, path, shown or path, body=write_json(body), idempotency_key=once, keyed=keyed)
+            Call(
+                method,
+                path,
+                shown or path,
+                body=write_json(body) if has_body else None,
+                idempotency_key=once,
+                keyed=keyed,
+            )
         )
+
+    def _delete(self, path: str, idempotency_key: str | None) -> None:
+        self._change("DELETE", path, None, idempotency_key, has_body=False)
 
     def _walk(self, kind: type[Value], path: str, filters: Mapping[str, Any]) -> Iterator[Value]:
         cursor: str | None = None

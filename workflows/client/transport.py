@@ -65,6 +65,10 @@ class Call:
     deadline: float | None = None
 
 
+#: The one answer of success that has no body.
+NO_CONTENT = 204
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What came back."""
@@ -172,7 +176,7 @@ class Transport:
             body = None
         if status >= 400:
             return read_problem(status, body, retry_after=retry_after)
-        if not 200 <= status < 300 or body is None:
+        if not 200 <= status < 300 or (body is None and (status != NO_CONTENT or raw)):
             return refuse_answer(status, "it has no JSON; correct base_url, or look at what stands in between")
         return Reply(status, body, headers.get("Idempotency-Replayed", "").lower() == "true", retry_after)
 

@@ -204,6 +204,36 @@ class RegisteredWorkflow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """What starts an instance at each of its ticks."""
+
+    name: str
+    workflow: str
+    workspace: str = ""
+    input: Any = None
+    #: A cron expression in the zone `tz`, or the seconds of an interval.
+    cron: str | None = None
+    every: float | None = None
+    tz: str = ""
+    #: "skip", "allow" or "cancel".
+    overlap: str = "skip"
+    #: "none", "last", or a number of ticks.
+    catch_up: Any = "last"
+    enabled: bool = True
+    #: The next five, as RFC 3339 texts; those that it would have while it is off.
+    next_ticks: Any = ()
+    last_tick: datetime | None = None
+    #: What it has started last.
+    last_instance: UUID | None = None
+    #: Why the last tick started nothing, where that was an error.
+    error: str | None = None
+    #: Whether the site's code declares it, and whether somebody has changed it since.
+    declared: bool = False
+    edited: bool = False
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
     """A queue: what holds, what the code says, what runs and what waits."""
 

@@ -10,7 +10,6 @@ import base64
 import difflib
 import hashlib
 import hmac
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +20,8 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
+from workflows.conf.flow_settings import FLOW_DEFAULTS, FlowSettings, parse_rate, want_count, want_queues
 from workflows.conf.kafka_settings import KafkaSettings, read_kafka
-from workflows.conf.setting_values import SettingValues
 from workflows.exceptions import InvalidCall, InvalidDuration
 from workflows.outbound.address_guard import Guard, read_allowed
 from workflows.outbound.webhook_signature import LEAST_BYTES, MOST_BYTES, PREFIX, read_secret
@@ -36,7 +35,6 @@ DEFAULTS: Mapping[str, Any] = {
     "MAX_BULK_BODY": 16 * 1024 * 1024,
     "AWAIT_AGGREGATE_MAX_INPUT_ITEMS": 10_000,
     "AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS": 10_000,
-    "QUEUES": {},
     "RETENTION": None,
     "EVENT_LOOKBACK": "7d",
     "HOOK_RETENTION": "30d",
@@ -49,6 +47,7 @@ DEFAULTS: Mapping[str, Any] = {
     "KAFKA": None,
     "WEBHOOK_SECRETS": None,
     "WEBHOOK_ALLOWED": (),
+    **FLOW_DEFAULTS,
 }
 
 #: A check's message may be logged, so it shows nothing of these.
@@ -57,7 +56,7 @@ SECRET = frozenset({"TOKEN_KEYS", "KAFKA", "WEBHOOK_SECRETS"})
 LOCAL_URL = "http://localhost:8000"
 
 
-class Conf(SettingValues):
+class Conf(FlowSettings):
     """`WORKFLOWS` with attribute access."""
 
     setting = "WORKFLOWS"
@@ -176,17 +175,6 @@ class Conf(SettingValues):
         """Whether /metrics may be read without a key."""
         return bool(self._read("METRICS_PUBLIC"))
 
-    @cached_property
-    def queues(self) -> dict[str, tuple[int | None, tuple[int, int] | None]]:
-        """Name -> limit and rate (so many in so many seconds) of the queues that the site declares."""
-        given = self._read("QUEUES")
-        if fix := _want_queues(given):  # the site's mistake: a queue without its limit would let everything through
-            raise ImproperlyConfigured(f'WORKFLOWS["QUEUES"]: {fix}')
-        return {
-            name: (one.get("limit"), None if one.get("rate") is None else parse_rate(one["rate"]))
-            for name, one in given.items()
-        }
-
     @property
     def base_url(self) -> str:
         """The address of this site as users and partners see it, without a slash at its end."""
@@ -214,22 +202,6 @@ class Conf(SettingValues):
 _MAY_BE_NONE = {name for name, value in DEFAULTS.items() if value is None} | {"API_RATE"}
 
 conf = Conf()
-
-
-_RATE = re.compile(r"([1-9][0-9]{0,8})/([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def parse_rate(given: object) -> tuple[int, int]:
-    """How many in how many seconds.
-
-    >>> parse_rate("600/m")
-    (600, 60)
-    """
-    found = _RATE.fullmatch(given) if isinstance(given, str) else None
-    if found is None:
-        raise InvalidCall(f'{given!r:.60} is no rate; write a number per s, m, h or d, such as "600/m"')
-    return int(found[1]), _SECONDS[found[2]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,12 +235,6 @@ def _want_duration(value: Any) -> str | None:
     except InvalidDuration as error:
         return f'{error}. Write seconds, "90s", "24h" or a timedelta.'
     return None
-
-
-def _want_count(value: Any) -> str | None:
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return None
-    return "Write a whole number above zero."
 
 
 def _want_number(value: Any) -> str | None:
@@ -352,35 +318,17 @@ def _want_hosts(value: Any) -> str | None:
     return None
 
 
-#: The numbers of slots are kept in two bytes.
-_MOST_SLOTS = 32_000
-
-
-def _want_queues(value: Any) -> str | None:
-    if not isinstance(value, Mapping):
-        return 'Write {"mail": {"limit": 10, "rate": "100/m"}}, or {} for none.'
-    for name, one in value.items():
-        if not isinstance(name, str) or not name or not all(letter.isalnum() or letter in "-_." for letter in name):
-            return "A queue's name is made of letters, digits, dots, hyphens and underscores."
-        if not isinstance(one, Mapping) or one.keys() - {"limit", "rate"}:
-            return f'Of {name!r:.60}: write {{"limit": 10, "rate": "100/m"}}, either of them or neither.'
-        limit = one.get("limit")
-        if limit is not None and (_want_count(limit) or limit > _MOST_SLOTS):
-            return f"Of {name!r:.60}: limit is a whole number from 1 to {_MOST_SLOTS}."
-        if one.get("rate") is not None and (fix := _want_rate(one["rate"])):
-            return f"Of {name!r:.60}: {fix}"
-    return None
-
-
 _READERS: Mapping[str, Callable[[Any], str | None]] = {
     "BASE_URL": _want_url,
     "TOKEN_KEYS": _want_keys,
     "STEP_TIMEOUT": _want_duration,
-    "MAX_BODY": _want_count,
-    "MAX_BULK_BODY": _want_count,
-    "AWAIT_AGGREGATE_MAX_INPUT_ITEMS": _want_count,
-    "AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS": _want_count,
-    "QUEUES": _want_queues,
+    "MAX_BODY": want_count,
+    "MAX_BULK_BODY": want_count,
+    "AWAIT_AGGREGATE_MAX_INPUT_ITEMS": want_count,
+    "AWAIT_AGGREGATE_MAX_OUTPUT_ITEMS": want_count,
+    "QUEUES": want_queues,
+    "MAX_LIMITS": want_count,
+    "MAX_SCHEDULES": want_count,
     "RETENTION": _want_duration,
     "EVENT_LOOKBACK": _want_duration,
     "HOOK_RETENTION": _want_duration,
@@ -390,7 +338,7 @@ _READERS: Mapping[str, Callable[[Any], str | None]] = {
     "API_RATE": _want_rate,
     "MAX_WAITS": _want_number,
     "KAFKA": _want_kafka,
-    "DISPATCH_TRIES": _want_count,
+    "DISPATCH_TRIES": want_count,
     "WEBHOOK_SECRETS": _want_secrets,
     "WEBHOOK_ALLOWED": _want_hosts,
 }

@@ -1,12 +1,16 @@
 """The first row of an instance: its input checked against the workflow, serialised, and given an id.
 
-Invariant owned: an instance that is stored has an input that its workflow takes.
+Invariants owned: an instance that is stored has an input that its workflow takes; and an author's code that fails in
+the middle of a transaction of others (`plan_apart`) leaves that transaction as it was.
 """
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+from django.db import transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.definitions import registry
 from workflows.definitions.awaited_kinds import AwaitedChild
@@ -48,6 +52,23 @@ def plan_instance(
         if placed
         else None,
     )
+
+
+def plan_apart(db: BaseDatabaseWrapper, definition: Definition, input: Any, what: str) -> NewInstance:
+    """Plan within a transaction that others are part of: a query of the author's code that fails is undone alone.
+
+    A workflow whose code is not asked costs no savepoint.
+    """
+    if not asks_author(definition):
+        return plan_instance(definition, input, None, what)
+    with transaction.atomic(using=db.alias):
+        return plan_instance(definition, input, None, what)
+
+
+def asks_author(definition: Definition) -> bool:
+    """Whether planning runs code of the workflow's author: a class that checks the input, or a function of a key."""
+    keys = {} if definition.flow is None else definition.flow.list_keys()
+    return definition.accepts is not None or any(key is not None and key.function is not None for key in keys.values())
 
 
 def plan_child(workflow: Any, input: Any) -> NewInstance:

@@ -30,6 +30,7 @@
     ├── NotRedrivable                   a question that is over, or whose workflow has gone on, is not sent again
     ├── UnknownSchedule (LookupError)   no schedule of the workspace has this name
     ├── DuplicateSchedule               a schedule that is to be made is there
+    ├── WorkspaceFull                   as many schedules, or limits set at run time, as a workspace may have
     ├── ScheduleBusy                    the last instance of a schedule lives, so it does not run now
     ├── NotCancellable                  the instance has already ended
     ├── NotFinished                     `result()` was asked before the end
@@ -108,6 +109,7 @@ from workflows.exceptions.run_errors import StepTimedOut as StepTimedOut
 from workflows.exceptions.run_errors import StrictIsolation as StrictIsolation
 from workflows.exceptions.run_errors import UnitFailed as UnitFailed
 from workflows.exceptions.workflow_errors import NO_WORKER as NO_WORKER
+from workflows.exceptions.workflow_errors import UNSERVED as UNSERVED
 from workflows.exceptions.workflow_errors import DuplicateKey as DuplicateKey
 from workflows.exceptions.workflow_errors import DuplicateSchedule as DuplicateSchedule
 from workflows.exceptions.workflow_errors import DuplicateWorkflow as DuplicateWorkflow
@@ -129,6 +131,7 @@ from workflows.exceptions.workflow_errors import UnknownQueue as UnknownQueue
 from workflows.exceptions.workflow_errors import UnknownSchedule as UnknownSchedule
 from workflows.exceptions.workflow_errors import UnknownWorkflow as UnknownWorkflow
 from workflows.exceptions.workflow_errors import UnknownWorkspace as UnknownWorkspace
+from workflows.exceptions.workflow_errors import WorkspaceFull as WorkspaceFull
 
 # Rows (a call's error in a checkpoint), pickles and tracebacks name a class by its module: the package, always.
 for _value in [value for value in vars().values() if isinstance(value, type)]:

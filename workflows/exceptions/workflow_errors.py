@@ -19,7 +19,7 @@ class UnknownWorkflow(WorkflowError, LookupError):
     """Nothing is registered under this name, or not in this version."""
 
     def __init__(self, workflow: object, known: list[str]) -> None:
-        self.workflow = workflow
+        self.workflow, self.known = workflow, known
         names = ", ".join(known) or "none"
         if isinstance(workflow, type) and any(one.__name__ == "Workflow" for one in workflow.__bases__):
             super().__init__(f"{workflow.__qualname__} has no steps: write @step above each method that is one")
@@ -56,7 +56,7 @@ class UnknownQueue(WorkflowError, LookupError):
     """No workflow, setting or row names this queue."""
 
     def __init__(self, queue: object, known: list[str]) -> None:
-        self.queue = queue
+        self.queue, self.known = queue, known
         super().__init__(
             f"there is no queue {show(queue)} (there are: {', '.join(known)}). Name it in a workflow (queue=…) or in "
             'WORKFLOWS["QUEUES"].'
@@ -179,6 +179,17 @@ class DuplicateSchedule(WorkflowError):
         super().__init__(f"there is a schedule {name!r} in this workspace: change that one, or choose another name")
 
 
+class WorkspaceFull(WorkflowError):
+    """A workspace has as many schedules, or as many limits set at run time, as it may have."""
+
+    def __init__(self, what: str, limit: int, setting: str) -> None:
+        self.limit = limit
+        super().__init__(
+            f"this workspace has {limit} {what}, which is its limit: remove some that are not used any more, or raise "
+            f'WORKFLOWS["{setting}"]'
+        )
+
+
 class ScheduleBusy(WorkflowError):
     """A schedule that skips while the last instance lives is to run now, and that one lives."""
 
@@ -199,6 +210,7 @@ class NotCancellable(WorkflowError):
 
 
 #: Where work waits and nobody does it.
+UNSERVED = "start manage.py workflow_worker --queue {queue}, or a worker that serves all queues."
 NO_WORKER = "No worker shows a sign of life: start manage.py qcluster or workflow_worker."
 
 

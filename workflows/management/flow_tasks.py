@@ -14,12 +14,14 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import router, transaction
 
 from workflows.api import flow_control
-from workflows.exceptions import WorkflowError
+from workflows.exceptions import UNSERVED, WorkflowError
 from workflows.management.named_instance import check_workspace, find_actor
 from workflows.management.terminal import find_width, lay_table
 from workflows.models import Instance
 from workflows.store import MOST_COUNTED, Tokens
 
+#: Digits; what has more is no limit, and Python reads none of thousands.
+LONGEST_NUMBER = 10
 #: Gives a number back to the code.
 CODE = "code"
 
@@ -30,7 +32,7 @@ class FlowTasks(BaseCommand):
     def add_flow_tasks(self, add: Callable[..., Any]) -> None:
         """One subcommand per task."""
         task = add("queues", self.list_flow, "Queues with what runs and waits; limits; paused workflows.")
-        _add_workspace(task)
+        add_workspace(task)
         for name, run, help in (
             ("pause", self.pause, "Begin nothing of workflows or queues, until they are unpaused."),
             ("unpause", self.unpause, "Let paused workflows or queues go on."),
@@ -38,7 +40,7 @@ class FlowTasks(BaseCommand):
             task = add(name, run, help)
             task.add_argument("workflows", nargs="*", metavar="WORKFLOW")
             task.add_argument("--queue", action="append", default=[], metavar="NAME", help="a queue; may be repeated")
-            _add_workspace(task)
+            add_workspace(task)
 
         task = add(
             "limit", self.set_limit, "Set another number in the place of the code's, or give it back to the code."
@@ -48,18 +50,18 @@ class FlowTasks(BaseCommand):
         what.add_argument("--concurrency", metavar="KEY", help="a key such as tenant:7, or all of tenant:{tenant}")
         what.add_argument("--rate", metavar="NAME", help="a rate, for all workflows that share it")
         task.add_argument("value", metavar="VALUE", help=f"10, 100/m, 5/30s, or {CODE}: as the code has it")
-        _add_workspace(task)
+        add_workspace(task)
 
     def list_flow(self, options: dict[str, Any]) -> None:
         width, where = find_width(), {"workspace": options["workspace"]}
-        with _told():
+        with end_with_refusals():
             check_workspace(options["workspace"])
             queues = flow_control.list_queues(**where)
             limits, paused = flow_control.list_limits(**where), flow_control.list_paused(**where)
         rows = [
             [
                 one.name,
-                "paused" if one.paused else "open",
+                "paused" if one.paused else "unserved" if one.is_stranded else "open",
                 one.running,
                 f"{one.waiting}{'+' if one.waiting == MOST_COUNTED else ''}",
                 _show_limit(one.limit, one.default_limit),
@@ -68,6 +70,9 @@ class FlowTasks(BaseCommand):
             for one in queues
         ]
         self._print_lines(lay_table(["queue", "state", "running", "waiting", "limit", "rate"], rows, width))
+        for one in queues:
+            if one.is_stranded:
+                self.stderr.write(f"Nobody serves queue {one.name}: {UNSERVED.format(queue=one.name)}")
         if limits:
             shown = [
                 [
@@ -92,7 +97,7 @@ class FlowTasks(BaseCommand):
         if not options["workflows"] and not options["queue"]:
             raise CommandError("Which? Name workflows, or queues with --queue NAME.")
         where, lines = {"workspace": options["workspace"], "actor": find_actor()}, []
-        with _told(), transaction.atomic(using=router.db_for_write(Instance)):
+        with end_with_refusals(), transaction.atomic(using=router.db_for_write(Instance)):
             check_workspace(options["workspace"])
             for name in options["workflows"]:
                 call(name, **where)
@@ -104,9 +109,9 @@ class FlowTasks(BaseCommand):
 
     def set_limit(self, options: dict[str, Any]) -> None:
         value: Any = options["value"]
-        number = None if value == CODE else int(value) if value.isdecimal() else value
+        number = None if value == CODE else int(value) if value.isdecimal() and len(value) < LONGEST_NUMBER else value
         where = {"workspace": options["workspace"], "actor": find_actor()}
-        with _told():
+        with end_with_refusals():
             check_workspace(options["workspace"])
             if (queue := options["queue"]) is not None:
                 names = ("limit", "rate") if number is None else ("limit",) if isinstance(number, int) else ("rate",)
@@ -124,12 +129,14 @@ class FlowTasks(BaseCommand):
             self.stdout.write(line)
 
 
-def _add_workspace(task: Any) -> None:
+def add_workspace(task: Any) -> None:
+    """The option that every task of a workspace has."""
     task.add_argument("--workspace", metavar="SLUG", help="of the workspace with this slug")
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def end_with_refusals() -> Iterator[None]:
+    """What a call refuses ends the command in the call's words."""
     try:
         yield
     except WorkflowError as refusal:

@@ -4,6 +4,7 @@ The indexes of it are built by 0029.
 """
 
 import django.db.models.deletion
+from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.operations import AddConstraintNotValid
 from django.db import migrations, models
 
@@ -249,8 +250,14 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(condition=models.Q(("tokens__gte", 0)), name="holdpoint_bucket_tokens"),
         ),
         ChangeBriefly(
-            ["holdpoint_instance"],
+            ["holdpoint_instance", "holdpoint_worker"],
             [
+                # Which queues it serves.
+                migrations.AddField(
+                    model_name="worker",
+                    name="queues",
+                    field=ArrayField(base_field=models.TextField(), null=True, size=None, verbose_name="queues"),
+                ),
                 migrations.AddField(
                     model_name="instance",
                     name="fair_key",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from django.contrib.postgres.fields import ArrayField
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models.expressions import RawSQL
@@ -104,6 +105,8 @@ class Worker(EngineModel):
     asked_at = models.DateTimeField(_("asked at"), null=True)
     idle = models.BooleanField(_("idle"), default=False)
     holder = models.TextField(_("holder"), default="")
+    #: The queues that it serves; NULL: all of them.
+    queues = ArrayField(models.TextField(), verbose_name=_("queues"), null=True)
 
     class Meta(EngineModel.Meta):
         db_table = "holdpoint_worker"

@@ -14,11 +14,16 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from django.db import connections
 from django.db.models import Count, Max, Min, TextField
 from django.db.models.functions import Cast
 
+from workflows import store
 from workflows.definitions import registry
 from workflows.definitions.fingerprint import has_changed
+from workflows.definitions.flow.flow_options import DEFAULT_QUEUE
+from workflows.exceptions import UNSERVED
+from workflows.lifecycle import Status
 from workflows.models import Instance
 
 #: Different combinations of workflow, version, step and fingerprint that are looked at, the commonest first.
@@ -84,6 +89,35 @@ def find_stuck(using: str) -> list[Stuck]:
             advice=_advise(*at),
         )
     return sorted(groups.values(), key=lambda one: (not one.blocks, one.workflow, one.version, one.step))
+
+
+@dataclass(frozen=True, slots=True)
+class StrandedQueue:
+    """A queue in which instances wait, and that no living worker serves."""
+
+    queue: str
+    count: int
+    oldest: datetime
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        return f"S{UNSERVED[1:].format(queue=self.queue)}"
+
+    def __str__(self) -> str:
+        waits = "instance waits" if self.count == 1 else "instances wait"
+        return f"{self.count} {waits} in queue {self.queue!r}, which no living worker serves"
+
+
+def find_stranded(using: str) -> list[StrandedQueue]:
+    """Queues that nobody serves, of all workspaces. Where no worker lives at all, that is said elsewhere."""
+    served = store.list_served(connections[using])
+    if served is None:
+        return []
+    rows: Any = Instance.objects.using(using).filter(status=Status.RUNNABLE).values("queue")
+    counted = rows.annotate(count=Count("*"), oldest=Min("due_at")).order_by("queue")
+    found = [(row["queue"] or DEFAULT_QUEUE, row["count"], row["oldest"]) for row in counted]
+    return [StrandedQueue(*one) for one in found if one[0] not in served]
 
 
 def explain(instance: Instance) -> str | None:

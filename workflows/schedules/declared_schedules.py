@@ -68,7 +68,7 @@ def _carry_out(db: BaseDatabaseWrapper, definition: Definition) -> bool:
         definition.name,
         "{}",
         definition.schedule,
-        enabled=row is None or row.removed or row.enabled,
+        enabled=row is None or row.enabled,
         declared=_write(definition),
     )
     return store.write_schedule(db, plan_schedule(wish, workspace, now, row), is_new=row is None)

@@ -71,12 +71,10 @@ def plan_schedule(wish: ScheduleWish, workspace: int, now: datetime, row: Schedu
 
 
 def list_ticks_to_fire(row: ScheduleRow, options: ScheduleOptions, now: datetime) -> list[datetime]:
-    """The ticks that are carried out now: those in time, and of the missed ones as many as are made up for."""
+    """The ticks that are carried out now: all that are in time, and the last ones as far as they are made up for."""
     if row.next_at is None:
         return []
-    count = max(options.catch_up, 1)
-    ticks = options.timetable.list_last(row.next_at, now, row.anchor_at, count)
-    return ticks if options.catch_up else [tick for tick in ticks if now - tick <= GRACE]
+    return options.timetable.list_last(row.next_at, now, row.anchor_at, options.catch_up, now - GRACE)
 
 
 def list_shown_ticks(row: Schedule, count: int) -> list[datetime]:

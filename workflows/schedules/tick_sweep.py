@@ -1,8 +1,8 @@
 """Firing schedules: what is due is started by any pump, many at once, each tick at most once.
 
 Invariants owned: the row of a tick, its instance and the schedule's next tick are one transaction, so nothing that dies
-in between is seen; a schedule that cannot be carried out says why in its row and keeps none of the others; nor does one
-whose last instance somebody holds, which is cancelled when it is free.
+in between is seen. A schedule that cannot be carried out says why in its row and keeps none of the others, whatever its
+author's code has done to the transaction. One whose last instance somebody holds is carried out when that is free.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import json
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.db import OperationalError, connections, router
+from django.db import DatabaseError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from psycopg import errors
+from psycopg.pq import TransactionStatus
 
 from workflows import store
 from workflows.definitions import registry
@@ -75,7 +77,10 @@ def work() -> int:
     db = connections[router.db_for_write(Instance)]
     if declared_schedules.settle(db):
         return 1  # once more: what is due is another matter
-    fired, postponed = store.in_transaction(db, lambda: _fire(db))
+    try:
+        fired, postponed = store.in_transaction(db, lambda: _fire(db))
+    except _Spoilt:
+        fired, postponed = store.in_transaction(db, lambda: _fire(db, apart=True))
     vain = 0
     for id in postponed:
         if not may_go_on() or vain == MOST_IN_VAIN:
@@ -87,29 +92,32 @@ def work() -> int:
 
 
 def _fire_alone(db: BaseDatabaseWrapper, id: int) -> int | None:
-    """Carry out a schedule whose last instance is cancelled first; None where somebody holds a row of it."""
+    """Carry out a schedule whose last instance is cancelled first; None where that meets trouble: a held row."""
 
     def fire() -> int:
         if is_own:
             store.limit_lock_wait(db, PATIENCE)
-        return _fire(db, only=id)[0]
+        return _fire(db, only=id, apart=True)[0]
 
     is_own = not db.in_atomic_block
     try:
         fired = store.in_transaction(db, fire)
-    except OperationalError as error:
-        if not isinstance(error.__cause__, errors.LockNotAvailable):
+    except DatabaseError as error:
+        if is_dead(db) or not is_own:
             raise
         failures = _resting.get(id, (0.0, 0))[1] + 1
         _resting[id] = time.monotonic() + back_off.DEADLINE.find_seconds(failures), failures
-        logger.info("the last instance of schedule %d is held by somebody, and is cancelled later: %s", id, error)
+        logger.warning("schedule %d cannot cancel what it has started last, and tries again: %s", id, error)
         return None
     _resting.pop(id, None)
     return fired
 
 
-def _fire(db: BaseDatabaseWrapper, only: int | None = None) -> tuple[int, list[int]]:
-    """Carry out what is due of a batch, or of one schedule; how many, and which have to be dealt with by themselves."""
+def _fire(db: BaseDatabaseWrapper, only: int | None = None, *, apart: bool = False) -> tuple[int, list[int]]:
+    """Carry out what is due of a batch, or of one schedule; how many, and which have to be dealt with by themselves.
+
+    Each `apart`: behind a savepoint, which is what costs. Without, an author's query that fails is `_Spoilt`.
+    """
     skip = [] if only is not None else [id for id, (until, _) in list(_resting.items()) if until > time.monotonic()]
     names = [one.name for one in registry.list_latest()]
     now, rows = store.lock_due_schedules(db, names, BATCH, only=only, skip=skip)
@@ -120,7 +128,7 @@ def _fire(db: BaseDatabaseWrapper, only: int | None = None) -> tuple[int, list[i
         if row.overlap == "cancel" and row.id in busy and only is None:
             firing.postponed.append(row.id)
         else:
-            _plan(db, row, now, row.id in busy, firing)
+            _plan(db, row, now, row.id in busy, firing, apart=apart)
     if firing.moved:
         written = store.write_ticks(db, firing.ticks) if firing.ticks else set()
         starts = [one for one in firing.starts if (one[0].schedule, one[0].at) in written]
@@ -140,7 +148,9 @@ def _without_unwritten(moved: Sequence[MovedSchedule], started: set[object]) -> 
     ]
 
 
-def _plan(db: BaseDatabaseWrapper, row: ScheduleRow, now: datetime, is_busy: bool, firing: _Firing) -> None:
+def _plan(
+    db: BaseDatabaseWrapper, row: ScheduleRow, now: datetime, is_busy: bool, firing: _Firing, *, apart: bool
+) -> None:
     try:
         options = read_row_options(row)
         due = list_ticks_to_fire(row, options, now)
@@ -150,18 +160,7 @@ def _plan(db: BaseDatabaseWrapper, row: ScheduleRow, now: datetime, is_busy: boo
         firing.moved.append(MovedSchedule(row.id, now + LOOK_AGAIN, None, None, _tell(error)))
         return
     starting = _choose(row, due, is_busy)
-    planned: dict[datetime, NewInstance] = {}
-    problem: str | None = None
-    try:
-        if starting and row.overlap == "cancel" and is_busy:
-            store.cancel_tree(db, row.last_instance, None, reason=CANCELLED, actor=f"{ACTOR}{row.name}")
-        definition, input = registry.resolve(row.workflow), json.loads(row.input)
-        planned = {at: plan_instance(definition, input, None, f"the input of schedule {row.name!r}") for at in starting}
-    except Exception as refused:
-        if is_dead(db) or is_passing(refused):
-            raise
-        logger.warning("schedule %r cannot start %r: %s", row.name, row.workflow, refused)
-        problem = _tell(refused)
+    planned, problem = _plan_starts(db, row, starting, apart=apart, cancels=is_busy and row.overlap == "cancel")
     last: NewInstance | None = None
     for at in due:
         if (new := planned.get(at)) is not None:
@@ -172,6 +171,41 @@ def _plan(db: BaseDatabaseWrapper, row: ScheduleRow, now: datetime, is_busy: boo
         firing.ticks.append(tick)
     last_at = due[-1] if due else None
     firing.moved.append(MovedSchedule(row.id, next_at, last_at, None if last is None else last.id, problem))
+
+
+def _plan_starts(
+    db: BaseDatabaseWrapper, row: ScheduleRow, starting: Sequence[datetime], *, apart: bool, cancels: bool
+) -> tuple[dict[datetime, NewInstance], str | None]:
+    """What is started by the ticks, or why nothing is. The last instance is cancelled only where another begins."""
+    planned: dict[datetime, NewInstance] = {}
+    try:
+        with transaction.atomic(using=db.alias) if apart and starting else nullcontext():
+            definition, input = registry.resolve(row.workflow), json.loads(row.input)
+            what = f"the input of schedule {row.name!r}"
+            planned = {at: plan_instance(definition, input, None, what) for at in starting}
+            if cancels and planned:
+                store.cancel_tree(db, row.last_instance, None, reason=CANCELLED, actor=f"{ACTOR}{row.name}")
+    except Exception as refused:
+        # What the author's statements meet is the author's, what cancelling meets in passing is the engine's.
+        if is_dead(db) or (planned and is_passing(refused)):
+            raise
+        if _is_spoilt(db):
+            raise _Spoilt from refused
+        logger.warning("schedule %r cannot start %r: %s", row.name, row.workflow, refused)
+        return {}, _tell(refused)
+    if _is_spoilt(db):  # his code has met an error, and kept it to itself
+        raise _Spoilt
+    return planned, None
+
+
+def _is_spoilt(db: BaseDatabaseWrapper) -> bool:
+    """Whether the transaction takes no more statements: asked of the driver, which costs none."""
+    raw: Any = db.connection
+    return db.needs_rollback or raw.info.transaction_status == TransactionStatus.INERROR
+
+
+class _Spoilt(Exception):
+    """The code of one schedule's author has spoilt the transaction of all."""
 
 
 def _choose(row: ScheduleRow, due: Sequence[datetime], is_busy: bool) -> Sequence[datetime]:

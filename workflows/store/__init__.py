@@ -110,6 +110,7 @@ from workflows.store.heartbeats import forget_silent as forget_silent
 from workflows.store.heartbeats import is_void as is_void
 from workflows.store.heartbeats import leave as leave
 from workflows.store.heartbeats import list_alive as list_alive
+from workflows.store.heartbeats import list_served as list_served
 from workflows.store.heartbeats import silence as silence
 from workflows.store.heartbeats import suspect as suspect
 from workflows.store.instance_tree import cancel_tree as cancel_tree
@@ -231,6 +232,7 @@ from workflows.store.schedules.due_ticks import prune_ticks as prune_ticks
 from workflows.store.schedules.due_ticks import seconds_to_tick as seconds_to_tick
 from workflows.store.schedules.due_ticks import write_ticks as write_ticks
 from workflows.store.schedules.schedule_rows import WrittenSchedule as WrittenSchedule
+from workflows.store.schedules.schedule_rows import count_schedules as count_schedules
 from workflows.store.schedules.schedule_rows import list_declared as list_declared
 from workflows.store.schedules.schedule_rows import lock_schedule as lock_schedule
 from workflows.store.schedules.schedule_rows import read_scope as read_scope

@@ -8,16 +8,19 @@ put back, is as silent as one far behind it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.store.sql import CLOCK, compact, fetch
+from workflows.store.sql import CLOCK, compact, fetch, write_texts
 
 #: A watcher that pumps in need yields the role to a proper pump task at once.
 _BEAT = compact(f"""
-    INSERT INTO holdpoint_worker AS w (name, kind, holder, beat_at, started_at, idle)
-    VALUES (%(name)s, %(kind)s, %(holder)s, {CLOCK}, {CLOCK}, %(idle)s)
+    INSERT INTO holdpoint_worker AS w (name, kind, holder, beat_at, started_at, idle, queues)
+    VALUES (%(name)s, %(kind)s, %(holder)s, {CLOCK}, {CLOCK}, %(idle)s, %(queues)s::text[])
     ON CONFLICT (name) DO UPDATE SET beat_at = {CLOCK}, idle = excluded.idle, holder = excluded.holder,
-      kind = excluded.kind, started_at = CASE WHEN w.holder = excluded.holder THEN w.started_at ELSE {CLOCK} END
+      kind = excluded.kind, queues = excluded.queues,
+      started_at = CASE WHEN w.holder = excluded.holder THEN w.started_at ELSE {CLOCK} END
     WHERE w.holder IN (excluded.holder, '')
       OR w.beat_at NOT BETWEEN {CLOCK} - %(silence)s * interval '1 s' AND {CLOCK} + %(silence)s * interval '1 s'
       OR (w.kind = 'watch' AND excluded.kind = 'cluster')
@@ -69,14 +72,27 @@ _ALIVE = compact(f"""
     WHERE w.beat_at > {CLOCK} - %(silence)s * interval '1 s' ORDER BY w.name
 """)
 
+_SERVED = f"SELECT w.queues FROM holdpoint_worker w WHERE w.beat_at > {CLOCK} - %(silence)s * interval '1 s'"
+
 _FORGET = f"DELETE FROM holdpoint_worker WHERE beat_at < {CLOCK} - interval '1 h' AND kind = 'worker' RETURNING name"
 
 
 def beat(
-    db: BaseDatabaseWrapper, name: str, kind: str, holder: str, *, idle: bool = False, silence: float = 3.0
+    db: BaseDatabaseWrapper,
+    name: str,
+    kind: str,
+    holder: str,
+    *,
+    idle: bool = False,
+    silence: float = 3.0,
+    queues: Collection[str] | None = None,
 ) -> bool:
-    """Say "alive" under a name; False when another holder beat under it within `silence` seconds."""
-    params = {"name": name, "kind": kind, "holder": holder, "idle": idle, "silence": silence}
+    """Say "alive" under a name, and which queues are served, if not all.
+
+    False when another holder beat under it within `silence` seconds.
+    """
+    served = None if queues is None else write_texts(sorted(queues))
+    params = {"name": name, "kind": kind, "holder": holder, "idle": idle, "silence": silence, "queues": served}
     return bool(fetch(db, _BEAT, params))
 
 
@@ -111,6 +127,14 @@ def silence(db: BaseDatabaseWrapper, name: str) -> tuple[float | None, float | N
 def list_alive(db: BaseDatabaseWrapper, silence: float = 5.0) -> list[tuple[str, str, float]]:
     """Name, kind and age of the heartbeat of every pump that beat lately."""
     return [(row[0], row[1], row[2]) for row in fetch(db, _ALIVE, {"silence": silence})]
+
+
+def list_served(db: BaseDatabaseWrapper, silence: float = 5.0) -> set[str] | None:
+    """The queues that living workers serve; None where one of them serves all, and where none lives at all."""
+    rows = fetch(db, _SERVED, {"silence": silence})
+    if not rows or any(queues is None for (queues,) in rows):
+        return None
+    return {queue for (queues,) in rows for queue in queues}
 
 
 def forget_silent(db: BaseDatabaseWrapper) -> int:

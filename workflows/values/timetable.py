@@ -62,14 +62,26 @@ class Timetable:
             ticks.append(after)
         return ticks
 
-    def list_last(self, since: datetime, until: datetime, anchor: datetime, count: int) -> list[datetime]:
-        """The last ticks from a moment to another one, both with it, so many at most; the earliest first."""
+    def list_last(
+        self, since: datetime, until: datetime, anchor: datetime, count: int, whole: datetime | None = None
+    ) -> list[datetime]:
+        """The last ticks from a moment to another one, both with it; the earliest first.
+
+        So many at most; but from the moment `whole` on all of them.
+        """
         if self.every is None:
             found = _walk_back(str(self.cron), self.tz, until.astimezone(UTC))
         else:
             last = anchor + ((until - anchor) // self.every) * self.every
             found = (last - number * self.every for number in itertools.count())
-        return list(itertools.islice(itertools.takewhile(lambda tick: tick >= since, found), count))[::-1]
+        ticks: list[datetime] = []
+        for tick in found:
+            if tick < since or (len(ticks) >= count and (whole is None or tick < whole)):
+                break
+            ticks.append(tick)
+            if tick == since:
+                break  # the one before it is not looked for
+        return ticks[::-1]
 
 
 def read_timetable(cron: object, every: object, tz: object) -> Timetable:

@@ -83,6 +83,7 @@ class Pump:
         self._lookout = Lookout(lambda: LAST_PATIENCE if self._ending() else PATIENCE)
         self._on_stuck = on_stuck
         self._keeper = Keeper(self)
+        self._queues = queues
         self._claims = ClaimSchedule(queues)
         self._sweeper = Sweeper()
         self._deadlines = Deadlines()
@@ -335,12 +336,12 @@ class Pump:
         self._beat_at = now
         if idle is not None:
             self._idle = idle
-        return store.beat(db, self.name, self.kind, self.holder, idle=self._idle)
+        return store.beat(db, self.name, self.kind, self.holder, idle=self._idle, queues=self._queues)
 
     def beat_on(self, db: BaseDatabaseWrapper) -> None:
         """From the keeper, while a step takes long."""
         if not self._gave_up_role:
-            store.beat(db, self.name, self.kind, self.holder, idle=False)
+            store.beat(db, self.name, self.kind, self.holder, idle=False, queues=self._queues)
 
     @property
     def handed_over(self) -> bool:

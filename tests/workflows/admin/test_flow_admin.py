@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 
 import workflows
 from tests.support.admin_pages import LIST, read_rows, staff, words_of
-from workflows import Concurrency, Done, Rate, Workflow, step
+from workflows import Concurrency, Done, Rate, Workflow, step, store
 from workflows.api import flow_control
 from workflows.models import Limit, PausedWorkflow, Queue, Workspace
 
@@ -44,6 +45,17 @@ def test_queues_are_shown_with_what_holds_and_what_waits(operator: Client, setti
     [row] = read_rows(page)
     assert row.startswith("admin-mail paused 3 9 in 3600 s 0 2")
     assert "admin-mail" not in words_of(page.partition('id="unset_list"')[2])
+
+
+def test_a_queue_that_nobody_serves_is_told_above_the_list(operator: Client) -> None:
+    told = "no living worker serves it: start manage.py workflow_worker --queue admin-mail"
+    store.beat(connection, "one", "worker", "one", queues=["default"])
+    assert told not in operator.get(QUEUES).text
+    workflows.start("admin-mail", {"tenant": 7})
+    assert told in operator.get(QUEUES).text
+    assert "default" in operator.get("/admin/holdpoint/worker/").text
+    store.beat(connection, "all", "worker", "all")
+    assert told not in operator.get(QUEUES).text
 
 
 def test_a_queue_is_set_in_what_was_filled_in_and_nothing_else(operator: Client) -> None:

@@ -69,7 +69,7 @@ def test_what_cannot_be_forked_is_told_in_the_form_and_nothing_is_started():
     for body, told in (
         ({"key": "held"}, "is held by instance"),
         ({"at": "nowhere"}, "nowhere is not one of the available choices"),
-        ({"input": "{"}, "Enter a valid JSON"),
+        ({"input": "{"}, "This is no JSON: at line 1 column 2"),
     ):
         answer = client.post(page_of(first, "fork/"), {**body, "confirmed": "yes"})
         assert (answer.status_code, told in answer.text) == (200, True), answer.text

@@ -91,6 +91,8 @@ WRONG = [
     ({"every": "0.5s"}, "not between 1 second"),
     ({"every": "1h", "input": '{"nobody": 1}'}, "is no parameter of the function"),
     ({"every": "1h", "catch_up": "all"}, "catch_up="),
+    ({"every": "1h", "catch_up": "9" * 5_000}, "catch_up="),
+    ({"every": "9" * 5_000 + "s"}, "every="),
     ({"every": "1h", "name": "a/run"}, "name it otherwise"),
 ]
 

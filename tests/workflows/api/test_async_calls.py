@@ -20,10 +20,13 @@ from django.urls import path
 import workflows
 from tests.support.pumps import pumping
 from workflows import Await, Done, Stop, Workflow, durable, step
-from workflows.models import Instance
+from workflows.models import Instance, Schedule
 from workflows.testing import assert_awaiting, assert_done, drain
 
-TWINS = "acancel acomplete acomplete_many aemit aretry asignal asignal_many astart astart_many"
+TWINS = (
+    "acancel acomplete acomplete_many aemit afork apause aretry aschedule asignal asignal_many astart astart_many "
+    "aunpause aunschedule"
+)
 
 
 class AsyncOrder(Workflow):
@@ -125,6 +128,24 @@ def test_questions_and_events_are_answered_from_async_code() -> None:
         return [done.signal_id == ids[0], len(rest), results, await workflows.aemit("nobody.waits", {"n": 1})]
 
     assert run(live()) == [True, 2, [{"paid": {"cents": 1}}, {"paid": 2}, {"paid": 3}], 0]
+
+
+@pytest.mark.django_db
+def test_instances_are_forked_and_workflows_scheduled_and_paused_from_async_code() -> None:
+    async def live() -> list[Any]:
+        first = await workflows.astart("async.go")
+        forked = await workflows.afork(first, key="again")
+        made = await workflows.aschedule("async", "async.go", every="1h")
+        await workflows.apause("async.go")
+        ran = await sync_to_async(drain)()
+        await workflows.aunpause("async.go")
+        await sync_to_async(drain)()
+        await workflows.aunschedule("async")
+        return [forked.forked_from_id == first.pk, forked.key, made.workflow, ran]
+
+    assert run(live()) == [True, "again", "async.go", {}]
+    assert {one.status for one in Instance.objects.all()} == {"awaiting"}
+    assert not Schedule.objects.exists()
 
 
 @durable(name="async.function")

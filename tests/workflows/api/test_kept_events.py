@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
 from django.test import override_settings
 
 import workflows
 from tests.support.event_waiters import Slow, Waiter, is_parked, waiting
 from tests.support.folds import check_all_folds
-from workflows import Await, Done, Next, Workflow, durable, emit, step, store, tasks
+from workflows import Await, Concurrency, Done, Next, Workflow, durable, emit, step, store, tasks
 from workflows.api.events import emit_event
 from workflows.definitions import registry
 from workflows.definitions.awaited_event import event
@@ -287,6 +287,36 @@ def test_data_that_a_workflow_refuses_starts_the_others_and_warns(caplog: pytest
         assert emit_event("mixed", {"amount": "five"}).started == 1
     assert "does not start workflow 'EventRefusing'" in caplog.text
     assert emit_event("mixed", {"amount": 5}).started == 2
+
+
+def test_a_workflow_whose_own_query_fails_keeps_the_event_from_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    def ask_wrongly(input: Any) -> str:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT name FROM nowhere")
+        return "key"
+
+    class Asking(Workflow):
+        name = "EventAsking"
+        on_event = "asked"
+        concurrency = Concurrency(ask_wrongly, 5)
+
+        @step
+        def only(self, ctx):
+            return Done()
+
+    class Plain(Workflow):
+        name = "EventBesideAsking"
+        on_event = "asked"
+
+        @step
+        def only(self, ctx):
+            return Done()
+
+    assert emit_event("asked", {"n": 1}, dedup_key="evt_1").started == 1
+    assert [one.name for one in NamedEvent.objects.all()] == ["asked"]
+    assert len(started_by("EventBesideAsking")) == 1
+    assert not started_by("EventAsking")
+    assert "does not start workflow 'EventAsking'" in caplog.text
 
 
 # --- keeping --------------------------------------------------------------------------------------

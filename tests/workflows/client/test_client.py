@@ -150,7 +150,7 @@ class Handler(BaseHTTPRequestHandler):
             act = self.site.acts.pop(0) if len(self.site.acts) > 1 else self.site.acts[0]
         act(self)
 
-    do_POST = do_PATCH = do_GET  # noqa: N815  # the names that http.server looks for
+    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815  # the names that http.server looks for
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -319,6 +319,15 @@ CALLS: dict[str, tuple[Callable[[Client], Any], Any]] = {
     "pause": (lambda client: client.pause("Ship"), {"name": "Ship", "paused": True}),
     "unpause": (lambda client: client.unpause("Ship"), {"name": "Ship", "paused": False}),
     "change_queue": (lambda client: client.change_queue("mail", limit=5), {"name": "mail"}),
+    "create_schedule": (
+        lambda client: client.create_schedule("n", "Ship", every="1h"),
+        {"name": "n", "workflow": "Ship"},
+    ),
+    "change_schedule": (
+        lambda client: client.change_schedule("n", every="2h"),
+        {"name": "n", "workflow": "Ship"},
+    ),
+    "run_schedule": (lambda client: client.run_schedule("n"), INSTANCE),
     "change_limit": (lambda client: client.change_limit("rate", "smtp", "5/m"), {"kind": "rate", "name": "smtp"}),
 }
 
@@ -965,6 +974,31 @@ def test_a_queue_is_changed_in_what_is_named_and_null_is_named(site: Site) -> No
     assert site.sent[3].path == "/v1/limits/concurrency/tenant%2F7"
 
 
+def test_a_schedule_is_changed_in_what_is_named(site: Site) -> None:
+    site.will(answer(200, {"name": "a/b", "workflow": "Ship"}))
+    with site.client() as client:
+        client.change_schedule("a/b")
+        client.change_schedule("a/b", input=None, enabled=False)
+        client.change_schedule("a/b", cron="0 9 * * *", tz=None, overlap="allow", catch_up=3)
+    assert {(one.method, one.path) for one in site.sent} == {("PATCH", "/v1/schedules/a%2Fb")}
+    assert [one.json for one in site.sent] == [
+        {},
+        {"input": None, "enabled": False},
+        {"cron": "0 9 * * *", "tz": None, "overlap": "allow", "catch_up": 3},
+    ]
+
+
+def test_removing_sends_no_body_is_told_none_and_can_be_repeated(site: Site) -> None:
+    site.will(drop, answer(204, b""))
+    with site.client() as client:
+        client.delete_schedule("nightly")
+    assert_repeated(site, 2)
+    assert [(one.method, one.path, one.body) for one in site.sent] == [("DELETE", "/v1/schedules/nightly", b"")] * 2
+    site.will(answer(200, None))
+    with site.client() as client, pytest.raises(UnexpectedAnswer):
+        client.delete_schedule("nightly")
+
+
 @pytest.mark.process
 def test_the_client_needs_no_django() -> None:
     code = (
@@ -984,7 +1018,7 @@ def test_the_client_needs_no_django() -> None:
 
 def test_every_method_shows_its_use() -> None:
     methods = [value for name, value in inspect.getmembers(Client, inspect.isfunction) if name[0] != "_"]
-    assert len(methods) == 31
+    assert len(methods) == 37
     assert [one.__name__ for one in methods if ">>> " not in (one.__doc__ or "")] == ["close"]
 
 

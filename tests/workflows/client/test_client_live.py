@@ -28,6 +28,7 @@ from workflows.client import (
     Client,
     Delivery,
     DuplicateKey,
+    DuplicateSchedule,
     Forbidden,
     Gone,
     IdempotencyConflict,
@@ -36,6 +37,7 @@ from workflows.client import (
     InvalidData,
     InvalidInput,
     InvalidRequest,
+    InvalidSchedule,
     NotFinished,
     NotFound,
     NotPossible,
@@ -46,10 +48,12 @@ from workflows.client import (
     calls,
     flow_calls,
     operator_calls,
+    scheduling_calls,
     transport,
 )
 from workflows.client.flow_calls import FlowCalls
 from workflows.client.operator_calls import OperatorCalls
+from workflows.client.scheduling_calls import ScheduleCalls
 from workflows.conf import conf
 from workflows.definitions import registry
 from workflows.models import Instance, Interaction, Signal
@@ -119,7 +123,7 @@ class _Losing(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer)
 
-    do_POST = do_PATCH = do_GET  # noqa: N815  # the names that http.server looks for
+    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815  # the names that http.server looks for
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -387,6 +391,44 @@ def test_threads_share_a_client_and_lose_no_answer(client, worker):
     assert (Instance.objects.count(), Signal.objects.count()) == (40, 40)
 
 
+# --- schedules ------------------------------------------------------------------------------------------------
+
+
+def test_schedules_are_made_changed_run_and_removed_once_where_answers_are_lost(client):
+    made = client.create_schedule(
+        "a/b", "client-ship", cron="0 9 * * *", tz="Europe/Berlin", input={"n": 1}, catch_up=3
+    )
+    assert (made.name, made.cron, made.tz, made.catch_up, made.enabled) == (
+        "a/b",
+        "0 9 * * *",
+        "Europe/Berlin",
+        3,
+        True,
+    )
+    assert client.schedule("a/b") == made
+    changed = client.change_schedule("a/b", every=90, enabled=False)
+    assert (changed.cron, changed.every, changed.enabled, changed.input) == (None, 90.0, False, {"n": 1})
+    ran = client.run_schedule("a/b")
+    assert (ran.workflow, client.schedule("a/b").last_instance) == ("client-ship", ran.id)
+    assert Instance.objects.count() == 1
+    assert [one.name for one in client.schedules(enabled=False)] == ["a/b"]
+    assert not list(client.schedules(enabled=True))
+    client.delete_schedule("a/b")
+    with pytest.raises(NotFound):
+        client.schedule("a/b")
+
+
+def test_what_no_schedule_can_be_is_told_by_its_own_error(client):
+    client.create_schedule("taken", "client-ship", every="1h")
+    with pytest.raises(DuplicateSchedule):
+        client.create_schedule("taken", "client-ship", every="1h")
+    with pytest.raises(InvalidSchedule, match="never fires"):
+        client.create_schedule("never", "client-ship", cron="0 0 30 2 *")
+    client.run_schedule("taken")
+    with pytest.raises(NotPossible):
+        client.run_schedule("taken")
+
+
 # --- the example and the docstrings ---------------------------------------------------------------------------
 
 
@@ -404,13 +446,13 @@ def test_the_partner_is_told_who_else_placed_the_order(direct):
 def test_the_examples_in_the_docstrings_are_true(direct, monkeypatch):
     monkeypatch.setattr(registry, "_definitions", {})
     monkeypatch.setattr(registry, "_latest", {})
-    parts = (calls, flow_calls, operator_calls)
+    parts = (calls, flow_calls, operator_calls, scheduling_calls)
     globs = {**{name: one for part in parts for name, one in vars(part).items()}, "client": direct}
     globs |= prepare_for_the_docstrings(direct)
     finder = doctest.DocTestFinder()
-    classes = (Client, FlowCalls, OperatorCalls)
+    classes = (Client, FlowCalls, OperatorCalls, ScheduleCalls)
     found = [one for of in classes for one in finder.find(of, of.__name__, globs=globs) if one.examples]
-    assert len(found) == 31
+    assert len(found) == 37
     problems: list[str] = []
     # What they read has been started before, and what they signal has not ended yet.
     first = ["Client.start", "Client.signal_many", "Client.signal"]
@@ -458,6 +500,12 @@ def prepare_for_the_docstrings(client: Client) -> dict[str, Any]:
     def each(ctx):
         return len(ctx.wait_for_each("each", [1, 2], "api", on_item="partial"))
 
+    @durable(name="Report")
+    def report(ctx):
+        pass
+
+    client.create_schedule("nightly", "Ship", every="1d")
+    client.create_schedule("weekly", "Report", every="7d")
     client.start("Each")
     failed = client.start("Ship")
     client.signal(failed, "payment_confirmed")

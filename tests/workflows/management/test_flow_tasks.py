@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.core.management import CommandError
+from django.db import connection
 
 import workflows
 from tests.support.command_line import worker  # noqa: F401 (a fixture)
-from workflows import Concurrency, Done, Rate, Workflow, step
-from workflows.models import Limit, PausedWorkflow, Queue
+from workflows import Concurrency, Done, Rate, Workflow, step, store
+from workflows.models import Limit, PausedWorkflow, Queue, Worker
 
 pytestmark = pytest.mark.django_db
 
@@ -43,6 +45,28 @@ def test_queues_limits_and_pauses_are_listed(run: Run) -> None:
     assert find_line(told, "command:{tenant}") == ["concurrency", "command:{tenant}", "5"]
     assert find_line(told, "command-smtp")[2:] == ["100", "in", "60", "s,", "200", "at", "once"]
     assert told.splitlines()[-2:] == ["paused workflow", "command.mail"]
+
+
+def test_a_queue_in_which_something_waits_and_that_nobody_serves_is_told(run: Run) -> None:
+    """Of living workers each says in its heartbeat what it serves."""
+    workflows.start("command.mail", {"tenant": 7})
+    assert "Nobody serves" not in run("queues")
+    assert json.loads(run("stuck", "--json"))["unserved"] == []
+    Worker.objects.all()._raw_delete("default")
+    for name, queues in (("one", ["default"]), ("other", ["reports", "default"])):
+        store.beat(connection, name, "worker", name, queues=queues)
+    told = run("queues")
+    assert find_line(told, "command-mail  ")[:4] == ["command-mail", "unserved", "0", "1"]
+    assert "Nobody serves queue command-mail: start manage.py workflow_worker --queue command-mail, or" in told
+    assert "default  unserved" not in told
+    stuck = run("stuck")
+    assert "1 instance waits in queue 'command-mail', which no living worker serves." in stuck
+    assert "Start manage.py workflow_worker --queue command-mail, or" in stuck
+    [queue] = json.loads(run("stuck", "--json"))["unserved"]
+    assert (queue["queue"], queue["count"]) == ("command-mail", 1)
+    store.beat(connection, "third", "worker", "third", queues=["command-mail"])
+    assert "Nobody serves" not in run("queues")
+    assert "no living worker" not in run("stuck")
 
 
 def test_workflows_and_queues_are_paused_and_go_on(run: Run) -> None:
@@ -86,6 +110,7 @@ def test_limits_are_set_and_given_back(run: Run) -> None:
         (["--queue", "nobody", "5"], "there is no queue"),
         (["--concurrency", "nobody", "5"], "no workflow has a concurrency limit"),
         (["--queue", "command-mail", "0"], "from 1 to"),
+        (["--queue", "command-mail", "9" * 5_000], "is no rate"),
         (["--rate", "command-smtp", "often"], "is no rate"),
         (["--queue", "command-mail", "5", "--workspace", "nowhere"], "nowhere"),
         (["5"], "required"),

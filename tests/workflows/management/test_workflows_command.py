@@ -254,7 +254,7 @@ def test_stuck_speaks_json_to_scripts():
     drain()
     out = StringIO()
     call_command("workflows", "stuck", "--json", stdout=out)
-    assert json.loads(out.getvalue()) == {"stuck": 0, "changed": 0, "groups": []}
+    assert json.loads(out.getvalue()) == {"stuck": 0, "changed": 0, "groups": [], "unserved": []}
     forget("deploy.parcel")
     out = StringIO()
     with pytest.raises(CommandError):

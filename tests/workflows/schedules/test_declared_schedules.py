@@ -108,6 +108,36 @@ def test_a_declaration_never_overwrites_what_somebody_changed_at_run_time():
 
 
 @pytest.mark.django_db
+def test_a_declared_schedule_that_is_only_switched_stays_the_codes():
+    nightly = declare(cron="0 9 * * *", tz="Europe/Berlin")
+    drain()
+    change_schedule("declared.nightly", {"enabled": False})
+    change_schedule("declared.nightly", {})
+    same = {"cron": "0 9 * * *", "tz": "Europe/Berlin"}
+    assert not workflows.schedule("declared.nightly", nightly, **same).edited
+    declare(every="2h", version=2)
+    restart()
+    found = Schedule.objects.get()
+    assert (found.every.total_seconds(), found.enabled) == (7200, False)
+    workflows.schedule("declared.nightly", nightly, every="2h", input={"kind": "long"})
+    assert Schedule.objects.get().edited
+
+
+@pytest.mark.django_db
+def test_a_schedule_that_somebody_switched_off_comes_back_with_its_declaration_switched_off():
+    declare(every="1h")
+    drain()
+    workflows.disable_schedule("declared.nightly")
+    declare(version=2)
+    restart()
+    declare(every="2h", version=3)
+    restart()
+    assert not Schedule.objects.get().enabled
+    advance("3h")
+    assert not Instance.objects.filter(workflow="declared.nightly").exists()
+
+
+@pytest.mark.django_db
 def test_a_declared_schedule_that_somebody_removed_is_not_made_again():
     declare(every="1h")
     drain()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, timedelta
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 import workflows
 from workflows import (
@@ -151,6 +151,35 @@ def test_running_now_obeys_overlap():
     workflows.run_schedule("one")
     second.refresh_from_db()
     assert second.status == Status.RUNNABLE
+
+
+@pytest.mark.parametrize("overlap", ["skip", "cancel"])
+def test_what_another_workflow_runs_neither_skips_a_tick_nor_is_cancelled(overlap):
+    made = workflows.schedule("one", Endless, every="1h", overlap=overlap)
+    first = workflows.run_schedule("one")
+    changed = change_schedule("one", {"workflow": "schedules.report"})
+    assert changed.last_instance is None
+    # As the rows are that an earlier version has changed.
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE holdpoint_schedule SET last_instance = %s WHERE id = %s", [first.pk, made.pk])
+    assert workflows.run_schedule("one").workflow == "schedules.report"
+    advance("1h1s")
+    first.refresh_from_db()
+    assert first.status == Status.AWAITING
+    assert len(list_started(Report)) == 2
+
+
+def test_runs_of_one_moment_have_a_tick_each():
+    workflows.schedule("one", Report, every="1h", overlap="allow")
+    moment = f"SELECT ''{read_now().isoformat()}''::timestamptz"
+    with connection.cursor() as cursor:  # a clock that stands still
+        cursor.execute(
+            f"CREATE OR REPLACE FUNCTION holdpoint_clock() RETURNS timestamptz LANGUAGE sql VOLATILE AS '{moment}'"
+        )
+    runs = [workflows.run_schedule("one") for _ in range(3)]
+    found = ScheduleTick.objects.filter(outcome="started").order_by("at")
+    assert [(tick.at, tick.instance) for tick in found] == [(one.tick, one.pk) for one in runs]
+    assert len({one.tick for one in runs}) == 3
 
 
 def test_the_next_ticks_are_told():

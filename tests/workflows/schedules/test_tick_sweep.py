@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import DatabaseError, connection, connections, transaction
 
 import workflows
 from tests.support.statements import statements
-from workflows import Await, Done, Workflow, durable, step, store
+from workflows import Await, Concurrency, Done, Rate, Workflow, durable, step, store
 from workflows.clock import read_now
 from workflows.definitions import registry
 from workflows.lifecycle import Status
@@ -92,6 +93,25 @@ def test_missed_ticks_are_made_up_for_in_their_order(catch_up, expected):
     assert made.last_at == (made.anchor_at + timedelta(minutes=50) if expected else None)
 
 
+@pytest.mark.parametrize("catch_up", ["none", "last", 2])
+def test_no_tick_of_the_last_minute_is_missed_however_many_there_were(catch_up):
+    made = workflows.schedule("quick", Quick, every="10s", overlap="allow", catch_up=catch_up)
+    jump(timedelta(seconds=45))
+    drain()
+    assert [(one.tick - made.anchor_at).seconds for one in list_started("quick")] == [10, 20, 30, 40]
+    # Those before are: of the hour that follows the last minute fires.
+    jump(timedelta(hours=1))
+    drain()
+    assert [(one.tick - made.anchor_at).seconds for one in list_started("quick")][4:] == list(range(3590, 3650, 10))
+
+
+def test_of_ticks_of_the_last_minute_that_exclude_each_other_one_starts():
+    workflows.schedule("lasting", Lasting, every="10s", overlap="skip")
+    jump(timedelta(seconds=45))
+    drain()
+    assert list_outcomes("lasting") == ["started", "skipped", "skipped", "skipped"]
+
+
 def test_a_tick_that_is_a_little_late_is_not_missed():
     workflows.schedule("quick", Quick, every="10m", catch_up="none")
     jump(timedelta(minutes=10, seconds=50))
@@ -166,6 +186,99 @@ def test_a_schedule_that_cannot_start_says_why_and_keeps_none_of_the_others():
     assert [one.result for one in list_started("changing")] == [3]
     broken.refresh_from_db()
     assert broken.error is None
+
+
+def ask_wrongly(input: Any) -> str:
+    """As an author who looks a key up, in a table that is not there any more."""
+    if input.get("wrong"):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT name FROM nowhere")
+    return "key"
+
+
+def ask_wrongly_and_hide_it(input: Any) -> str:
+    try:
+        return ask_wrongly(input)
+    except DatabaseError:
+        return "unknown"
+
+
+def ask_wrongly_within(input: Any) -> str:
+    """Its inner block marks the outer one as broken."""
+    try:
+        with transaction.atomic(savepoint=False):
+            return ask_wrongly(input)
+    except DatabaseError:
+        return "unknown"
+
+
+class WrongConcurrency(Workflow):
+    name = "ticks.wrong_concurrency"
+    concurrency = Concurrency(ask_wrongly, 5)
+
+    @step
+    def end(self, ctx):
+        return Done()
+
+
+class WrongFairness(Workflow):
+    name = "ticks.wrong_fairness"
+    fair_by = ask_wrongly_and_hide_it
+
+    @step
+    def end(self, ctx):
+        return Done()
+
+
+class WrongRate(Workflow):
+    name = "ticks.wrong_rate"
+    rate = Rate("ticks.wrong", 5, per="1s", key=ask_wrongly_within)
+
+    @step
+    def end(self, ctx):
+        return Done()
+
+
+def make_wrong(workflow: type[Workflow], **options: Any) -> Schedule:
+    """A schedule whose author's query begins to fail after it was made."""
+    made = workflows.schedule(workflow.name, workflow, every="10m", **options)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE holdpoint_schedule SET input = '{\"wrong\": true}' WHERE id = %s", [made.pk])
+    return made
+
+
+@pytest.mark.parametrize("wrong", [WrongConcurrency, WrongFairness, WrongRate])
+def test_an_authors_query_that_fails_keeps_none_of_the_other_schedules(wrong):
+    for name in ("first", "last"):
+        workflows.schedule(name, Quick, every="10m")
+        if name == "first":
+            made = make_wrong(wrong)
+    advance("10m1s")
+    assert [len(list_started(name)) for name in ("first", "last")] == [1, 1]
+    made.refresh_from_db()
+    assert made.next_at > read_now()
+    assert (list_outcomes(wrong.name), bool(made.error)) in ((["refused"], True), (["started"], False))
+    if wrong is WrongConcurrency:
+        assert "nowhere" in made.error
+        assert not list_started(wrong.name)
+
+
+def test_a_schedule_that_cannot_start_the_next_one_cancels_nothing():
+    class WrongLater(Workflow):
+        name = "ticks.wrong_later"
+        concurrency = Concurrency(ask_wrongly, 5)
+
+        @step
+        def wait(self, ctx):
+            return Await("go", then="wait")
+
+    workflows.schedule("ticks.wrong_later", WrongLater, every="10m", overlap="cancel")
+    advance("10m1s")
+    make_wrong(WrongLater, overlap="cancel")
+    advance("10m")
+    [one] = list_started("ticks.wrong_later")
+    assert one.status == Status.AWAITING
+    assert list_outcomes("ticks.wrong_later") == ["started", "refused"]
 
 
 def test_a_schedule_of_a_workflow_that_is_not_known_here_is_left_to_others(monkeypatch):

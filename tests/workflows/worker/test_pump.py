@@ -24,7 +24,7 @@ from tests.support.races import COMMITTED, count_blocked, take
 from workflows import Await, Child, Done, Spawn, Workflow, step, store
 from workflows.engine.planning import plan_instance
 from workflows.lifecycle import Event, Status
-from workflows.models import Instance, LedgerEvent
+from workflows.models import Instance, LedgerEvent, Worker
 from workflows.testing import assert_done
 from workflows.worker.batch import Batch
 from workflows.worker.pump_connection import LOCK_TIMEOUT_MS, connect
@@ -383,3 +383,10 @@ def test_slow_steps_are_shared_by_all_workers() -> None:
     assert ran == {str(one.pk): 1 for one in instances}
     assert max(at_once) > 1
     assert max(one.steps for one in pumps) <= 25
+
+
+def test_a_pump_says_in_its_heartbeat_which_queues_it_serves() -> None:
+    for queues, said in ((None, None), (["default"], ["default"])):
+        with pumping(queues=queues) as [pump]:
+            wait_until(lambda pump=pump: Worker.objects.filter(name=pump.name).exists(), "a heartbeat")
+            assert Worker.objects.get(name=pump.name).queues == said

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
@@ -86,16 +86,6 @@ class ControlAdmin(PageTools, OwnWorkspaces, TenantAdmin, StyledAdmin):
         self.change_row(request, obj, form, change=change)
         names = {name: getattr(obj, name) for name in self.named_by}
         obj.pk = self.model._default_manager.get(**names).pk
-
-    def changeform_view(
-        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
-        """The form; what a call refuses is shown above it."""
-        try:
-            return super().changeform_view(request, object_id, form_url, extra_context)
-        except WorkflowError as refusal:
-            self.message_user(request, str(refusal), messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
 
     def run_each(self, request: HttpRequest, rows: QuerySet[Any], work: Any, done: str) -> None:
         """One call per chosen row, with a message of each."""

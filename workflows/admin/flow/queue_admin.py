@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -23,6 +23,7 @@ from workflows.admin.tenancy import keep_own
 from workflows.api.flow_control import QueueStatus, change_limit, change_queue, list_queues
 from workflows.definitions.flow import known_limits
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
+from workflows.exceptions import UNSERVED
 from workflows.models import Limit, PausedWorkflow, Queue, Workspace
 from workflows.store import MOST_COUNTED, Tokens
 
@@ -100,11 +101,18 @@ class QueueAdmin(ControlAdmin):
         found = (
             keep_own(Workspace.objects.filter(slug=slug), request, "pk").first() if request.method == "GET" else None
         )
-        context = {"unset": self.list_unset(found) if found is not None else [], **(extra_context or {})}
+        statuses = [] if found is None else list_queues(workspace=found.slug)
+        for one in statuses:
+            if one.is_stranded:
+                told = gettext("Instances wait in the queue %(queue)s, and no living worker serves it: %(fix)s")
+                fix = UNSERVED.format(queue=one.name)
+                self.message_user(request, told % {"queue": one.name, "fix": fix}, messages.WARNING)
+        unset = [] if found is None else self.list_unset(found, statuses)
+        context = {"unset": unset, **(extra_context or {})}
         response: HttpResponse = super().changelist_view(request, context)
         return response
 
-    def list_unset(self, workspace: Workspace) -> list[dict[str, Any]]:
+    def list_unset(self, workspace: Workspace, statuses: list[QueueStatus]) -> list[dict[str, Any]]:
         """The queues without a row, with a way to give them one."""
         rows = set(Queue.objects.filter(workspace=workspace).values_list("name", flat=True))
         page = reverse("admin:holdpoint_queue_add", current_app=self.admin_site.name)
@@ -116,7 +124,7 @@ class QueueAdmin(ControlAdmin):
                 "waiting": _show_many(one),
                 "page": f"{page}?{urlencode({'workspace': str(workspace.pk), 'name': one.name})}",
             }
-            for one in list_queues(workspace=workspace.slug)
+            for one in statuses
             if one.name not in rows
         ]
 

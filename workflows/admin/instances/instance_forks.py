@@ -23,7 +23,7 @@ from django.utils.translation import gettext_lazy as _
 
 import workflows
 from workflows.admin.instances.instance_actions import OperatorActions, link_instance
-from workflows.admin.json_boxes import ValueField
+from workflows.admin.json_field import StrictJsonField
 from workflows.admin.markup import NOTHING, show_id, show_status, show_text
 from workflows.api.lineage.fork_points import list_points
 from workflows.definitions import registry
@@ -43,13 +43,13 @@ class ForkForm(forms.Form):
         help_text=_("That call, step or stage and all after it run anew. What came before it is kept."),
     )
     key = forms.CharField(label=capfirst(_("key")), max_length=200, required=False)
-    input = ValueField(
+    input = StrictJsonField(
         label=_("Input"),
         required=False,
         help_text=_("As JSON. Left empty it is that of this instance."),
         widget=forms.Textarea(attrs={"rows": 4, "class": "vLargeTextField"}),
     )
-    state = ValueField(
+    state = StrictJsonField(
         label=capfirst(_("state")),
         required=False,
         help_text=_("As JSON. Left empty it is what it was at the point, if the workflow keeps states."),

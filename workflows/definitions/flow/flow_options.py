@@ -40,25 +40,26 @@ class FlowOptions:
 
     def check(self, source: str, accepts: Schema | None, signature: inspect.Signature | None) -> None:
         """Refuse keys of fields that the input cannot have."""
-        for option, key in self._list_keys():
+        for option, key in self.list_keys().items():
             try:
-                key.check(accepts, signature, f"{option}=")
+                if key is not None:
+                    key.check(accepts, signature, f"{option}=")
             except InvalidDefinition as error:
                 raise InvalidDefinition(f"workflow {source}: {error}") from error
 
     def check_input(self, workflow: str, input: Any) -> None:
         """Refuse an input of which a template cannot make its key. Functions are asked at a start only."""
-        for option, key in self._list_keys():
-            if key.function is None:
+        for option, key in self.list_keys().items():
+            if key is not None and key.function is None:
                 key.make(input, workflow, f"the key of its {option}=")
 
-    def _list_keys(self) -> list[tuple[str, KeyTemplate]]:
-        keys = {
+    def list_keys(self) -> dict[str, KeyTemplate | None]:
+        """What is made of the input, by the option that asks for it."""
+        return {
             "concurrency": None if self.concurrency is None else self.concurrency.key,
             "rate": None if self.rate is None else self.rate.key,
             "fair_by": self.fair_by,
         }
-        return [(option, key) for option, key in keys.items() if key is not None]
 
 
 PLAIN = FlowOptions()

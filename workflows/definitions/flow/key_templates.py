@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workflows.exceptions import InvalidCall, InvalidDefinition, InvalidInput, describe_error, show
+from workflows.exceptions.trouble import is_lost
 from workflows.values.json_text import check_text
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class KeyTemplate:
             try:
                 made = self.function(input)
             except Exception as error:
+                if is_lost(error):  # it says nothing about the input
+                    raise
                 raise InvalidInput(workflow, {"": f"{what} cannot be made: {describe_error(error)}"}) from error
             if made is None:
                 return None

@@ -7,7 +7,7 @@ size in a process, whichever workflows share it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from workflows.conf import conf
 from workflows.definitions import registry
@@ -17,14 +17,16 @@ from workflows.definitions.registry import Definition
 from workflows.exceptions import UnknownQueue
 
 
-def list_queues() -> list[str]:
-    """The queues that the code names, in order."""
-    return sorted({DEFAULT_QUEUE, *conf.queues, *(options.queue for _, options in _list_options())})
+def list_queues(workflows: Collection[str] | None = None) -> list[str]:
+    """The queues that the code names, in order; for somebody who knows of some workflows only, without the others'."""
+    found = [(workflows is None or one.name in workflows, options.queue) for one, options in _list_options()]
+    own = {queue for is_known, queue in found if is_known}
+    return sorted({DEFAULT_QUEUE, *own, *(conf.queues.keys() - {queue for _, queue in found})})
 
 
-def check_queue(name: str | None) -> None:
-    """Refuse a queue that no code names; None is left to the workflow."""
-    if name is not None and name not in (known := list_queues()):
+def check_queue(name: str | None, workflows: Collection[str] | None = None) -> None:
+    """Refuse a queue that no code names, or only that of other workflows; None is left to the workflow."""
+    if name is not None and name not in (known := list_queues(workflows)):
         raise UnknownQueue(name, known)
 
 

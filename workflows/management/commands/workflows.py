@@ -29,6 +29,7 @@ from workflows.lifecycle import Status
 from workflows.management.flow_tasks import FlowTasks
 from workflows.management.instance_story import tell_instance, tell_record
 from workflows.management.named_instance import check_workspace, find_actor, find_target
+from workflows.management.schedule_tasks import ScheduleTasks
 from workflows.management.terminal import clean, find_width, lay_table, show_count, show_moment
 from workflows.models import Instance
 from workflows.operations import stuck as deploys
@@ -40,10 +41,10 @@ from workflows.values.durations import parse_timeout
 STATUS_WORDS = [*(status.value for status in Status), "live", "ended"]
 
 
-class Command(FlowTasks):
+class Command(FlowTasks, ScheduleTasks):
     help = (
         "Lists, shows, retries, forks and cancels instances; sends questions again; prunes ended ones; tells which a "
-        "deploy has left stuck; pauses and limits what runs."
+        "deploy has left stuck; pauses and limits what runs; looks after schedules."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -103,6 +104,7 @@ class Command(FlowTasks):
         task.add_argument("--reason", default="", help="kept with the instance and in its history")
 
         self.add_flow_tasks(add)
+        self.add_schedule_tasks(add)
 
         task = add(
             "stuck",
@@ -221,14 +223,19 @@ class Command(FlowTasks):
 
     def check_deploy(self, options: dict[str, Any]) -> None:
         found = deploys.find_stuck(router.db_for_read(Instance))
+        stranded = deploys.find_stranded(router.db_for_write(Instance))
         stuck = sum(one.count for one in found if one.blocks)
         if options["json"]:
-            self.stdout.write(json.dumps(_tell_json(found, stuck), indent=2, cls=DjangoJSONEncoder))
+            self.stdout.write(json.dumps(_tell_json(found, stranded, stuck), indent=2, cls=DjangoJSONEncoder))
         else:
             for one in found:
                 self.stdout.write((self.style.ERROR if one.blocks else self.style.WARNING)(f"{one}."))
                 self.stdout.write(f"  since {show_moment(one.oldest)}, such as {', '.join(map(str, one.examples))}")
                 self.stdout.write(f"  {one.advice}")
+            for queue in stranded:
+                self.stdout.write(self.style.WARNING(f"{queue}."))
+                self.stdout.write(f"  since {show_moment(queue.oldest)}")
+                self.stdout.write(f"  {queue.advice}")
         if stuck:
             raise CommandError(f"{show_count(stuck, 'live instance')} cannot go on with this code.", returncode=1)
         if not options["json"]:
@@ -295,7 +302,7 @@ def _filter(options: dict[str, Any]) -> Any:
     return rows
 
 
-def _tell_json(found: list[deploys.Stuck], stuck: int) -> dict[str, Any]:
+def _tell_json(found: list[deploys.Stuck], stranded: list[deploys.StrandedQueue], stuck: int) -> dict[str, Any]:
     groups = [
         {
             "problem": one.problem,
@@ -310,7 +317,9 @@ def _tell_json(found: list[deploys.Stuck], stuck: int) -> dict[str, Any]:
         }
         for one in found
     ]
-    return {"stuck": stuck, "changed": sum(one.count for one in found if not one.blocks), "groups": groups}
+    queues = [{"queue": one.queue, "count": one.count, "oldest": one.oldest, "advice": one.advice} for one in stranded]
+    changed = sum(one.count for one in found if not one.blocks)
+    return {"stuck": stuck, "changed": changed, "groups": groups, "unserved": queues}
 
 
 def _read_json(text: str) -> Any:

@@ -16,7 +16,7 @@ from workflows.access.api_keys import find_access
 from workflows.access.memberships import list_workspaces
 from workflows.api.arguments import read_actor
 from workflows.conf import conf
-from workflows.conf.settings import parse_rate
+from workflows.conf.flow_settings import parse_rate
 from workflows.definitions.registry import LINES
 from workflows.rest.protocol.problems import CHOOSE_WORKSPACE, FORBIDDEN, UNAUTHORIZED, RequestRefused
 

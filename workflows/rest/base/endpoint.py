@@ -33,7 +33,7 @@ from workflows import store
 from workflows.api.idempotency import check_told, may_hear
 from workflows.conf import conf
 from workflows.definitions.workspace import enter
-from workflows.exceptions import WorkflowError
+from workflows.exceptions import UnknownWorkflow, WorkflowError
 from workflows.models import Instance
 from workflows.rest.base.authentication import Caller, Need, find_caller
 from workflows.rest.base.ids import refuse_unknown
@@ -55,6 +55,9 @@ from workflows.rest.protocol.problems import (
 from workflows.store import Once, Told
 
 logger = logging.getLogger("workflows")
+
+#: Stands between a workflow's name and its number where an error names both.
+VERSION = " version "
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,11 @@ class Endpoint(APIView):
         self.caller.check(self.needs[str(self.request.method).replace("HEAD", "GET")])
 
     def handle_exception(self, exc: Exception) -> Any:
-        """Every error is a problem."""
+        """Every error is a problem; a key for some workflows is told no name of others."""
+        caller = getattr(self, "caller", None)
+        if isinstance(exc, UnknownWorkflow) and caller is not None and caller.workflows is not None:
+            known = [name for name in exc.known if caller.sees(name.partition(VERSION)[0])]
+            exc = UnknownWorkflow(exc.workflow, known)
         return answer_exception(exc, self.headers)
 
     @property

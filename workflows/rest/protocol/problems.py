@@ -109,6 +109,12 @@ DUPLICATE_SCHEDULE = ProblemKind(
     "There is a schedule of this name",
     "Change that one, or choose another `name`.",
 )
+WORKSPACE_FULL = ProblemKind(
+    409,
+    "workspace-full",
+    "The workspace has as many as it may have",
+    "Remove some that are not used any more; the site can raise the limit that `detail` names.",
+)
 NO_READER = ProblemKind(
     409,
     "no-reader",
@@ -218,6 +224,7 @@ KINDS: Mapping[type[WorkflowError], ProblemKind] = {
     exceptions.UnknownQueue: UNKNOWN_QUEUE,
     exceptions.DuplicateKey: DUPLICATE_KEY,
     exceptions.DuplicateSchedule: DUPLICATE_SCHEDULE,
+    exceptions.WorkspaceFull: WORKSPACE_FULL,
     exceptions.ScheduleBusy: NOT_POSSIBLE,
     exceptions.NoReader: NO_READER,
     exceptions.NotCancellable: NOT_POSSIBLE,

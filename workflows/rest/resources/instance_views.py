@@ -17,6 +17,7 @@ from rest_framework.request import Request
 import workflows
 from workflows.conf import conf
 from workflows.definitions.flow.flow_options import DEFAULT_QUEUE
+from workflows.definitions.flow.known_limits import check_queue
 from workflows.exceptions import DuplicateKey
 from workflows.lifecycle import Status
 from workflows.models import Instance
@@ -141,6 +142,7 @@ class Instances(InstanceEndpoint):
         self.caller.check_workflow(body.workflow)
 
         def start() -> ChangeAnswer:
+            check_queue(body.queue, self.caller.workflows)
             with tell_unseen_holder(self.caller):
                 started = workflows.start(
                     body.workflow,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from django.db.models import QuerySet
@@ -12,19 +14,21 @@ from pydantic import ConfigDict, Field
 from rest_framework.request import Request
 
 from workflows.api.schedule_calls import change_schedule, create_schedule, find_schedule, run_schedule, unschedule
-from workflows.exceptions import UnknownSchedule
+from workflows.exceptions import DuplicateSchedule, UnknownSchedule
 from workflows.models import Schedule
 from workflows.rest.base.authentication import MANAGE_SCHEDULES, READ_SCHEDULES, REMOVE_SCHEDULES, RUN_SCHEDULES
 from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.base.lists import Segment, answer_list, is_within, read_choice, read_filter
-from workflows.rest.base.repeated_calls import answer_json
+from workflows.rest.base.repeated_calls import REPLAYED, answer_json, read_idempotency_key
 from workflows.rest.protocol.bodies import AS_WHOLE, Body, Key, Shape, read_as
-from workflows.rest.protocol.operation import FILTER, document
+from workflows.rest.protocol.operation import FILTER, IDEMPOTENCY, document
+from workflows.rest.protocol.problems import DUPLICATE_SCHEDULE, RequestRefused
 from workflows.rest.protocol.representations import show_one_instance
 from workflows.rest.protocol.request_bodies import RetryBody
 from workflows.rest.protocol.response_bodies import InstanceOut, ListOut, ProblemOut
 from workflows.rest.resources.unit_views import FLAGS
 from workflows.schedules.schedule_plan import list_shown_ticks
+from workflows.store import Once, Told
 from workflows.values.schedule_options import show_catch_up
 from workflows.values.times import to_rfc3339
 
@@ -129,6 +133,12 @@ class _ScheduleEndpoint(Endpoint):
             raise UnknownSchedule(name)
         return found
 
+    def hear_again(self, once: Once, before: Told) -> Told:
+        """Whoever may know of the schedule that was told of, as it was then, may be told again."""
+        if before.instance is None and before.workflow is None:
+            before = replace(before, workflow=json.loads(before.body)["workflow"])
+        return super().hear_again(once, before)
+
     def show(self, row: Schedule) -> dict[str, Any]:
         """A row of the list."""
         return show_schedule(row, self.caller.slug)
@@ -169,7 +179,11 @@ class Schedules(_ScheduleEndpoint):
         body=ScheduleBody,
         answers={
             201: (ScheduleOut, "Made, or made before by the same call."),
-            409: (ProblemOut, "There is one of this name, or the idempotency key came with another body."),
+            409: (
+                ProblemOut,
+                "There is one of this name, the workspace has as many as it may have, or the idempotency key came with "
+                "another body.",
+            ),
         },
         problems=[422],
         scope="operate",
@@ -183,7 +197,13 @@ class Schedules(_ScheduleEndpoint):
 
         def make() -> ChangeAnswer:
             fields = {name: getattr(body, name) for name in type(body).model_fields if name != "name"}
-            return ChangeAnswer(self.show(create_schedule(body.name, fields)), 201)
+            try:
+                return ChangeAnswer(self.show(create_schedule(body.name, fields)), 201)
+            except DuplicateSchedule:
+                if self.list_mine().filter(name=body.name).exists():
+                    raise
+                told = f"name {body.name!r} is taken by a schedule that you cannot see; choose another one."
+                raise RequestRefused(DUPLICATE_SCHEDULE, told) from None
 
         return self.answer_once(request, raw, make)
 
@@ -241,15 +261,25 @@ class OneSchedule(_ScheduleEndpoint):
         "Schedules",
         "Remove a schedule",
         "What it has started goes on. One that code declares is not made again by that.",
-        answers={204: (None, "Removed.")},
-        problems=[404],
+        answers={
+            204: (None, "Removed, or removed before by the same call."),
+            409: (ProblemOut, "The idempotency key came with another call to this address."),
+        },
+        problems=[400, 404],
         scope="operate",
-        parameters=[NAME],
+        parameters=[NAME, IDEMPOTENCY],
     )
     def delete(self, request: Request, schedule: str) -> HttpResponse:
-        """Remove it."""
-        unschedule(self.find(schedule).name)
-        return HttpResponse(status=204)
+        """Remove it. What is kept for the same call again is whose it was; the answer has no body."""
+        read_idempotency_key(request._request)
+
+        def remove() -> ChangeAnswer:
+            found = self.find(schedule)
+            unschedule(found.name)
+            return ChangeAnswer({"workflow": found.workflow}, 204)
+
+        done = self.answer_once(request, b"", remove)
+        return HttpResponse(status=204, headers={REPLAYED: done[REPLAYED]} if REPLAYED in done else None)
 
     def answer_change(
         self, request: Request, raw: bytes, schedule: str, work: Callable[[], dict[str, Any]]

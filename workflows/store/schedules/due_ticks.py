@@ -77,7 +77,7 @@ COLUMNS = f"""s.id, s.workspace_id, s.name, s.workflow, s.input::text, s.cron,
 
 #: A statement of its own, once the schedules are held: whoever held them before may have started the instance after
 #: the snapshot was taken of the statement that waited for them.
-_LIVING = f"SELECT id FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) AND {LIVE}"
+_LIVING = f"SELECT id, workflow FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) AND {LIVE}"
 
 #: The index of the next ticks gives them in their order; a pump of a deploy that knows a workflow not yet, or no more,
 #: leaves its schedules to others. A row that somebody holds is looked at again by the next round.
@@ -141,10 +141,13 @@ def lock_due_schedules(
 
 
 def find_busy(db: BaseDatabaseWrapper, rows: Sequence[ScheduleRow]) -> set[int]:
-    """Of held schedules those whose last instance lives, where overlap asks for it."""
-    asked = {row.last_instance: row.id for row in rows if row.overlap != "allow" and row.last_instance is not None}
+    """Of held schedules those whose last instance lives, where overlap asks for it.
+
+    What another workflow runs, which a schedule had before, is not its own: it skips and cancels nothing.
+    """
+    asked = {row.last_instance: row for row in rows if row.overlap != "allow" and row.last_instance is not None}
     living = fetch(db, _LIVING, {"ids": write_plain(list(asked))}) if asked else []
-    return {asked[id] for (id,) in living}
+    return {asked[id].id for id, workflow in living if asked[id].workflow == workflow}
 
 
 def write_ticks(db: BaseDatabaseWrapper, ticks: Sequence[NewTick]) -> set[tuple[int, datetime]]:

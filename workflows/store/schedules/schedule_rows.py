@@ -1,7 +1,8 @@
 """Schedules as somebody writes them: made, changed, switched on and off, removed.
 
 Invariants owned: whoever changes a schedule holds its row, so that a tick is either before the change or after it; what
-was declared in code and removed by somebody leaves a row, so that the declaration does not make it again.
+was declared in code and removed by somebody leaves a row, so that the declaration does not make it again; what a
+schedule has started last is of its own workflow, or nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _VALUES = """(workspace_id, name, workflow, input, cron, every, tz, overlap, cat
     VALUES (%(workspace)s::int, %(name)s::text, %(workflow)s::text, %(input)s::jsonb, %(cron)s::text,
       %(every)s::interval, %(tz)s::text, %(overlap)s::text, %(catch_up)s::int, %(enabled)s::bool, """
 _INSERT = f"""
-    INSERT INTO holdpoint_schedule {_VALUES} {CLOCK}, %(anchor)s::timestamptz, %(next)s::timestamptz,
+    INSERT INTO holdpoint_schedule AS s {_VALUES} {CLOCK}, %(anchor)s::timestamptz, %(next)s::timestamptz,
       %(declared)s::text, %(edited)s::bool)
     ON CONFLICT (workspace_id, name)"""
 #: Of two who make a schedule of one name at the same moment, the second waits, and its values stay.
@@ -56,11 +57,16 @@ _WRITE = compact(f"""
     {_INSERT} DO UPDATE SET workflow = excluded.workflow, input = excluded.input, cron = excluded.cron,
       every = excluded.every, tz = excluded.tz, overlap = excluded.overlap, catch_up = excluded.catch_up,
       enabled = excluded.enabled, anchor_at = excluded.anchor_at, next_at = excluded.next_at,
-      declared = excluded.declared, edited = excluded.edited, removed_at = NULL, error = NULL
+      declared = excluded.declared, edited = excluded.edited, removed_at = NULL, error = NULL,
+      last_instance = CASE WHEN s.workflow = excluded.workflow THEN s.last_instance END
     RETURNING id
 """)
 _WRITE_NEW = compact(f"{_INSERT} DO NOTHING RETURNING id")
 
+_COUNT = """
+    SELECT count(*) FROM (SELECT FROM holdpoint_schedule s
+      WHERE s.workspace_id = %(ws)s::int AND s.removed_at IS NULL LIMIT %(most)s) s
+"""
 _SWITCH = """
     UPDATE holdpoint_schedule SET enabled = %(enabled)s::bool, next_at = %(next)s::timestamptz WHERE id = %(id)s::bigint
 """
@@ -89,6 +95,12 @@ def lock_schedule(db: BaseDatabaseWrapper, workspace: int, name: str) -> Schedul
     """Within a transaction: the schedule of this name, held, also one that was removed; None if there is none."""
     rows = fetch(db, _LOCK_NAMED, {"ws": workspace, "name": name})
     return read_row(rows[0]) if rows else None
+
+
+def count_schedules(db: BaseDatabaseWrapper, workspace: int, most: int) -> int:
+    """How many schedules a workspace has, counted no further than `most`."""
+    [(count,)] = fetch(db, _COUNT, {"ws": workspace, "most": most})
+    return int(count)
 
 
 def write_schedule(db: BaseDatabaseWrapper, wanted: WrittenSchedule, *, is_new: bool = False) -> bool:

@@ -63,5 +63,17 @@ assert_type(workflows.schedule("reports", report, every="1h", overlap="allow", c
 workflows.schedule("reports", report, every="1h", overlap="sometimes")  # E: arg-type reportArgumentType
 workflows.schedule("reports", report, hourly=True)  # E: call-arg reportCallIssue
 assert_type(workflows.fork(report.start()), Instance)
+
+
+async def plan_from_a_view() -> None:
+    assert_type(await workflows.aschedule("reports", report, every="1h", overlap="skip"), Schedule)
+    assert_type(await workflows.afork("an order", at="pay"), Instance)
+    await workflows.apause("typed.report", workspace="acme")
+    await workflows.aunpause(queue="mail")
+    await workflows.aunschedule("reports")
+    await workflows.aschedule("reports", report, overlap="sometimes")  # E: arg-type reportArgumentType
+    await workflows.apause(ques="mail")  # E: call-arg reportCallIssue
+
+
 assert_type(outreach.options(queue="mail", priority=10).start("Ada"), Instance)
 outreach.options(priority="high")  # E: arg-type reportArgumentType

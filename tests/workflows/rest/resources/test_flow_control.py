@@ -253,3 +253,17 @@ def test_the_list_of_instances_is_narrowed_to_a_queue(api):
     for queue, wanted in (("rest-mail", {mail.pk}), ("default", {other.pk, ranked.pk}), ("rest-none", set())):
         rows = api.get("/v1/instances", queue=queue).json()["results"]
         assert {row["id"] for row in rows} == {str(pk) for pk in wanted}
+
+
+def test_a_key_for_some_workflows_names_their_queues_and_is_told_of_no_other(settings):
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "QUEUES": {"rest-mail": {"limit": 3}, "rest-spare": {}}}
+    narrow = Api(make_key(workflows=["rest flow/plain"]))
+    body = {"workflow": "rest flow/plain", "input": {}}
+    foreign = problem(narrow.post("/v1/instances", {**body, "queue": "rest-mail"}), 422, "unknown-queue")
+    unknown = problem(narrow.post("/v1/instances", {**body, "queue": "rest-nope"}), 422, "unknown-queue")
+    assert foreign == {**unknown, "detail": unknown["detail"].replace("rest-nope", "rest-mail")}
+    assert "(there are: default, rest-spare)" in foreign["detail"]
+    for queue in ("default", "rest-spare"):
+        assert narrow.post("/v1/instances", {**body, "queue": queue}).json()["queue"] == queue
+    both = Api(make_key(workflows=["rest flow/plain", "rest-mail"]))
+    assert both.post("/v1/instances", {**body, "queue": "rest-mail"}).status_code == 201

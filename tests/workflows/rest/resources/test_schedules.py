@@ -9,6 +9,7 @@ import pytest
 import workflows
 from tests.support.api_calls import Api, make_key, problem
 from workflows import Await, Workflow, durable, step
+from workflows.definitions import registry
 from workflows.models import Instance, Schedule
 from workflows.testing import advance
 
@@ -134,3 +135,60 @@ def test_a_key_for_some_workflows_finds_and_makes_those_only():
     problem(make(api, workflow="rest_schedules.lasting", every="1h"), 403, "forbidden")
     problem(api.patch("/v1/schedules/mine", {"workflow": "rest_schedules.lasting"}), 403, "forbidden")
     assert make(api, every="1h").status_code == 201
+
+
+def test_a_key_for_some_workflows_is_told_again_what_it_was_told():
+    api, once = Api(make_key(workflows=["rest_schedules.greet"])), {"Idempotency-Key": "once"}
+    body = {"name": "mine", "workflow": "rest_schedules.greet", "every": "1h"}
+    for method, path, sent, status in (
+        ("POST", "/v1/schedules", body, 201),
+        ("PATCH", "/v1/schedules/mine", {"every": "2h"}, 200),
+        ("POST", "/v1/schedules/mine/run", {}, 200),
+    ):
+        send = api.post if method == "POST" else api.patch
+        first, again = send(path, sent, once), send(path, sent, once)
+        assert (first.status_code, again.status_code, again.content) == (status, status, first.content), path
+        assert again.headers["Idempotency-Replayed"] == "true"
+    assert Instance.objects.count() == 1
+    gone = [api.call("DELETE", "/v1/schedules/mine", headers={"Idempotency-Key": "gone"}) for _ in range(2)]
+    assert [(one.status_code, one.content) for one in gone] == [(204, b"")] * 2
+    assert "Idempotency-Replayed" not in gone[0].headers
+    assert gone[1].headers["Idempotency-Replayed"] == "true"
+    assert api.post("/v1/schedules", body).status_code == 201
+    # The same without a key: of a schedule of its own it is told that there is one.
+    problem(api.post("/v1/schedules", body), 409, "duplicate-schedule")
+    api.call("DELETE", "/v1/schedules/mine")
+    assert api.post("/v1/schedules", body, once).status_code == 201
+    assert not Schedule.objects.exists()
+
+
+def test_what_was_told_of_another_workflow_is_not_told_to_a_key_for_some():
+    whole, once = Api(make_key()), {"Idempotency-Key": "once"}
+    narrow = Api(make_key(workflows=["rest_schedules.greet"]))
+    body = {"name": "other", "workflow": "rest_schedules.lasting", "every": "1h"}
+    assert whole.post("/v1/schedules", body, once).status_code == 201
+    assert whole.patch("/v1/schedules/other", {"every": "2h"}, once).status_code == 200
+    foreign = narrow.patch("/v1/schedules/other", {"every": "2h"}, once)
+    unknown = narrow.patch("/v1/schedules/nobody", {"every": "2h"}, once)
+    assert foreign.content == unknown.content
+    problem(foreign, 404, "not-found")
+    problem(narrow.post("/v1/schedules", body, once), 403, "forbidden")
+    taken = problem(make(narrow, name="other", every="1h"), 409, "duplicate-schedule")
+    assert "you cannot see" in taken["detail"]
+
+
+def test_a_schedule_whose_workflow_is_gone_tells_a_key_for_some_of_no_other(monkeypatch):
+    gone = durable(name="rest_schedules.gone")(lambda ctx: None)
+    workflows.schedule("mine", gone, every="1h")
+    monkeypatch.setattr(registry, "_latest", {k: v for k, v in registry._latest.items() if k != "rest_schedules.gone"})
+    narrow = Api(make_key(workflows=["rest_schedules.gone", "rest_schedules.greet"]))
+    for answer in (
+        narrow.post("/v1/schedules/mine/run", {}),
+        narrow.patch("/v1/schedules/mine", {"every": "2h"}),
+        make(narrow, workflow="rest_schedules.gone", every="1h"),
+        narrow.post("/v1/instances", {"workflow": "rest_schedules.gone"}),
+    ):
+        told = problem(answer, 422, "unknown-workflow")
+        assert "(registered: rest_schedules.greet)" in told["detail"]
+    told = problem(Api(make_key()).post("/v1/schedules/mine/run", {}), 422, "unknown-workflow")
+    assert "rest_schedules.lasting" in told["detail"] or told["detail"].endswith("…")

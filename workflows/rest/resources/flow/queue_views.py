@@ -44,7 +44,10 @@ OF_QUEUE = OpenApiParameter("name", str, OpenApiParameter.PATH, description="Its
 OF_LIMIT = OpenApiParameter(
     "name", str, OpenApiParameter.PATH, description="Its name, percent-encoded, slashes and braces too."
 )
-REPEATED = (ProblemOut, "The idempotency key came with another body.")
+REPEATED = (
+    ProblemOut,
+    "The workspace has as many as may be set at run time, or the idempotency key came with another body.",
+)
 
 
 class WholeEndpoint(Endpoint):
