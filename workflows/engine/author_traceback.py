@@ -17,9 +17,10 @@ import site
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from types import FrameType, SimpleNamespace, TracebackType
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.views.debug import SafeExceptionReporterFilter, get_default_exception_reporter_filter
@@ -110,18 +111,16 @@ class _Search:
                 continue
             self._seen.add((id(value), is_secret))
             # By the methods of the built-in type: those of a class of the author's may do anything.
-            if issubclass(kind, dict):
-                self._spend(dict.__len__(value))  # type: ignore[arg-type]
-                left.extend((key, one, is_secret) for key, one in dict.items(value))  # type: ignore[arg-type]
-                continue
-            base: Any = next(one for one in (list, tuple, set, frozenset) if issubclass(kind, one))
-            self._spend(base.__len__(value))
-            left.extend((None, one, is_secret) for one in base.__iter__(value))
+            base: Any = next(one for one in (dict, list, tuple, set, frozenset) if issubclass(kind, one))
+            held: Any = value
+            self._spend(base.__len__(held))
+            entries = dict.items(held) if base is dict else zip_longest((), base.__iter__(held))
+            left.extend((key, one, is_secret) for key, one in entries)
 
     def _is_hidden(self, name: object) -> bool:
         if not issubclass(type(name), str):
             return False
-        text = str.__str__(name)  # type: ignore[arg-type]
+        text = str.__str__(cast("str", name))
         self._letters -= len(text)
         if self._letters < 0:
             raise _BudgetSpentError
@@ -172,9 +171,8 @@ def _write_hiding(error: BaseException) -> str:
     named = re.compile(_NAMED.replace("{hidden}", hidden.pattern), hidden.flags)
     lines, size = [], 0
     for line in _tell(error, STORED_FRAMES, STORED_CAUSES):
-        line = named.sub(
-            lambda found: f"{found['name']}{found['is']}{instead}", _hide_all(line[: 4 * LONGEST_MESSAGE], secrets, instead)
-        )
+        line = _hide_all(line[: 4 * LONGEST_MESSAGE], secrets, instead)
+        line = named.sub(lambda found: f"{found['name']}{found['is']}{instead}", line)
         line = _PASSWORD.sub(lambda found: f"{found['user']}{instead}", line)
         lines.append(line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]}…")
         size += len(lines[-1])
@@ -273,7 +271,8 @@ def _tell(
     causes = 0
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     while cause is not None and causes < causes_at_most:
-        if (other := describe(cause)) != text:
+        # A run that was interrupted may have been so in the midst of what its error says.
+        if (other := describe(cause) if isinstance(error, Exception) else type(cause).__name__) != text:
             last = traceback.extract_tb(cause.__traceback__)[-1:]
             where = f' (File "{last[0].filename}", line {last[0].lineno})' if last else ""
             yield f"caused by {other}{where}"

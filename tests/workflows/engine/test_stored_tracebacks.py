@@ -377,3 +377,21 @@ def test_of_a_secret_that_is_cut_off_no_beginning_is_told():
 
     instance = run(refuse, name="tracebacks.cut-off", max_attempts=1)
     assert "0123" not in instance.traceback.rpartition("ValueError")[2]
+
+
+def test_what_errors_before_an_interruption_say_is_not_asked_for_again():
+    class Endless(Exception):
+        def __str__(self) -> str:
+            raise KeyboardInterrupt("it would never end")
+
+    class Interrupted(BaseException):
+        pass
+
+    try:
+        try:
+            raise Endless
+        except Endless:
+            raise Interrupted("took too long")  # noqa: B904
+    except BaseException as error:
+        text = write_traceback(error)
+    assert "Interrupted: took too long\ncaused by Endless (File" in text
