@@ -282,7 +282,7 @@ def test_an_item_that_is_asked_once_more_keeps_the_moment():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"until": datetime(2030, 1, 1)}, "has no time zone"),  # noqa: DTZ001
+        ({"until": datetime(2030, 1, 1)}, "has no time zone"),
         ({"until": "2030-01-01"}, "is a moment: a datetime with a time zone"),
         ({"until": datetime(2030, 1, 1, tzinfo=UTC), "timeout": "1h"}, "has timeout= and until="),
     ],
