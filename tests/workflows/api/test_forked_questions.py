@@ -1,4 +1,4 @@
-"""Forks of functions with several open questions: what a call before the point has read stays, the rest is asked anew."""
+"""Forks of functions with several open questions: what was read before the point stays, the rest is asked anew."""
 
 from __future__ import annotations
 
