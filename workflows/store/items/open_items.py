@@ -54,9 +54,8 @@ class NewUnit:
     visit: int
     policy: str
     concurrency: int
-    #: Seconds per item, from the moment it is asked.
+    #: Seconds per item, from the moment it is asked; or the moment at which all are over, asked or not.
     timeout: float | None
-    #: In place of that the moment at which all are over, also those whose turn has not come.
     until: datetime | None
     #: What the history calls the channel; several where items have channels of their own.
     channel: str
@@ -168,8 +167,8 @@ _OPEN = compact(f"""
         token_hash, actor, assignee, group_name, correlation_id, schema_type, projector, body, request, schema,
         config, output)
       SELECT v.id, %(unit)s::uuid, t.id, m.at,
-        CASE WHEN v.done THEN NULL WHEN q.asked AND %(until)s::timestamptz IS NULL
-          THEN m.at + %(timeout)s::float8 * interval '1 s' ELSE %(until)s::timestamptz END,
+        CASE WHEN NOT v.done THEN coalesce(%(until)s::timestamptz,
+          CASE WHEN q.asked THEN m.at + %(timeout)s::float8 * interval '1 s' END) END,
         CASE WHEN q.asked AND v.config_no IS NULL THEN m.at END,
         CASE WHEN q.asked AND v.config_no IS NOT NULL THEN m.at END,
         CASE WHEN v.done THEN m.at END, t.workspace_id, v.index, 1,
@@ -183,12 +182,11 @@ _OPEN = compact(f"""
     ), r AS MATERIALIZED (
       SELECT %(unit)s::uuid AS unit, m.at, 0 AS seq, t.workspace_id, g.first, g.last FROM t, m, (
         SELECT min(o.index) AS first, max(o.index) AS last FROM (
-          SELECT x.index, x.index - row_number() OVER (ORDER BY x.index) AS run FROM x
-          WHERE x.out) o GROUP BY o.run) g
+          SELECT x.index, x.index - row_number() OVER (ORDER BY x.index) AS run FROM x WHERE x.out) o GROUP BY o.run) g
     ), n AS (
-      INSERT INTO holdpoint_unit(id, instance_id, created_at, deadline, closed_at, dispatched_at, workspace_id, visit, total,
-        remaining, failed, status, cardinality, seq, queued, concurrency, answered, timeout, phase, items, lines,
-        line_step, line_then, line_room, hooked, policy, step)
+      INSERT INTO holdpoint_unit(id, instance_id, created_at, deadline, closed_at, dispatched_at, workspace_id, visit,
+        total, remaining, failed, status, cardinality, seq, queued, concurrency, answered, timeout, phase, items,
+        lines, line_step, line_then, line_room, hooked, policy, step)
       SELECT %(unit)s::uuid, t.id, m.at, %(until)s::timestamptz, CASE WHEN m.through = m.total THEN m.at END,
         CASE WHEN m.queued = 0 THEN m.at END, t.workspace_id, %(visit)s, m.total, m.total - m.through, 0,
         CASE WHEN m.through = m.total THEN {_DONE_UNIT} ELSE {_OPEN_UNIT} END, %(cardinality)s,
@@ -211,8 +209,9 @@ _OPEN = compact(f"""
       {LEDGER}
       SELECT u.id, m.at, NULL, u.seq, u.workspace_id, {kind(Event.ASKED)}, u.status, '', NULL,
         jsonb_strip_nulls(jsonb_build_object('step', %(step)s::text, 'unit', %(unit)s::uuid, 'items', m.total,
-          'channel', %(channel)s::text, 'timeout', %(timeout)s::float8, 'until', %(until)s::timestamptz, 'concurrency', %(concurrency)s::int,
-          'policy', %(policy)s::text, 'schema', (%(schemas)s::text[])[1]::jsonb)) FROM u, m
+          'channel', %(channel)s::text, 'timeout', %(timeout)s::float8, 'until', %(until)s::timestamptz,
+          'concurrency', %(concurrency)s::int, 'policy', %(policy)s::text, 'schema',
+          (%(schemas)s::text[])[1]::jsonb)) FROM u, m
     ), ld AS ({_DISPATCHED}
     ), la AS (
       {LEDGER}
@@ -258,8 +257,8 @@ _ADMIT = compact(f"""
       ORDER BY x.index LIMIT (SELECT {{room}} FROM holdpoint_unit n WHERE n.id = %(unit)s::uuid)
       FOR NO KEY UPDATE SKIP LOCKED
     ), n AS MATERIALIZED (
-      SELECT n.id, n.workspace_id, n.seq, n.queued, n.timeout, n.deadline, {{room}} AS room, {CLOCK} AS at FROM holdpoint_unit n
-      WHERE n.id = %(unit)s::uuid AND n.status + 0 = {_OPEN_UNIT} AND (%(hooked)s OR NOT n.hooked)
+      SELECT n.id, n.workspace_id, n.seq, n.queued, n.timeout, n.deadline, {{room}} AS room, {CLOCK} AS at
+      FROM holdpoint_unit n WHERE n.id = %(unit)s::uuid AND n.status + 0 = {_OPEN_UNIT} AND (%(hooked)s OR NOT n.hooked)
         AND (SELECT count(*) FROM c) > 0 FOR NO KEY UPDATE
     ), p AS MATERIALIZED (
       SELECT c.id, c.index FROM n, (SELECT c.*, row_number() OVER (ORDER BY c.index) AS place FROM c) c
