@@ -367,3 +367,29 @@ def test_a_fork_of_a_fork_has_the_same():
     forked = fork(fork(first, "point"), "point")
     answer(forked, "point", "go")
     assert_done(forked, [1, 2])
+
+
+def test_a_signal_that_was_read_before_the_point_answers_no_other_question_of_the_fork():
+    def body(ctx):
+        one = ctx.wait_for("one", received("go")).payload
+        ctx.step("point", str, "x")
+        two = ctx.wait_for("two", received("go")).payload
+        return [one, two, ctx.wait_for("three", received("go")).payload]
+
+    first = start(body, "signal.read")
+    for n in range(3):
+        workflows.signal(first.id, "go", n)
+    drain()
+    assert_done(first, [0, 1, 2])
+    forked = fork(first, "point")  # all had come by then
+    assert_done(forked, [0, 1, 2])
+    later = start(body, "signal.read.later")
+    workflows.signal(later.id, "go", 0)
+    drain()
+    forked = fork(later, "point")
+    assert_open(forked, ["two"])
+    assert Signal.objects.filter(instance=forked, consumed_at=None).count() == 0
+    for n in (1, 2):
+        workflows.signal(forked.id, "go", n)
+        drain()
+    assert_done(forked, [0, 1, 2])
