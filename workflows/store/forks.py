@@ -85,7 +85,7 @@ class NewFork:
     timed_out: bool = False
     attempt: int = 0
     spawns: int = 0
-    #: Of a function: how many of its calls are copied, and when the next one was made; None is now.
+    #: Of a function: how many of its calls are copied, and when the next one was made.
     calls: int = 0
     until: datetime | None = None
     #: Of another style: the run whose inbox it takes over; None begins with an empty one.
@@ -97,7 +97,7 @@ class NewFork:
 _UNREAD = {
     "run": """s.n <= %(seq)s::int AND (s.consumed_by IS NULL OR s.consumed_by >= %(fence)s::int)
         AND (NOT starts_with(s.name, 'holdpoint:') OR s.name = ANY(%(names)s::text[]))""",
-    "call": f"""s.received_at <= coalesce(%(until)s::timestamptz, {CLOCK}) AND NOT starts_with(s.name, 'holdpoint:')""",
+    "call": "s.received_at <= %(until)s::timestamptz AND NOT starts_with(s.name, 'holdpoint:')",
     "nothing": "false",
 }
 _SPENT = {

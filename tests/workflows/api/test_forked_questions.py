@@ -393,3 +393,23 @@ def test_a_signal_that_was_read_before_the_point_answers_no_other_question_of_th
         workflows.signal(forked.id, "go", n)
         drain()
     assert_done(forked, [0, 1, 2])
+
+
+@pytest.mark.parametrize("attempts", [1, 5])  # it has failed for good, or waits for its next attempt
+def test_a_fork_at_a_first_call_that_failed_has_the_signals_that_came_before(attempts):
+    fails = [True]
+
+    def risky():
+        if fails:
+            raise LookupError("gone")
+
+    def body(ctx):
+        ctx.step("risky", risky)
+        return ctx.wait_for("go", received("go")).payload
+
+    durable(name="forked.first-call", signals=True, max_attempts=attempts)(body)
+    first = workflows.start("forked.first-call")
+    workflows.signal(first.id, "go", 1)
+    drain()
+    fails.clear()
+    assert_done(fork(first, "risky"), 1)

@@ -14,6 +14,7 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
+from workflows.clock import read_now
 from workflows.definitions import registry
 from workflows.definitions.awaited_kinds import ASKED
 from workflows.definitions.registry import LINES, Definition
@@ -64,7 +65,7 @@ def _find_call(db: BaseDatabaseWrapper, definition: Definition, first: Instance,
     names = _name_calls(first, [one.name for one in calls])
     if at not in names:
         raise UnknownPoint(at, names, f"calls (workflow {first.workflow!r} is a function, so at= is a call's id)")
-    return replace(new, calls=len(calls), until=first.finished_at)
+    return replace(new, calls=len(calls), until=first.finished_at or read_now())
 
 
 def _name_calls(first: Instance, saved: list[str]) -> list[str]:
