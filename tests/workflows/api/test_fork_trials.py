@@ -71,7 +71,7 @@ class Twice(Workflow):
 def play(instance: Instance) -> Instance:
     """Answer whatever is asked, always alike, until the instance has ended."""
     for _ in range(60):
-        drain()
+        drain(max_steps=1_000)
         instance.refresh_from_db()
         if instance.ended:
             return instance
@@ -352,6 +352,12 @@ def test_a_fork_of_steps_at_any_step_ends_like_the_run_itself():
 @pytest.mark.parametrize("kind", ["any", "all"])
 def test_a_fork_of_steps_with_several_questions_ends_like_the_run_itself(kind):
     check_every_fork(Steps, {"program": ["await", kind, "next"]}, twice=True)
+
+
+def test_a_step_that_looks_at_answers_parks_on_a_signal_that_it_was_handed_without_spinning():
+    with transaction.atomic():
+        assert play(workflows.start(Steps, {"program": ["any", "again"]})).status == "done"
+        transaction.set_rollback(True)
 
 
 # --- machines -------------------------------------------------------------------------------------
