@@ -339,7 +339,7 @@ Steps = type(
 
 
 @TRIALS
-@given(st.lists(st.sampled_from(ACTS), min_size=1, max_size=5))
+@given(st.lists(st.sampled_from([kind for kind in ACTS if kind not in ("any", "all")]), min_size=1, max_size=5))
 def check_steps(program):
     check_every_fork(Steps, {"program": program})
 
