@@ -299,7 +299,7 @@ ASKS: frozenset[Call] = frozenset(call for call, code in CALL_CODES.items() if 1
 
 
 class Watch(IntEnum):
-    """How far a wait for the end of another instance is."""
+    """How far a wait is for what another instance has to say."""
 
     #: Waits for no end.
     NONE = 0
@@ -309,3 +309,6 @@ class Watch(IntEnum):
     ENDED = 2
     #: The end is a signal in the inbox of the one that waits.
     TOLD = 3
+    #: Of a fork, and of a question of any kind: it was over when the fork was made. The fork's first run finds out
+    #: whether a call before the point has read that.
+    INHERITED = 4

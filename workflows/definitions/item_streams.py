@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -75,8 +76,8 @@ class ItemStream:
     questions: Sequence[Question]
     policy: ItemPolicy
     concurrency: int
-    #: Seconds for each, from the moment it is asked.
-    timeout: float | None
+    #: Seconds for each, from the moment it is asked, or the moment at which all are over.
+    time: float | datetime | None
     #: What continues an item that is answered; None where the answer is its result.
     line: ItemLine | None = None
     #: Of a stream in which nothing is asked before the lines: how many of them may be under way.
@@ -108,7 +109,7 @@ def read_stream(
     *,
     policy: ItemPolicy,
     concurrency: int,
-    timeout: float | None,
+    time: float | datetime | None,
     line: ItemLine | None = None,
 ) -> ItemStream:
     """The stream of a list, a query or a generator, read to its end, which has to come before the limit."""
@@ -117,7 +118,7 @@ def read_stream(
         questions = [asking.make_question()]
     else:
         questions = [asking.make_question(read_back(text)) for text in requests]
-    return ItemStream(asking.step, requests, questions, policy, concurrency, timeout, line)
+    return ItemStream(asking.step, requests, questions, policy, concurrency, time, line)
 
 
 def plan_lines(step: str, requests: Sequence[str], line: ItemLine, policy: ItemPolicy, room: int) -> ItemStream:

@@ -1,23 +1,29 @@
 """How an author's error is told: shortly in the log, and at more length on the row of the instance.
 
-Invariants owned: what an exception says stays on its line, so that no text of a stranger looks like a line of the log.
-No value that Django's own error reports would hide stands in a stored traceback.
+Invariants owned:
+
+* What an exception says stays on its line, so that no text of a stranger looks like a line of the log.
+* No value that Django's own error reports would hide stands in a stored traceback. Looking for them has a budget; where
+  it does not suffice, no text is stored that could hold one.
+* What an author's variables hold is looked at by its type only: none of their code runs, and no query.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 import site
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from types import FrameType, SimpleNamespace, TracebackType
+from typing import Any, cast
 
 from django.conf import settings
-from django.views.debug import get_default_exception_reporter_filter
+from django.views.debug import SafeExceptionReporterFilter, get_default_exception_reporter_filter
 
 from workflows.exceptions import describe_error, to_one_line
 
@@ -32,11 +38,18 @@ STORED_CAUSES = 5
 LONGEST_MESSAGE = 4_000
 #: A value that is shorter may stand anywhere by chance.
 SHORTEST_SECRET = 4
-#: How deep values of variables are searched for secrets, and how many entries of each.
-DEPTH = 4
-MOST_ENTRIES = 200
+#: Of a longer one this much is looked for, and what follows in its line goes too.
+LONGEST_SECRET = 4_000
+#: What is looked at for secrets, in all: variables and entries of containers, characters of names, and secrets.
+MOST_ENTRIES = 50_000
+MOST_LETTERS = 500_000
+MOST_SECRETS = 500
+#: Frames whose callers are looked at for Django's decorator.
+MOST_FRAMES = 300
 #: Python writes no number that is much longer.
 MOST_BITS = 4_096
+#: What stands instead of texts where the budget did not suffice.
+LEFT_OUT = "(not shown: its variables hold too much to be looked through for secrets)"
 
 logger = logging.getLogger("workflows")
 
@@ -47,6 +60,9 @@ _NAMED = (
     r"""(?P<value>[bru]?"(?:[^"\\]|\\.)*"|[bru]?'(?:[^'\\]|\\.)*'|(?:(?:Bearer|Basic)\s+)?[^\s,;)}\]"']+)"""
 )
 _PASSWORD = re.compile(r"(?P<user>://[^/\s:@]*:)[^@\s/]+(?=@)")
+
+#: The function that Django's decorator puts around another one.
+_DECORATED = "sensitive_variables_wrapper"
 
 _ENGINE = f"{Path(__file__).resolve().parents[1]}/"
 _LIBRARIES = tuple(
@@ -65,90 +81,198 @@ def log_raised(logger: logging.Logger, level: int, message: str, error: BaseExce
     logger.handle(record)
 
 
+class _BudgetSpentError(Exception):
+    """There is more than may be looked at."""
+
+
+class _Search:
+    """One search for secrets, within its budget."""
+
+    def __init__(self, hidden: re.Pattern[str]) -> None:
+        self.found: set[str] = set()
+        self._hidden = hidden
+        self._entries, self._letters = MOST_ENTRIES, MOST_LETTERS
+        #: Containers that were looked into, as secret or not: they may contain themselves.
+        self._seen: set[tuple[int, bool]] = set()
+
+    def look(self, name: object, value: object, *, is_secret: bool = False) -> None:
+        """Look at a variable and at all that stands in it."""
+        left: list[tuple[object, object, bool]] = [(name, value, is_secret)]
+        self._spend(1)
+        while left:
+            name, value, is_secret = left.pop()
+            is_secret = is_secret or self._is_hidden(name)
+            kind = type(value)
+            if issubclass(kind, (str, bytes, int)):
+                if is_secret:
+                    self._keep(value)
+                continue
+            if not issubclass(kind, (dict, list, tuple, set, frozenset)) or (id(value), is_secret) in self._seen:
+                continue
+            self._seen.add((id(value), is_secret))
+            # By the methods of the built-in type: those of a class of the author's may do anything.
+            base: Any = next(one for one in (dict, list, tuple, set, frozenset) if issubclass(kind, one))
+            held: Any = value
+            self._spend(base.__len__(held))
+            entries = dict.items(held) if base is dict else zip_longest((), base.__iter__(held))
+            left.extend((key, one, is_secret) for key, one in entries)
+
+    def _is_hidden(self, name: object) -> bool:
+        if not issubclass(type(name), str):
+            return False
+        text = str.__str__(cast("str", name))
+        self._letters -= len(text)
+        if self._letters < 0:
+            raise _BudgetSpentError
+        return self._hidden.search(text) is not None
+
+    def _keep(self, value: Any) -> None:
+        if issubclass(type(value), str):
+            text = str.__str__(value)[: LONGEST_SECRET + 1]
+        elif issubclass(type(value), bytes):
+            text = bytes.__getitem__(value, slice(LONGEST_SECRET + 1)).decode(errors="backslashreplace")
+        elif type(value) is int and value.bit_length() <= MOST_BITS:
+            text = str(value)
+        else:
+            return
+        if len(text) < SHORTEST_SECRET:
+            return
+        self.found.add(to_one_line(text))
+        if len(self.found) > MOST_SECRETS:
+            raise _BudgetSpentError
+
+    def _spend(self, count: int) -> None:
+        self._entries -= count
+        if self._entries < 0:
+            raise _BudgetSpentError
+
+
 def write_traceback(error: BaseException) -> str:
     """The author's lines that led to an error, what it says and what caused it, to be stored; secrets are hidden.
 
     Hidden are values of variables and settings that Django hides in its own reports, wherever they show up, and what is
-    written beside such a name. Empty where what the author has in his variables cannot be looked through.
+    written beside such a name. Where that cannot be looked through, only the places are told and the classes.
     """
     try:
-        return _write_hiding(error)
+        try:
+            text = _write_hiding(error)
+        except _BudgetSpentError:
+            text = "\n".join(_tell(error, STORED_FRAMES, STORED_CAUSES, bare=True))
+        return text.encode(errors="replace")[:LONGEST].decode(errors="ignore")
     except Exception:
         logger.warning("the traceback of a failed run could not be stored", exc_info=True)
         return ""
 
 
 def _write_hiding(error: BaseException) -> str:
-    lines = _tell(error, STORED_FRAMES, STORED_CAUSES)
-    # What is cut off here is cut off again below: of a secret no beginning stays at the end of a line.
-    text = "\n".join(line[: 4 * LONGEST_MESSAGE] for line in lines)
     reporter = get_default_exception_reporter_filter()
     hidden, instead = reporter.hidden_settings, reporter.cleansed_substitute
-    secrets = {one for one in _list_secrets(error, reporter) if len(one) >= SHORTEST_SECRET}
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(to_one_line(secret), instead)
-
+    secrets = sorted(_find_secrets(error, reporter), key=len, reverse=True)
     named = re.compile(_NAMED.replace("{hidden}", hidden.pattern), hidden.flags)
-    text = named.sub(lambda found: f"{found['name']}{found['is']}{instead}", text)
-    text = _PASSWORD.sub(lambda found: f"{found['user']}{instead}", text)
-    text = "\n".join(
-        line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]}…" for line in text.split("\n")
-    )
-    return text.encode()[:LONGEST].decode(errors="ignore")
+    lines, size = [], 0
+    for line in _tell(error, STORED_FRAMES, STORED_CAUSES):
+        line = _hide_all(line[: 4 * LONGEST_MESSAGE], secrets, instead)
+        line = named.sub(lambda found: f"{found['name']}{found['is']}{instead}", line)
+        line = _PASSWORD.sub(lambda found: f"{found['user']}{instead}", line)
+        lines.append(line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]}…")
+        size += len(lines[-1])
+        if size > LONGEST:
+            break
+    return "\n".join(lines)
 
 
-def _list_secrets(error: BaseException, reporter: Any) -> Iterator[str]:
+def _hide_all(line: str, secrets: Iterable[str], instead: str) -> str:
+    """A line without these; one that is cut off where a secret begins loses that beginning."""
+    was_cut = len(line) == 4 * LONGEST_MESSAGE
+    for secret in secrets:
+        if len(secret) > LONGEST_SECRET:
+            before, is_there, _ = line.partition(secret[:LONGEST_SECRET])
+            line = f"{before}{instead}" if is_there else line
+        else:
+            line = line.replace(secret, instead)
+        start = line.find(secret[:SHORTEST_SECRET], max(0, len(line) - len(secret))) if was_cut else -1
+        while start >= 0:
+            if secret.startswith(line[start:]):
+                line = line[:start]
+                break
+            start = line.find(secret[:SHORTEST_SECRET], start + 1)
+    return line
+
+
+def _find_secrets(error: BaseException, reporter: Any) -> set[str]:
     """The texts that Django's reports would hide: of settings, and of the variables of all lines on the way."""
+    search = _Search(reporter.hidden_settings)
     for name in dir(settings):
         if name.isupper():
-            yield from _find_secrets(name, getattr(settings, name, None), reporter.hidden_settings)
+            search.look(name, getattr(settings, name, None))
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
         trace: TracebackType | None = cause.__traceback__
+        is_decorated = _is_decorated(cause, reporter)
         while trace is not None:
-            frame = trace.tb_frame
-            shown = dict(reporter.get_traceback_frame_variables(None, frame))
-            for name, value in frame.f_locals.items():
-                # As it is, if a decorator (`sensitive_variables`) hides it whole.
-                whole = shown.get(name) is not value and shown.get(name) == reporter.cleansed_substitute
-                yield from _find_secrets(name, value, reporter.hidden_settings, is_secret=whole)
+            if is_decorated:
+                whole = _list_sensitive(trace.tb_frame, reporter)
+                is_decorated -= 1
+                if not is_decorated:
+                    raise _BudgetSpentError
+            else:
+                whole = set()
+            for name, value in trace.tb_frame.f_locals.items():
+                search.look(name, value, is_secret=name in whole)
             trace = trace.tb_next
         cause = cause.__cause__ or cause.__context__
+    return search.found
 
 
-def _find_secrets(
-    name: object, value: object, hidden: re.Pattern[str], *, is_secret: bool = False, depth: int = DEPTH
+def _is_decorated(error: BaseException, reporter: Any) -> int:
+    """How many frames the project's filter may look at: none where nobody has used Django's decorator.
+
+    It looks at the callers of each, which are many where a function has called itself too often.
+    """
+    if type(reporter).get_traceback_frame_variables is not SafeExceptionReporterFilter.get_traceback_frame_variables:
+        return MOST_FRAMES
+    first = error.__traceback__
+    trace, frame = first, None if first is None else first.tb_frame.f_back
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_name == _DECORATED or code.co_flags & inspect.CO_COROUTINE:
+            return MOST_FRAMES
+        trace = trace.tb_next
+    while frame is not None:
+        if frame.f_code.co_name == _DECORATED:
+            return MOST_FRAMES
+        frame = frame.f_back
+    return 0
+
+
+def _list_sensitive(frame: FrameType, reporter: Any) -> set[str]:
+    """The variables that a decorator (`sensitive_variables`) hides whole. The filter is handed none of their values."""
+    names = list(frame.f_locals)
+    blank: dict[str, Any] = {name: f"value {n}" for n, name in enumerate(names)}
+    if frame.f_code.co_name == _DECORATED and _DECORATED in blank:
+        blank[_DECORATED] = frame.f_locals[_DECORATED]
+    seen = SimpleNamespace(f_code=frame.f_code, f_back=frame.f_back, f_locals=blank)
+    shown = dict(reporter.get_traceback_frame_variables(None, seen))
+    return {name for name in names if shown.get(name) == reporter.cleansed_substitute}
+
+
+def _tell(
+    error: BaseException, most: int = FRAMES, causes_at_most: int = CAUSES, *, bare: bool = False
 ) -> Iterator[str]:
-    is_secret = is_secret or (isinstance(name, str) and hidden.search(name) is not None)
-    if type(value) is str:
-        if is_secret:
-            yield value
-    elif type(value) is bytes:
-        if is_secret:
-            yield value.decode(errors="backslashreplace")
-    elif type(value) is int:
-        if is_secret and value.bit_length() <= MOST_BITS:
-            yield str(value)
-    elif depth and type(value) in (dict, list, tuple):
-        entries: Iterable[tuple[object, object]]
-        entries = value.items() if isinstance(value, dict) else ((name, one) for one in value)  # type: ignore[attr-defined]
-        for _, (key, one) in zip(range(MOST_ENTRIES), entries, strict=False):
-            yield from _find_secrets(key, one, hidden, is_secret=is_secret, depth=depth - 1)
-
-
-def _tell(error: BaseException, most: int = FRAMES, causes_at_most: int = CAUSES) -> Iterator[str]:
+    describe = _name_class if bare else _describe
     for frame in _choose(error, most):
         yield f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}'
-        if frame.line:
+        if frame.line and not bare:
             yield f"    {to_one_line(frame.line)}"
-    text = _describe(error)
+    text = describe(error)
     yield text
     causes = 0
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     while cause is not None and causes < causes_at_most:
-        if (other := _describe(cause)) != text:
+        # A run that was interrupted may have been so in the midst of what its error says.
+        if (other := describe(cause) if isinstance(error, Exception) else type(cause).__name__) != text:
             last = traceback.extract_tb(cause.__traceback__)[-1:]
             where = f' (File "{last[0].filename}", line {last[0].lineno})' if last else ""
             yield f"caused by {other}{where}"
@@ -166,6 +290,10 @@ def _choose(error: BaseException, most: int) -> list[traceback.FrameSummary]:
     own = [one for one in frames if not one.filename.startswith(_LIBRARIES)]
     chosen = own[-most:] or frames[-most:]
     return chosen if not frames or frames[-1] in chosen else [*chosen, frames[-1]]
+
+
+def _name_class(error: BaseException) -> str:
+    return f"{type(error).__name__}: {LEFT_OUT}"
 
 
 def _describe(error: BaseException) -> str:

@@ -104,6 +104,7 @@ from workflows.store.forks import find_kept as find_kept
 from workflows.store.forks import insert_fork as insert_fork
 from workflows.store.forks import list_calls as list_calls
 from workflows.store.forks import list_kept as list_kept
+from workflows.store.forks import part_inherited as part_inherited
 from workflows.store.heartbeats import ask as ask
 from workflows.store.heartbeats import beat as beat
 from workflows.store.heartbeats import forget_silent as forget_silent

@@ -94,7 +94,8 @@ _READ = compact(f"""
     WHERE c.instance_id = %(instance)s::uuid ORDER BY c.position
 """)
 
-#: `runs` goes back to this very run, the first since the progress.
+#: `runs` goes back to this very run, the first since the progress. What is settled later was saved when it was opened:
+#: a fork begins there.
 _SAVE = compact(f"""
     WITH t AS ({HELD}
     ), r AS (
@@ -105,7 +106,7 @@ _SAVE = compact(f"""
     SELECT t.id, t.at, t.at + %(timeout)s::float8 * interval '1 s', %(child)s::uuid, %(position)s::int,
       %(call)s::smallint, %(settled)s, %(expired)s, %(failed)s, false, %(signal)s::int, %(name)s::text,
       %(value)s::jsonb FROM {MOMENT}
-    ON CONFLICT (instance_id, position) DO UPDATE SET saved_at = excluded.saved_at, settled = excluded.settled,
+    ON CONFLICT (instance_id, position) DO UPDATE SET settled = excluded.settled,
       expired = excluded.expired, signal = excluded.signal, value = excluded.value
     RETURNING deadline
 """)

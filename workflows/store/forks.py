@@ -4,10 +4,12 @@ Invariants owned:
 
 * The first instance is read and not written; its row is held against deletion (`FOR KEY SHARE`) and against nothing
   else. What the new one takes over of answers, lists and children it refers to, and retention keeps it for that.
-* Only what is over is referred to: a question that is open is copied without its unit, and so is asked anew.
+* Only what is over is referred to: a question that is open is copied without its unit, and so is asked anew. Of a
+  function a question counts as over that was over at the point and that a call before it has read. Rows know the first;
+  the second is found out by the fork's first run, which makes the calls again up to the point (`part_inherited`).
 * The new instance's inbox is that of the first one at the point. What had been consumed by then stays consumed: of it
   the rows with a dedup key come along, under the numbers below zero, because the history of the new instance does not
-  tell of them.
+  tell of them. Signals that a function's questions have taken are there until the first run consumes them.
 """
 
 from __future__ import annotations
@@ -21,19 +23,23 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import (
+    ASKS,
     CALL_CODES,
     FIRST_TERMINAL,
     UNIT_CODES,
     Call,
     Event,
     UnitStatus,
+    Watch,
 )
+from workflows.store.claim import Claim
 from workflows.store.items.item_ends import RELEASED
+from workflows.store.questions import HELD
 from workflows.store.sql import CLOCK, LEDGER, LIVE, NOTIFY_IDLE, RUNNABLE, compact, fetch, kind, write_plain
 from workflows.store.start import NewInstance
 
 _PLACE = ("queue", "priority", "lane", "flow_key", "gate", "rate_key", "fair_key", "holds")
-_OPEN = UNIT_CODES[UnitStatus.OPEN]
+_OPEN, _CANCELLED = UNIT_CODES[UnitStatus.OPEN], UNIT_CODES[UnitStatus.CANCELLED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,26 +93,31 @@ class NewFork:
     fence: int | None = None
 
 
-#: In a function a signal is consumed by the end of a run, after calls that came after the one which took it: so the
-#: checkpoints say which were taken before the point. The engine's own signals belong to waits, which begin anew.
+#: The engine's own signals belong to waits of the first one.
 _UNREAD = {
     "run": """s.n <= %(seq)s::int AND (s.consumed_by IS NULL OR s.consumed_by >= %(fence)s::int)
         AND (NOT starts_with(s.name, 'holdpoint:') OR s.name = ANY(%(names)s::text[]))""",
-    "call": """s.received_at <= %(until)s::timestamptz AND NOT starts_with(s.name, 'holdpoint:')
-        AND (s.consumed_at IS NULL OR s.consumed_at >= %(until)s::timestamptz) AND s.n NOT IN (
-          SELECT c.signal FROM holdpoint_checkpoint c WHERE c.instance_id = o.id AND c.signal IS NOT NULL
-            AND c.position >= 0 AND c.position < %(calls)s::int)""",
+    "call": "s.received_at <= %(until)s::timestamptz AND NOT starts_with(s.name, 'holdpoint:')",
     "nothing": "false",
 }
 _SPENT = {
     "run": "s.n <= %(seq)s::int AND s.consumed_by < %(fence)s::int",
-    "call": """(s.consumed_at < %(until)s::timestamptz OR s.n IN (
-          SELECT c.signal FROM holdpoint_checkpoint c WHERE c.instance_id = o.id AND c.signal IS NOT NULL
-            AND c.position >= 0 AND c.position < %(calls)s::int))""",
+    "call": "false",
     "nothing": "false",
 }
 
-#: What is still open has as long as it had at the point.
+#: Calls whose answer a later call may have read, or none. The others were over before the next call was made.
+_ASKING = ", ".join(str(CALL_CODES[call]) for call in sorted({*ASKS, Call.CALLBACK}))
+#: Whether such a question was over at the point: answered or past its time by then, or withdrawn, which has no moment.
+_WAS_WITHDRAWN = "c.settled AND NOT c.expired AND coalesce(c.value->>'at', '') = ''"
+_WAS_OVER = f"""CASE WHEN c.unit_id IS NOT NULL AND NOT c.settled
+    THEN u.status NOT IN ({_OPEN}, {_CANCELLED}) AND u.closed_at <= p.until
+  WHEN c.expired THEN c.deadline <= p.until
+  WHEN c.settled AND coalesce(c.value->>'at', '') <> ''
+    THEN (c.value->>'at')::float8 <= extract(epoch FROM p.until)::float8
+  ELSE c.settled END"""
+
+#: What sleeps has as long as it had at the point; a question that is open has the time that its call gives it anew.
 #: One that has checkpoints does not begin with its first claim: that reads none.
 #: An invoked child that lives on although its call is over is nobody's but the first one's.
 _FORK = {
@@ -135,17 +146,26 @@ _FORK = {
       FROM (SELECT o.*, {CLOCK} AS at FROM o) o
       ON CONFLICT (workspace_id, key) WHERE key IS NOT NULL AND {LIVE} DO NOTHING
       RETURNING id, created_at, workspace_id, status, step
+    ), p AS (
+      SELECT coalesce(%(until)s::timestamptz, n.created_at) AS until FROM n
     ), c AS (
       INSERT INTO holdpoint_checkpoint(instance_id, saved_at, deadline, unit_id, child_id, position, kind, settled,
-        failed, blamed, expired, name, value)
-      SELECT n.id, c.saved_at, CASE WHEN c.settled THEN c.deadline
-        ELSE c.deadline + (n.created_at - coalesce(%(until)s::timestamptz, n.created_at)) END,
-        CASE WHEN u.status <> {_OPEN} AND (NOT u.items OR u.phase = {RELEASED}) THEN u.id END,
-        CASE WHEN h.status >= {FIRST_TERMINAL} THEN h.id END,
-        c.position, c.kind, c.settled, c.failed, false, c.expired, c.name,
-        CASE WHEN c.settled OR c.kind NOT IN ({CALL_CODES[Call.EVENT]}, {CALL_CODES[Call.ASK_EVENT]}) THEN c.value END
-      FROM n, holdpoint_checkpoint c LEFT JOIN holdpoint_unit u ON u.id = c.unit_id
+        failed, blamed, expired, name, value, signal, watch)
+      SELECT n.id, c.saved_at, CASE WHEN a.settled AND NOT a.withdrawn THEN c.deadline
+        ELSE c.deadline + (n.created_at - p.until) END,
+        CASE WHEN a.over AND u.status <> {_OPEN} AND (NOT u.items OR u.phase = {RELEASED}) THEN u.id END,
+        CASE WHEN c.kind = {CALL_CODES[Call.ASK_INSTANCE]} OR a.over AND h.status >= {FIRST_TERMINAL} THEN h.id END,
+        c.position, c.kind, a.settled, c.failed, false, a.over AND c.expired, c.name,
+        CASE WHEN a.settled OR NOT a.asks AND c.kind <> {CALL_CODES[Call.EVENT]} THEN c.value END,
+        CASE WHEN a.asks AND a.over THEN (SELECT s.number FROM s WHERE s.n = c.signal) END,
+        CASE WHEN a.asks AND a.over THEN {Watch.INHERITED:d} ELSE {Watch.NONE:d} END
+      FROM n CROSS JOIN p CROSS JOIN holdpoint_checkpoint c LEFT JOIN holdpoint_unit u ON u.id = c.unit_id
       LEFT JOIN holdpoint_instance h ON h.id = c.child_id
+      CROSS JOIN LATERAL (
+        SELECT k.asks, k.over, c.settled AND k.over AS settled, k.asks AND {_WAS_WITHDRAWN} AS withdrawn FROM (
+          SELECT k.asks, NOT k.asks OR ({_WAS_OVER}) AS over
+          FROM (SELECT c.kind IN ({_ASKING}) AND NOT c.failed AS asks) k) k
+      ) a
       WHERE c.instance_id = %(first)s::uuid AND c.position >= 0 AND c.position < %(calls)s::int
     ), g AS (
       INSERT INTO holdpoint_signal(instance_id, received_at, consumed_at, consumed_by, n, workspace_id, name, dedup_key,
@@ -171,6 +191,21 @@ _FORK = {
     """)
     for inbox in _UNREAD
 }
+
+#: A question of a fork that no call before the point has read is as if it had not been asked yet; a sleep goes on.
+_PART = compact(f"""
+    WITH t AS ({HELD}
+    ), c AS (
+      UPDATE holdpoint_checkpoint c SET watch = {Watch.NONE:d}, settled = c.settled AND NOT v.unread,
+        expired = c.expired AND NOT v.unread, signal = CASE WHEN NOT v.unread THEN c.signal END,
+        unit_id = CASE WHEN NOT v.unread THEN c.unit_id END, value = CASE WHEN NOT v.unread THEN c.value END,
+        child_id = CASE WHEN NOT v.unread OR c.kind = {CALL_CODES[Call.ASK_INSTANCE]} THEN c.child_id END
+      FROM t, LATERAL (SELECT o.position, o.position = ANY(%(unread)s::int[]) AS unread FROM holdpoint_checkpoint o
+        WHERE o.instance_id = t.id AND o.watch = {Watch.INHERITED:d}) v
+      WHERE c.instance_id = t.id AND c.position = v.position
+    )
+    SELECT t.id FROM t
+""")
 
 #: An entry begins a visit: it is the first run, was woken for nothing, or comes from another step. A stage that asks
 #: runs again with the answer, and begins no visit with that.
@@ -210,11 +245,13 @@ def find_kept(db: BaseDatabaseWrapper, instance: UUID, step: str, *, entries: bo
     return _read_run(rows[0]) if rows else None
 
 
-def list_kept(db: BaseDatabaseWrapper, instance: UUID) -> list[str]:
-    """The steps whose states were kept, the latest first, each once."""
-    return list(
-        dict.fromkeys(row[0] for row in fetch(db, _KEPT, {"instance": instance, "step": None, "entries": False}))
-    )
+def list_kept(db: BaseDatabaseWrapper, instance: UUID, *, entries: bool) -> dict[str, tuple[str, ...] | None]:
+    """The steps of which a run was kept, the latest first, and what that run was woken for; see `find_kept`."""
+    kept: dict[str, tuple[str, ...] | None] = {}
+    for row in fetch(db, _KEPT, {"instance": instance, "step": None, "entries": entries}):
+        run = _read_run(row)
+        kept.setdefault(run.step, run.names)
+    return kept
 
 
 def are_told(db: BaseDatabaseWrapper, units: Iterable[str]) -> bool:
@@ -248,6 +285,11 @@ def insert_fork(db: BaseDatabaseWrapper, new: NewFork, *, actor: str) -> bool | 
     }
     rows = fetch(db, _FORK[inbox], params)
     return None if not rows else rows[0][1] is not None
+
+
+def part_inherited(db: BaseDatabaseWrapper, claim: Claim, unread: Sequence[int]) -> bool:
+    """Keep what the calls of a fork have read up to its point, and take back the rest; whether the claim held."""
+    return bool(fetch(db, _PART, {"instance": claim.id, "fence": claim.fence, "unread": list(unread)}))
 
 
 def list_forked(db: BaseDatabaseWrapper, ids: Sequence[UUID]) -> set[UUID]:

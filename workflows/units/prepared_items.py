@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -33,7 +34,8 @@ def prepare_items(
         visit=visit,
         policy=stream.policy.value,
         concurrency=stream.concurrency,
-        timeout=stream.timeout,
+        timeout=None if isinstance(stream.time, datetime) else stream.time,
+        until=stream.time if isinstance(stream.time, datetime) else None,
         channel=stream.channel,
         hooked=stream.is_hooked,
         line_step=None if stream.line is None else stream.line.step,

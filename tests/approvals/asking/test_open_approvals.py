@@ -116,3 +116,24 @@ def test_a_decision_on_the_page_wakes_the_run(started, ann):
     decide_at(find("Refund 40 €"), "approve", actor=ann, door=Door("page"))
     drain()
     assert pending(started) == []
+
+
+def test_a_fork_behind_the_decision_keeps_it_and_one_at_the_wait_shows_both_cards_anew(started, ann, ben):
+    decide(find("Refund 40 €"), "approve", actor=ann)
+    advance("1m")
+    assert_done(started, ["first", "approve"])
+    behind = workflows.fork(started, at="nap")
+    drain()
+    assert pending(behind) == []
+    advance("1m")
+    assert_done(behind, ["first", "approve"])
+    anew = workflows.fork(started, at="first, second, taken back")
+    drain()
+    assert_open(anew, ["first", "second", "taken back"])
+    assert len(pending(anew)) == 2
+    decide(next(one for one in pending(anew) if one.title == "Refund 40 € at once"), "reject", actor=ben, reason="no")
+    drain()
+    assert pending(anew) == []
+    advance("1m")
+    assert_done(anew, ["second", "reject"])
+    assert_done(started, ["first", "approve"])

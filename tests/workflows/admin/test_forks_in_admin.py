@@ -84,16 +84,35 @@ def test_nobody_forks_without_the_permission():
     assert not first.forks.exists()
 
 
-def test_the_traceback_of_a_failed_run_is_shown_as_text():
-    @durable(name="admin.traceback", max_attempts=1)
-    def fails(ctx):
-        raise ValueError("<script>alert(1)</script>")
+@durable(name="admin.traceback", max_attempts=1)
+def fails(ctx):
+    raise ValueError("<script>alert(1)</script>")
 
+
+def run_failing() -> Instance:
     first = workflows.start(fails)
     drain()
-    client = staff("view_instance")
+    return first
+
+
+def test_the_traceback_of_a_failed_run_is_shown_as_text_to_whoever_may_retry_it():
+    first, client = run_failing(), staff("view_instance", "retry_instance")
     page = client.get(page_of(first, "change/")).text
     assert "ValueError: &lt;script&gt;alert(1)" in page
     assert "test_forks_in_admin.py" in page
     assert "<script>alert(1)" not in page
     assert client.get(page_of(first, "value/traceback/")).text.endswith("ValueError: <script>alert(1)</script>")
+
+
+@pytest.mark.parametrize("permission", [(), ("cancel_instance",), ("fork_instance",)])
+def test_others_see_that_there_is_a_traceback_and_who_may_see_it_and_not_a_line_of_it(permission):
+    first, client = run_failing(), staff("view_instance", *permission)
+    page = client.get(page_of(first, "change/")).text
+    assert "One is stored. Whoever may retry it sees it." in page
+    assert "test_forks_in_admin.py" not in page
+    assert "/value/traceback/" not in page
+    assert client.get(page_of(first, "value/traceback/")).status_code == 403
+
+
+def test_where_no_traceback_is_stored_nothing_is_said_of_one():
+    assert "One is stored" not in staff("view_instance").get(page_of(run_first(), "change/")).text

@@ -7,6 +7,7 @@ is printed with it.
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import pytest
@@ -23,9 +24,14 @@ from workflows import (
     Machine,
     Next,
     Retry,
+    SignalTimeoutError,
     Spawn,
     Workflow,
     action,
+    all_of,
+    any_of,
+    callback,
+    child,
     collect,
     durable,
     event,
@@ -65,7 +71,7 @@ class Twice(Workflow):
 def play(instance: Instance) -> Instance:
     """Answer whatever is asked, always alike, until the instance has ended."""
     for _ in range(60):
-        drain()
+        drain(max_steps=1_000)
         instance.refresh_from_db()
         if instance.ended:
             return instance
@@ -74,13 +80,16 @@ def play(instance: Instance) -> Instance:
             continue
         mine = Q(instance=instance) | Q(instance__parent=instance)  # of the lines of its items and branches, too
         asked = Interaction.objects.filter(mine, status="pending", queued=False).order_by("id")
+        waits = EventWait.objects.filter(instance=instance, closed_at=None)
+        names = [name for name in instance.names or () if not name.startswith("holdpoint:")]
+        if not (asked or waits or names):
+            advance("1h")  # there is nothing to wait for but time
         for one in asked:
             workflows.complete(one, {"answer": f"{one.unit.step} {one.request}"})
-        for wait in EventWait.objects.filter(instance=instance, closed_at=None):
+        for wait in waits:
             workflows.emit(wait.event, {"news": wait.event})
-        for name in instance.names or ():
-            if not name.startswith("holdpoint:"):
-                workflows.signal(instance, name, f"payload of {name}")
+        for name in names:
+            workflows.signal(instance, name, f"payload of {name}")
     raise AssertionError(f"{instance!r} is {instance.status} at {instance.step!r} and gets no further")
 
 
@@ -98,7 +107,9 @@ def read_row(instance: Instance) -> dict[str, Any]:
 def is_before(what: str, at: str | None, input: Any) -> bool:
     """Whether a call of the program was made before another one."""
     place = {f"{kind}{n}": n for n, kind in enumerate(input.get("program", []))}
-    return at is not None and place[what] < place.get(at, place.get(at.rstrip("ab"), 0))
+    if at is None:
+        return False
+    return place[what] < place.get(re.split("[:,/]", at)[0], len(place))
 
 
 def check_every_fork(workflow: Any, input: Any, *, twice: bool = False) -> None:
@@ -135,17 +146,50 @@ CALLS = (
     "launch",
     "caught",
     "asks",
+    "received",
+    "any",
+    "first",
+    "late",
+    "gone",
+    "timed",
+    "gather",
 )
+
+
+#: Those of several open questions.
+SEVERAL = ("any", "first", "late", "gone", "timed")
 
 
 def fail(what: str) -> None:
     raise LookupError(what)
 
 
+def ask_all(ctx: Any, id: str, n: int) -> list[Any]:
+    """One question of each kind."""
+    asked = {
+        "a": question("desk", input=n),
+        "b": event(f"trials.{id}"),
+        "c": received(f"go.{id}"),
+        "d": child(asking, {"n": n}),
+        "e": callback(),
+    }
+    return [ctx.ask(f"{id}:{name}", what) for name, what in asked.items()]
+
+
+def read(answer: Any) -> Any:
+    return getattr(answer, "payload", answer)
+
+
+@durable(name="trials.asking")
+def asking(ctx, n):
+    return ctx.wait_for("asked", "desk", input=n)
+
+
 @durable(name="trials.function", signals=True)
 def function(ctx, program):
     out = []
     callbacks = {}
+    late, gone = [], []
     for n, kind in enumerate(program):
         id = f"{kind}{n}"
         match kind:
@@ -170,8 +214,32 @@ def function(ctx, program):
             case "launch":
                 out.append(type(ctx.launch(id, Twice, {"n": n})).__name__)
             case "asks":
-                both = [ctx.ask(f"{id}a", question("desk", input=n)), ctx.ask(f"{id}b", event(f"trials.{id}"))]
+                both = [ctx.ask(f"{id}:a", question("desk", input=n)), ctx.ask(f"{id}:b", event(f"trials.{id}"))]
                 out.append([one.result() for one in ctx.wait_all(both)])
+            case "any":
+                waiting, told = ask_all(ctx, id, n), []
+                while waiting:
+                    over = ctx.wait_any(waiting)
+                    waiting.remove(over)
+                    told.append([over.id, read(over.answer), [one.id for one in waiting if one.over]])
+                out.append(sorted(told)[:: len(told)])
+            case "first":
+                both = [ctx.ask(f"{id}:{name}", question("desk")) for name in "ab"]
+                over = ctx.wait_any(both)
+                out.append([over.id, [one.answered for one in both]])
+                for one in both:
+                    one.withdraw()
+            case "late":
+                late += ask_all(ctx, id, n)
+            case "gone":
+                gone += ask_all(ctx, id, n)
+            case "timed":
+                try:
+                    ctx.wait_all(ctx.ask(f"{id}:a", sleep("3d")), timeout="1m")
+                except SignalTimeoutError as error:
+                    out.append(str(error))
+            case "gather":
+                out.append(ctx.gather(id, {"a": (str, n), "b": (int, n)}))
             case "received":
                 out.append(ctx.wait_for(id, received(f"go{n}"), timeout="1d").payload)
             case "caught":
@@ -179,8 +247,11 @@ def function(ctx, program):
                     ctx.step(id, fail, id)
                 except LookupError as error:
                     out.append(str(error))
-    for id, callback in callbacks.items():
-        out.append([id, callback.wait()])
+    for id, partner in callbacks.items():
+        out.append([id, partner.wait()])
+    for one in gone:
+        one.withdraw()
+    out += [read(one.result()) for one in ctx.wait_all(late)] if late else []
     return out
 
 
@@ -192,18 +263,24 @@ def check_functions(program):
 
 def test_a_fork_of_a_function_at_any_call_ends_like_the_run_itself():
     check_functions()
-    check_every_fork(function, {"program": list(CALLS)}, twice=True)
+    check_every_fork(function, {"program": [kind for kind in CALLS if kind not in SEVERAL]}, twice=True)
+
+
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_a_fork_of_a_function_with_several_questions_ends_like_the_run_itself(kind):
+    check_every_fork(function, {"program": [kind, "signal", "step"]}, twice=True)
 
 
 # --- steps ----------------------------------------------------------------------------------------
 
-ACTS = ("next", "await", "two", "question", "callback", "event", "spawn", "retry", "delay", "again")
+ACTS = ("next", "await", "two", "question", "callback", "event", "spawn", "retry", "delay", "again", "any", "all")
 
 
 def act(self: Any, ctx: Any, place: int) -> Any:
     """One step of a program: note what was handed in, then do what the program says, towards the next step."""
     state = {**ctx.state} if "out" in ctx.state else {"out": []}
-    handed = [[one.name if ":" not in one.name else "", one.payload] for one in ctx.awaited]
+    answers = {id: read(ctx.answers[id]) for id in sorted(ctx.answers)}
+    handed = [answers] if answers else [[one.name if ":" not in one.name else "", one.payload] for one in ctx.awaited]
     ready = [child.result for child in ctx.children] if state.get("spawned") == place - 1 else []
     program = ctx.input["program"]
     kind = program[place] if place < len(program) else "done"
@@ -231,6 +308,11 @@ def act(self: Any, ctx: Any, place: int) -> Any:
             return Await(ctx.callback(f"c{place}"), then=after, state=state, timeout="1d")
         case "event":
             return Await(event(f"trials.s{place}"), then=after, state=state)
+        case "any" | "all":
+            asked = {"ok": question("desk", input=place), "go": received(f"any{place}")}
+            if kind == "all":
+                asked |= {"child": child(Twice, {"n": place}), "late": sleep("1m")}
+            return Await((any_of if kind == "any" else all_of)(asked), then=after, state=state)
         case "spawn":
             children = [Child(Twice, {"n": n}) for n in range(2)]
             return Spawn(children, then=after, state=state | {"spawned": place})
@@ -257,19 +339,31 @@ Steps = type(
 
 
 @TRIALS
-@given(st.lists(st.sampled_from(ACTS), min_size=1, max_size=5))
+@given(st.lists(st.sampled_from([kind for kind in ACTS if kind not in ("any", "all")]), min_size=1, max_size=5))
 def check_steps(program):
     check_every_fork(Steps, {"program": program})
 
 
 def test_a_fork_of_steps_at_any_step_ends_like_the_run_itself():
     check_steps()
-    check_every_fork(Steps, {"program": list(ACTS)}, twice=True)
+    check_every_fork(Steps, {"program": [kind for kind in ACTS if kind not in ("any", "all")]}, twice=True)
+
+
+@pytest.mark.parametrize("kind", ["any", "all"])
+def test_a_fork_of_steps_with_several_questions_ends_like_the_run_itself(kind):
+    check_every_fork(Steps, {"program": ["await", kind, "next"]}, twice=True)
+
+
+def test_a_step_that_looks_at_answers_parks_on_a_signal_that_it_was_handed_without_spinning():
+    with transaction.atomic():
+        assert play(workflows.start(Steps, {"program": ["any", "again"]})).status == "done"
+        transaction.set_rollback(True)
 
 
 # --- machines -------------------------------------------------------------------------------------
 
 STAGES = ("action", "channel", "callback", "event", "signal", "sleep", "asked", "lines", "expand", "parallel")
+STAGES += ("any", "all")
 
 
 def make_stages(kind: str, n: int) -> dict[str, Any]:
@@ -287,6 +381,11 @@ def make_stages(kind: str, n: int) -> dict[str, Any]:
             return {name: wait_for(signal=f"go{n}")}
         case "sleep":
             return {name: sleep("1m")}
+        case "any":
+            return {name: wait_for(any_of={"ok": question("desk", input=n), "go": received(f"any{n}")})}
+        case "all":
+            asked = {"ok": question("desk", input=n), "go": received(f"all{n}"), "news": event(f"trials.all{n}")}
+            return {name: wait_for(all_of=asked | {"child": child(Twice, {"n": n}), "late": sleep("1m")})}
         case "parallel":
             return {name: parallel(made=action(lambda ctx: make(name)), asked=wait_for(channel="desk", input=n))}
         case "asked":
@@ -328,4 +427,9 @@ def check_machine(program: list[str], *, twice: bool = False) -> None:
 
 def test_a_fork_of_a_machine_at_any_stage_ends_like_the_run_itself():
     check_machines()
-    check_machine(list(STAGES), twice=True)
+    check_machine([kind for kind in STAGES if kind not in ("any", "all")], twice=True)
+
+
+@pytest.mark.parametrize("kind", ["any", "all"])
+def test_a_fork_of_a_machine_with_several_questions_ends_like_the_run_itself(kind):
+    check_machine(["action", kind, "parallel"], twice=True)

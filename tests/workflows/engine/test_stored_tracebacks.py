@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connections
+from django.utils.functional import SimpleLazyObject
 from django.views.decorators.debug import sensitive_variables
 
 import workflows
 from tests.support.api_calls import Api, make_key
 from workflows import Await, Done, Next, Retry, SignalTimeoutError, Stop, Workflow, durable, step
+from workflows.engine.author_traceback import LEFT_OUT, write_traceback
 from workflows.ledger.redaction import redact
 from workflows.models import Instance, LedgerEvent
 from workflows.testing import advance, drain
@@ -165,13 +168,26 @@ def test_it_has_16_kib_at_most_and_stays_in_its_lines():
     assert len(long.traceback.encode()) <= 16 * 1024
 
 
-def test_keys_with_the_scope_operate_see_it_and_keys_that_only_read_do_not():
+@pytest.mark.parametrize("scopes", [("read",), ("read", "start", "signal", "complete"), ("read", "operate")])
+def test_keys_with_the_scope_operate_see_it_and_others_do_not(scopes):
     instance = run(lambda ctx: charge(), max_attempts=1)
-    path = f"/v1/instances/{instance.pk}"
-    assert Api(make_key("read", "operate")).get(path).json()["traceback"] == instance.traceback
-    assert Api(make_key("read")).get(path).json()["traceback"] is None
-    listed = Api(make_key("read", "operate")).get("/v1/instances").json()["results"]
-    assert [one["traceback"] for one in listed] == [None]
+    path, api = f"/v1/instances/{instance.pk}", Api(make_key(*scopes))
+    seen = instance.traceback if "operate" in scopes else None
+    for way in (path, f"{path}?wait=0", f"{path}?wait=1"):  # it has ended: the long poll answers at once
+        assert api.get(way).json()["traceback"] == seen
+    answer = api.get("/v1/instances?workflow=tracebacks")
+    assert ([one["traceback"] for one in answer.json()["results"]], "in charge" in answer.text) == ([None], False)
+    assert ("in charge" in api.get(f"{path}/events").text) is False
+
+
+def test_a_start_that_is_repeated_tells_it_to_nobody_who_does_not_operate():
+    api = Api(make_key("start", "read"))
+    durable(name="tracebacks.started", max_attempts=1)(lambda ctx: charge())
+    body = {"workflow": "tracebacks.started", "input": {}}
+    first = api.post("/v1/instances", body, {"Idempotency-Key": "once"})
+    drain()
+    again = api.post("/v1/instances", body, {"Idempotency-Key": "once"})
+    assert (first.json()["id"], again.json()["traceback"]) == (again.json()["id"], None)
 
 
 def test_a_failure_whose_ledger_row_is_redacted_has_no_traceback_any_more():
@@ -216,3 +232,166 @@ def test_what_stands_beside_a_hidden_name_is_hidden_after_any_other_name(message
     instance = run(refuse, max_attempts=1)
     assert "ValueError: " in instance.traceback
     assert "hunter" not in instance.traceback
+
+
+# --- what the author's variables hold -------------------------------------------------------------------
+
+#: The one frame of the next tests, with a secret in its message.
+MESSAGE = "declined with hunter22"
+
+
+def fail_holding(name: str, held: object) -> Instance:
+    def refuse(ctx):
+        password = MESSAGE[-8:]
+        rows = held
+        raise ValueError(f"{MESSAGE[:-8]}{password}") if rows is not None else LookupError(rows)
+
+    return run(refuse, name=f"tracebacks.{name}", max_attempts=1)
+
+
+def nest(depth: int) -> list[object]:
+    nested: list[object] = []
+    for _ in range(depth):
+        nested = [nested]
+    return nested
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("list", lambda: [0] * 1_000_000),
+        ("dict", lambda: dict.fromkeys(range(1_000_000))),
+        ("deep", lambda: nest(100_000)),
+        ("wide", lambda: [[0] * 200 for _ in range(1_000)]),
+        ("names", lambda: {f"{n:01000}": 1 for n in range(1_000)}),
+        ("secrets", lambda: {"tokens": [f"token {n}" for n in range(10_000)]}),
+    ],
+)
+def test_what_cannot_be_looked_through_leaves_the_places_and_no_text(name, make):
+    instance = fail_holding(name, make())
+    assert instance.status == "failed"
+    *places, last = instance.traceback.split("\n")
+    assert last == f"ValueError: {LEFT_OUT}"
+    assert all(one.startswith("  File ") for one in places)
+    assert places[-1].endswith("in refuse")
+
+
+def test_what_a_budget_suffices_for_is_looked_through_however_deep_it_is_and_if_it_contains_itself():
+    nested = nest(10_000)
+    nested.append(nested)
+    inner: dict[str, object] = {"rows": [({"api_key": "sk_live_1234"},)]}
+    inner["self"] = inner
+
+    def refuse(ctx):
+        rows = [nested, inner]
+        raise ValueError(f"{len(rows)} rows, sk_live_1234")
+
+    instance = run(refuse, name="tracebacks.cycle", max_attempts=1)
+    assert instance.traceback.endswith("ValueError: 2 rows, ********************")
+
+
+def test_no_code_of_the_authors_values_is_run_and_nothing_is_asked_of_the_database(django_assert_num_queries):
+    called: list[str] = []
+
+    def note(*args: object, **kwargs: object) -> Any:
+        called.append("called")
+        raise RuntimeError("not to be called")
+
+    hostile = ("__repr__", "__str__", "__getattr__", "__getattribute__", "__eq__", "__hash__", "__len__", "__bool__")
+    hostile += ("__iter__", "__class__", "__format__", "__instancecheck__", "__getitem__", "__contains__", "decode")
+    members: dict[str, Any] = {**dict.fromkeys(hostile, note), "__class__": property(note), "items": note}
+    kinds = {base.__name__: type(f"Hostile{base.__name__}", (base,), members) for base in (object, str, dict, list)}
+    password = [kind.__new__(kind) for kind in kinds.values()]
+    error = ValueError("declined")
+    try:
+        rows = Instance.objects.all()
+        user = SimpleLazyObject(note)
+        generator = (called.append("begun") for _ in range(3))
+        token = (b"\xff secret bytes", bytearray(b"x"), memoryview(b"x"), 1.5, object(), rows, user, generator)
+        raise error
+    except ValueError:
+        with django_assert_num_queries(0):
+            text = write_traceback(error)
+    assert text.endswith("ValueError: declined")
+    assert called == []
+    assert len(password) + len(token) == 12
+
+
+def test_no_code_of_the_authors_values_is_run_either_where_djangos_decorator_is_used():
+    called: list[str] = []
+
+    class Hostile:
+        def __eq__(self, other: object) -> bool:
+            called.append("compared")
+            return True
+
+        __hash__ = None
+
+        @property
+        def __class__(self) -> Any:
+            called.append("asked")
+            raise RuntimeError
+
+    @sensitive_variables("card")
+    def pay(card: str, thing: object) -> None:
+        raise ValueError(f"declined {card}")
+
+    try:
+        pay("4111222233334444", Hostile())
+    except ValueError as error:
+        text = write_traceback(error)
+    assert text.endswith("ValueError: declined ********************")
+    assert called == []
+
+
+def test_a_function_that_called_itself_too_often_is_told_soon():
+    def dive(token: str, n: int = 0) -> None:
+        dive(token, n + 1)
+
+    @sensitive_variables("card")
+    def pay(card: str) -> None:
+        dive(card)
+
+    first = run(lambda ctx: dive("hunter22"), name="tracebacks.dive", max_attempts=1)
+    assert "RecursionError: maximum recursion depth exceeded" in first.traceback
+    second = run(lambda ctx: pay("hunter22"), name="tracebacks.decorated", max_attempts=1)
+    assert f"RecursionError: {LEFT_OUT}" in second.traceback
+
+
+@pytest.mark.parametrize("length", [5_000, 20_000, 1_000_000])
+@pytest.mark.parametrize("times", [1, 20])
+def test_of_a_long_secret_nothing_is_told_however_often_it_is_said(length, times):
+    def refuse(ctx):
+        token = ("0123456789abcdef" * (length // 16 + 1))[:length]
+        raise ValueError("declined " + token * times)
+
+    instance = run(refuse, name="tracebacks.long-secret", max_attempts=1)
+    assert "ValueError: declined ****" in instance.traceback
+    assert "0123" not in instance.traceback.rpartition("ValueError")[2]
+
+
+def test_of_a_secret_that_is_cut_off_no_beginning_is_told():
+    def refuse(ctx):
+        token = "0123456789abcdef" * 60
+        raise ValueError("declined " + token * 100)
+
+    instance = run(refuse, name="tracebacks.cut-off", max_attempts=1)
+    assert "0123" not in instance.traceback.rpartition("ValueError")[2]
+
+
+def test_what_errors_before_an_interruption_say_is_not_asked_for_again():
+    class Endless(Exception):
+        def __str__(self) -> str:
+            raise KeyboardInterrupt("it would never end")
+
+    class Interrupted(BaseException):
+        pass
+
+    try:
+        try:
+            raise Endless
+        except Endless:
+            raise Interrupted("took too long")  # noqa: B904
+    except BaseException as error:
+        text = write_traceback(error)
+    assert "Interrupted: took too long\ncaused by Endless (File" in text

@@ -19,8 +19,10 @@ from workflows import (
     Workflow,
     action,
     callback,
+    collect,
     durable,
     event,
+    expand,
     flow,
     question,
     received,
@@ -29,7 +31,7 @@ from workflows import (
     wait_for,
 )
 from workflows.clock import read_now
-from workflows.models import Instance, LedgerEvent
+from workflows.models import AwaitUnit, Instance, Interaction, LedgerEvent
 from workflows.testing import advance, assert_done, assert_failed, drain
 from workflows.values.durations import parse_time
 
@@ -214,3 +216,106 @@ def test_a_function_fails_at_once():
     started = durable(name="until-naive")(lambda ctx: ctx.sleep("nap", until=datetime(2030, 1, 1))).start()
     drain()
     assert_failed(started, "has no time zone")
+
+
+# --- lists --------------------------------------------------------------------------------------------
+
+
+def ask_each(name: str, items: int, **options: object) -> Instance:
+    def body(ctx):
+        return [one.status for one in ctx.wait_for_each("each", list(range(items)), "api", **options)]
+
+    started = durable(name=f"until-{name}")(body).start()
+    drain()
+    return started
+
+
+def test_the_items_of_a_list_end_at_one_moment_also_those_whose_turn_has_not_come():
+    moment = read_now() + 2 * HOUR
+    started = ask_each("each", 5, until=moment, on_item="partial", concurrency=2)
+    asked = Interaction.objects.filter(instance=started)
+    assert (set(asked.values_list("deadline", flat=True)), asked.filter(queued=True).count()) == ({moment}, 3)
+    assert (AwaitUnit.objects.get(instance=started).deadline, AwaitUnit.objects.get().timeout) == (moment, None)
+    advance("1h")
+    workflows.complete(asked.get(index=0), "yes")  # and the third is asked
+    drain()
+    assert asked.filter(queued=True).count() == 2
+    assert set(asked.filter(status="pending").values_list("deadline", flat=True)) == {moment}
+    advance("58m")
+    assert not Instance.objects.get(pk=started.pk).ended
+    advance("3m")
+    assert_done(started, ["completed", *["expired"] * 4])
+    told = LedgerEvent.objects.get(instance=started, kind="asked").data
+    assert (datetime.fromisoformat(told["until"]), "timeout" in told) == (moment, False)
+
+
+def test_a_timeout_of_a_list_is_of_each_item_from_the_moment_it_is_asked():
+    started = ask_each("each-timeout", 2, timeout="1h", on_item="partial", concurrency=1)
+    advance("50m")
+    workflows.complete(Interaction.objects.get(instance=started, index=0), "yes")
+    drain()
+    advance("50m")
+    assert not Instance.objects.get(pk=started.pk).ended
+    advance("11m")
+    assert_done(started, ["completed", "expired"])
+
+
+def test_a_list_whose_moment_has_passed_is_over_at_once():
+    started = ask_each("each-past", 300, until=read_now() - HOUR, on_item="partial")
+    drain()
+    assert_done(started, ["expired"] * 300)
+    failing = ask_each("each-past-fail", 3, until=read_now() - HOUR)
+    drain()
+    assert_failed(failing, "SignalTimeoutError")
+
+
+def test_an_item_that_is_asked_once_more_keeps_the_moment():
+    moment = read_now() + 2 * HOUR
+    started = ask_each("each-again", 2, until=moment, on_item="partial")
+    workflows.fail(Interaction.objects.get(instance=started, index=0), "no")
+    again = Interaction.objects.get(instance=started, index=0)
+    workflows.redrive(again)
+    drain()
+    again.refresh_from_db()
+    assert (again.status, again.queued, again.deadline) == ("pending", False, moment)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"until": datetime(2030, 1, 1)}, "has no time zone"),
+        ({"until": "2030-01-01"}, "is a moment: a datetime with a time zone"),
+        ({"until": datetime(2030, 1, 1, tzinfo=UTC), "timeout": "1h"}, "has timeout= and until="),
+    ],
+)
+def test_a_list_refuses_what_every_other_wait_refuses(options, message):
+    started = ask_each("each-refused", 1, **options)
+    for _ in range(5):
+        advance("1h")
+    assert_failed(started, message)
+    assert not AwaitUnit.objects.filter(instance=started).exists()
+
+
+def test_a_stage_that_asks_about_each_item_ends_at_its_moment_or_at_what_a_function_tells():
+    moment = read_now() + 2 * HOUR
+
+    class Each(Machine):
+        name = "until-each"
+        people = expand(lambda ctx: ["ann", "bob"], on_item="partial")
+        asked = wait_for(channel="api", each=True, until=lambda ctx: datetime.fromisoformat(ctx.input["until"]))
+        end = collect(lambda ctx, items: [one.status for one in items])
+
+    class Fixed(Machine):
+        name = "until-each-fixed"
+        people = expand(lambda ctx: ["ann", "bob"], on_item="partial")
+        asked = wait_for(channel="api", each=True, until=moment)
+        end = collect(lambda ctx, items: [one.status for one in items])
+
+    both = [workflows.start(Each, {"until": moment.isoformat()}), workflows.start(Fixed)]
+    drain()
+    assert set(Interaction.objects.values_list("deadline", flat=True)) == {moment}
+    advance("3h")
+    for one in both:
+        assert_done(one, ["expired", "expired"])
+    with pytest.raises(InvalidDefinition, match="has timeout= and until="):
+        type("Both", (Machine,), {"w": wait_for(channel="api", each=True, input=[1], until=moment, timeout="1h")})

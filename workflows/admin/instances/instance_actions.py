@@ -58,6 +58,10 @@ class OperatorActions(TenantAdmin, ReadOnlyAdmin):
         """Asked by the admin before it offers the action `retry`."""
         return request.user.has_perm("holdpoint.retry_instance")
 
+    def may_see_traceback(self, request: HttpRequest) -> bool:
+        """What the author's code said when it failed is for operators, as over REST: customers' data may be in it."""
+        return self.has_retry_permission(request)
+
     def check_permission(self, request: HttpRequest, action: str) -> None:
         """Refuse with 403 whoever may not do this (or may not even look)."""
         if not (self.has_view_permission(request) and request.user.has_perm(f"holdpoint.{action}_instance")):

@@ -212,7 +212,11 @@ class InstanceAdmin(ForkActions):
 
     @admin.display(description=_("traceback"))
     def raised_at(self, instance: Instance) -> SafeString:
-        return self.show_own(instance, "traceback", instance.traceback) if instance.traceback else NOTHING
+        if not instance.traceback:
+            return NOTHING
+        if not getattr(instance, "shows_traceback", False):
+            return format_html('<span class="hp-quiet">{}</span>', _("One is stored. Whoever may retry it sees it."))
+        return self.show_own(instance, "traceback", instance.traceback)
 
     @admin.display(description=_("parent"))
     def of_parent(self, instance: Instance) -> SafeString:
@@ -277,6 +281,7 @@ class InstanceAdmin(ForkActions):
             instance.status == Status.FAILED and instance.spawn_no is None and self.has_retry_permission(request)
         )
         context["may_fork"] = self.may_fork(request, instance)
+        instance.shows_traceback = self.may_see_traceback(request)  # type: ignore[attr-defined]
         return super().render_change_form(request, context, *args, **kwargs)
 
     def get_urls(self) -> list[URLPattern]:
@@ -297,6 +302,8 @@ class InstanceAdmin(ForkActions):
     def value_view(self, request: HttpRequest, object_id: str, what: str) -> HttpResponse:
         """A whole value as plain text, which no browser may take for anything else."""
         if not self.has_view_permission(request):
+            raise PermissionDenied
+        if what == "traceback" and not self.may_see_traceback(request):
             raise PermissionDenied
         instance = self.find_instance(request, object_id)
         table, _dash, number = what.partition("-")

@@ -158,6 +158,8 @@ class UnitAdmin(ReadOnlyAdmin):
         if not row.items:
             return NOTHING
         words = _("policy “%(policy)s”, %(count)s at a time") % {"policy": row.policy, "count": row.concurrency}
+        if row.deadline is not None:
+            return format_html("{}, {} {}", words, _("deadline"), show_moment(row.deadline))
         if row.timeout is None:
             return format_html("{}", words)
         limit = _("%(seconds)s s for each") % {"seconds": f"{row.timeout:g}"}

@@ -14,6 +14,7 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows import store
+from workflows.clock import read_now
 from workflows.definitions import registry
 from workflows.definitions.awaited_kinds import ASKED
 from workflows.definitions.registry import LINES, Definition
@@ -46,8 +47,10 @@ def list_points(instance: Instance) -> list[str]:
     db = connections[router.db_for_write(Instance)]
     if definition.signature is not None:
         return _name_calls(instance, [one.name for one in store.list_calls(db, instance.pk)])
-    known = {definition.initial, *store.list_kept(db, instance.pk)}
-    if _stands(definition, instance):
+    kept = store.list_kept(db, instance.pk, entries=definition.read_state is not None)
+    several = {step for step, names in kept.items() if _had_several(names)}
+    known = {definition.initial, *kept} - several
+    if instance.step not in kept and _stands(definition, instance) and not _begins_unasked(definition, instance):
         known.add(instance.step)
     return [step for step in definition.steps if step in known]
 
@@ -57,11 +60,12 @@ def _find_call(db: BaseDatabaseWrapper, definition: Definition, first: Instance,
     calls = store.list_calls(db, first.pk)
     for place, one in enumerate(calls):
         if one.name == at:
-            return replace(new, calls=place, until=one.saved_at)
+            # A retry asks anew at the same place: then the call was made before those that came after it.
+            return replace(new, calls=place, until=min(later.saved_at for later in calls[place:]))
     names = _name_calls(first, [one.name for one in calls])
     if at not in names:
         raise UnknownPoint(at, names, f"calls (workflow {first.workflow!r} is a function, so at= is a call's id)")
-    return replace(new, calls=len(calls), until=calls[-1].saved_at if calls else first.created_at)
+    return replace(new, calls=len(calls), until=first.finished_at or read_now())
 
 
 def _name_calls(first: Instance, saved: list[str]) -> list[str]:
@@ -94,7 +98,7 @@ def _find_step(db: BaseDatabaseWrapper, definition: Definition, first: Instance,
     if new.state is not None:
         return new
     if at == first.step and _stands(definition, first):
-        if not is_machine and _had_several(first.names):
+        if _begins_unasked(definition, first):
             return _begin_unasked(first, at, new)
         new = replace(new, state=_dump_own(first))
         _check_units(db, definition, first, at, new.state)
@@ -117,6 +121,11 @@ def _find_step(db: BaseDatabaseWrapper, definition: Definition, first: Instance,
 def _had_several(names: Sequence[str] | None) -> bool:
     """Whether a run was woken by one of several questions: their answers went with its outcome."""
     return bool(names) and names[0] == ASKED  # type: ignore[index]
+
+
+def _begins_unasked(definition: Definition, first: Instance) -> bool:
+    """Whether its own row says of its step no more than that answers to several questions woke it."""
+    return definition.read_state is None and _had_several(first.names)
 
 
 def _begin_unasked(first: Instance, at: str, new: NewFork) -> NewFork:
@@ -167,7 +176,7 @@ def _tell_unknown(db: BaseDatabaseWrapper, definition: Definition, first: Instan
             f"step {at!r} has not run yet, because {what} has not come. Fork at the step before it, which begins the "
             "wait, or pass state= to run it with an empty inbox"
         )
-    kept = store.list_kept(db, first.pk)
+    kept = store.list_kept(db, first.pk, entries=definition.read_state is not None)
     known = f"; kept are the latest of {', '.join(map(repr, kept))}" if kept else ""
     return (
         f"the state with which {at!r} ran is not known any more{known}. Pass state=…, or write keep_states = N in "

@@ -84,13 +84,13 @@ class OpenQuestions:
         return sorted(over, key=lambda one: (self.find_moment(one), one.position))
 
     def find_closed_by_failure(self, saved: Saved) -> bool:
-        """Whether the failure of the instance has closed what was open, so that a retry has to ask it anew."""
+        """Whether what was open has to be asked anew: the instance failed, which closed it, or it is a fork."""
         if saved.settled:
             return False
         match saved.call:
             case Call.ASK_CHANNEL:
                 return saved.unit is None or saved.status is InteractionStatus.CANCELLED
-            case Call.ASK_EVENT:
+            case Call.ASK_EVENT | Call.ASK_SIGNAL:
                 return saved.value is None
             case Call.ASK_CHILD | Call.ASK_INSTANCE:
                 names = find_names(saved)

@@ -189,8 +189,11 @@ class StepQuestions:
         taken -= self._fresh.keys()
         open_names = {name for one in self._rows.values() if not self._how.is_over(one) for name in find_names(one)}
         open_names |= set(self._fresh.values())
-        names = {name for name in self._ctx.claim.names or () if name.startswith(RESERVED)} | more
+        awaited = self._ctx.claim.names or [ASKED]
+        names = {name for name in awaited if name.startswith(RESERVED)} | more
         names = (names | {f"{UNIT}{one.unit}" for one in self._over.values() if one.unit is not None}) - open_names
+        if awaited[0] != ASKED:
+            names |= set(awaited)  # a plain wait: what it was handed has been used, whoever looked at answers, too
         carried = self._ctx.claim.signals
         if carried is not None:
             return [row[0] for row in carried if row[1] in names or row[0] in taken]

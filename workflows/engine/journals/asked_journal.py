@@ -117,6 +117,12 @@ class AskedJournal(ItemJournal):
             saved.status, saved.output = now.status, now.output
             saved.ask_deadline, saved.closed_at = now.deadline, now.closed_at
 
+    def part_inherited(self, unread: list[int]) -> None:
+        """Of a fork: keep the answers that calls before its point have read, and take back those at these places."""
+        with self._at_work(), self._yielding():
+            if not self._commit(lambda db: store.part_inherited(db, self._claim, unread)):
+                raise Ousted
+
     def read_result(self, id: UUID) -> tuple[Status, Any, str | None]:
         """How an instance stands: its status, its result and its error."""
         row = self.look(lambda db: store.read_result(db, id))

@@ -52,7 +52,7 @@ _RETRY = compact(f"""
     ), n AS MATERIALIZED (
       SELECT n.* FROM holdpoint_unit n WHERE n.id = (SELECT k.unit_id FROM k) FOR NO KEY UPDATE
     ), x AS (
-      UPDATE holdpoint_interaction x SET status = {PENDING}, queued = true, closed_at = NULL, deadline = NULL,
+      UPDATE holdpoint_interaction x SET status = {PENDING}, queued = true, closed_at = NULL, deadline = n.deadline,
         error = NULL, actor = '', dispatched_at = NULL, dispatch_at = NULL, tries = 0, dispatch_error = NULL,
         version = x.version + 1
       FROM k, n WHERE x.id = k.id AND n.status = {_OPEN} AND k.status IN ({FAILED}, {EXPIRED})

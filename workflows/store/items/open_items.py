@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -53,8 +54,9 @@ class NewUnit:
     visit: int
     policy: str
     concurrency: int
-    #: Seconds per item, from the moment it is asked.
+    #: Seconds per item, from the moment it is asked; or the moment at which all are over, asked or not.
     timeout: float | None
+    until: datetime | None
     #: What the history calls the channel; several where items have channels of their own.
     channel: str
     #: Its channel writes rows of its own: later items are asked by the author's code.
@@ -165,7 +167,8 @@ _OPEN = compact(f"""
         token_hash, actor, assignee, group_name, correlation_id, schema_type, projector, body, request, schema,
         config, output)
       SELECT v.id, %(unit)s::uuid, t.id, m.at,
-        CASE WHEN q.asked THEN m.at + %(timeout)s::float8 * interval '1 s' END,
+        CASE WHEN NOT v.done THEN coalesce(%(until)s::timestamptz,
+          CASE WHEN q.asked THEN m.at + %(timeout)s::float8 * interval '1 s' END) END,
         CASE WHEN q.asked AND v.config_no IS NULL THEN m.at END,
         CASE WHEN q.asked AND v.config_no IS NOT NULL THEN m.at END,
         CASE WHEN v.done THEN m.at END, t.workspace_id, v.index, 1,
@@ -179,13 +182,12 @@ _OPEN = compact(f"""
     ), r AS MATERIALIZED (
       SELECT %(unit)s::uuid AS unit, m.at, 0 AS seq, t.workspace_id, g.first, g.last FROM t, m, (
         SELECT min(o.index) AS first, max(o.index) AS last FROM (
-          SELECT x.index, x.index - row_number() OVER (ORDER BY x.index) AS run FROM x
-          WHERE x.out) o GROUP BY o.run) g
+          SELECT x.index, x.index - row_number() OVER (ORDER BY x.index) AS run FROM x WHERE x.out) o GROUP BY o.run) g
     ), n AS (
-      INSERT INTO holdpoint_unit(id, instance_id, created_at, closed_at, dispatched_at, workspace_id, visit, total,
-        remaining, failed, status, cardinality, seq, queued, concurrency, answered, timeout, phase, items, lines,
-        line_step, line_then, line_room, hooked, policy, step)
-      SELECT %(unit)s::uuid, t.id, m.at, CASE WHEN m.through = m.total THEN m.at END,
+      INSERT INTO holdpoint_unit(id, instance_id, created_at, deadline, closed_at, dispatched_at, workspace_id, visit,
+        total, remaining, failed, status, cardinality, seq, queued, concurrency, answered, timeout, phase, items,
+        lines, line_step, line_then, line_room, hooked, policy, step)
+      SELECT %(unit)s::uuid, t.id, m.at, %(until)s::timestamptz, CASE WHEN m.through = m.total THEN m.at END,
         CASE WHEN m.queued = 0 THEN m.at END, t.workspace_id, %(visit)s, m.total, m.total - m.through, 0,
         CASE WHEN m.through = m.total THEN {_DONE_UNIT} ELSE {_OPEN_UNIT} END, %(cardinality)s,
         (SELECT count(*) FROM r) + (m.queued = 0 AND m.done < m.total)::int, m.queued, %(concurrency)s, m.done,
@@ -207,8 +209,9 @@ _OPEN = compact(f"""
       {LEDGER}
       SELECT u.id, m.at, NULL, u.seq, u.workspace_id, {kind(Event.ASKED)}, u.status, '', NULL,
         jsonb_strip_nulls(jsonb_build_object('step', %(step)s::text, 'unit', %(unit)s::uuid, 'items', m.total,
-          'channel', %(channel)s::text, 'timeout', %(timeout)s::float8, 'concurrency', %(concurrency)s::int,
-          'policy', %(policy)s::text, 'schema', (%(schemas)s::text[])[1]::jsonb)) FROM u, m
+          'channel', %(channel)s::text, 'timeout', %(timeout)s::float8, 'until', %(until)s::timestamptz,
+          'concurrency', %(concurrency)s::int, 'policy', %(policy)s::text, 'schema',
+          (%(schemas)s::text[])[1]::jsonb)) FROM u, m
     ), ld AS ({_DISPATCHED}
     ), la AS (
       {LEDGER}
@@ -254,8 +257,8 @@ _ADMIT = compact(f"""
       ORDER BY x.index LIMIT (SELECT {{room}} FROM holdpoint_unit n WHERE n.id = %(unit)s::uuid)
       FOR NO KEY UPDATE SKIP LOCKED
     ), n AS MATERIALIZED (
-      SELECT n.id, n.workspace_id, n.seq, n.queued, n.timeout, {{room}} AS room, {CLOCK} AS at FROM holdpoint_unit n
-      WHERE n.id = %(unit)s::uuid AND n.status + 0 = {_OPEN_UNIT} AND (%(hooked)s OR NOT n.hooked)
+      SELECT n.id, n.workspace_id, n.seq, n.queued, n.timeout, n.deadline, {{room}} AS room, {CLOCK} AS at
+      FROM holdpoint_unit n WHERE n.id = %(unit)s::uuid AND n.status + 0 = {_OPEN_UNIT} AND (%(hooked)s OR NOT n.hooked)
         AND (SELECT count(*) FROM c) > 0 FOR NO KEY UPDATE
     ), p AS MATERIALIZED (
       SELECT c.id, c.index FROM n, (SELECT c.*, row_number() OVER (ORDER BY c.index) AS place FROM c) c
@@ -263,7 +266,8 @@ _ADMIT = compact(f"""
     ), x AS (
       UPDATE holdpoint_interaction x SET queued = false, created_at = n.at,
         dispatched_at = CASE WHEN x.config IS NULL THEN n.at END,
-        dispatch_at = CASE WHEN x.config IS NOT NULL THEN n.at END, deadline = n.at + n.timeout * interval '1 s'
+        dispatch_at = CASE WHEN x.config IS NOT NULL THEN n.at END,
+        deadline = coalesce(n.deadline, n.at + n.timeout * interval '1 s')
       FROM n WHERE x.id = ANY(ARRAY(SELECT p.id FROM p)) RETURNING x.id, x.index, x.config IS NULL AS out
     ), r AS MATERIALIZED (
       SELECT n.id AS unit, n.at, n.seq, n.workspace_id, g.first, g.last FROM n, (
@@ -308,6 +312,7 @@ def open_items(
             "policy": new.policy,
             "concurrency": new.concurrency,
             "timeout": new.timeout,
+            "until": new.until,
             "channel": new.channel,
             "hooked": new.hooked,
             "line_step": new.line_step,

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from workflows.definitions.outcomes import Done, Outcome
+from workflows.definitions.outcomes import Done, Next, Outcome
 from workflows.engine.answers.open_questions import find_names
 from workflows.engine.context import Context
 from workflows.engine.event_loop import run_coroutine
 from workflows.exceptions import DuplicateCheckpoint, InvalidCall, NonDeterministic, show
-from workflows.lifecycle import Call
+from workflows.lifecycle import Call, Watch
 from workflows.store import Saved
 from workflows.styles.caught_exceptions import describe_raised, is_authors, revive_error
 from workflows.values.json_text import RESERVED, check_text, read_back
@@ -48,6 +48,7 @@ class ReplayContext(Context):
         "_opened",
         "_origins",
         "_raised",
+        "_read",
         "_running",
         "_saved",
         "_taken",
@@ -73,6 +74,8 @@ class ReplayContext(Context):
         #: The open questions of this run, by their places.
         self._opened: dict[int, Saved] = {}
         self._taken: set[str] = set()
+        #: The places of questions of which this run has been told that they are over, or which it has withdrawn.
+        self._read: set[int] = set()
         self.suspended: Suspended | None = None
 
     @property
@@ -185,6 +188,7 @@ class ReplayContext(Context):
         self._left.refuse_open_block(f"ctx.{call.value}({id!r})")
         saved = self._load()
         if self._cursor == len(saved):
+            self._part_inherited()
             return None
         found = saved[self._cursor]
         if found.call is not call or found.name != id:
@@ -247,7 +251,25 @@ class ReplayContext(Context):
     def _replace(self, old: Saved, new: Saved) -> None:
         old.settled, old.expired, old.value, old.signal = new.settled, new.expired, new.value, new.signal
 
+    def _part_inherited(self) -> None:
+        """Of a fork: the run has come to the point. What no call before it has read is asked anew, by another run.
+
+        By another one, as this run may have handed an address on that belongs to the first instance.
+        """
+        inherited = [one for one in self._load() if one.watch == Watch.INHERITED]
+        if not inherited:
+            return
+        unread = [one for one in inherited if one.position not in self._read]
+        self._left.part_inherited([one.position for one in unread])
+        for one in inherited:
+            one.watch = Watch.NONE
+        if unread:
+            for one in unread:
+                one.signal = None  # it stays in the inbox
+            self._suspend(Next(self.step_name, delay=0))
+
     def _suspend(self, outcome: Outcome) -> NoReturn:
+        self._part_inherited()
         self.suspended = Suspended(outcome)
         raise self.suspended
 

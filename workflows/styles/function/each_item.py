@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from workflows.definitions.channel import Channel
@@ -28,7 +29,7 @@ from workflows.store import FoundItem, LineItem, Saved
 from workflows.styles.function.call_replay import ReplayContext, read_saved, refuse_async
 from workflows.units.item_results import ItemResult, cast_answer
 from workflows.units.line_access import make_error
-from workflows.values.durations import parse_timeout
+from workflows.values.durations import parse_time
 from workflows.values.json_text import read_back
 from workflows.values.types_of_signatures import A, Duration, ItemChannel, SchemaArgument, T, Validating
 
@@ -53,6 +54,7 @@ class EachCalls(ReplayContext):
         then: Callable[[FunctionContext, Any, Any], R],
         schema: SchemaArgument | None = None,
         timeout: Duration | None = None,
+        until: datetime | None = None,
         on_item: Literal["fail"] = "fail",
         concurrency: int = CONCURRENCY,
         assignee: str | None = None,
@@ -68,6 +70,7 @@ class EachCalls(ReplayContext):
         then: None = None,
         schema: None = None,
         timeout: Duration | None = None,
+        until: datetime | None = None,
         on_item: Literal["fail"] = "fail",
         concurrency: int = CONCURRENCY,
         assignee: str | None = None,
@@ -83,6 +86,7 @@ class EachCalls(ReplayContext):
         then: None = None,
         schema: type[Validating],
         timeout: Duration | None = None,
+        until: datetime | None = None,
         on_item: Literal["fail"] = "fail",
         concurrency: int = CONCURRENCY,
         assignee: str | None = None,
@@ -98,6 +102,7 @@ class EachCalls(ReplayContext):
         then: None = None,
         schema: type[T],
         timeout: Duration | None = None,
+        until: datetime | None = None,
         on_item: Literal["fail"] = "fail",
         concurrency: int = CONCURRENCY,
         assignee: str | None = None,
@@ -113,6 +118,7 @@ class EachCalls(ReplayContext):
         then: None = None,
         schema: SchemaArgument | None = None,
         timeout: Duration | None = None,
+        until: datetime | None = None,
         on_item: Literal["fail"] = "fail",
         concurrency: int = CONCURRENCY,
         assignee: str | None = None,
@@ -128,6 +134,7 @@ class EachCalls(ReplayContext):
         then: Callable[[FunctionContext, Any, Any], Any] | None = None,
         schema: SchemaArgument | None = None,
         timeout: Duration | None = None,
+        until: datetime | None = None,
         on_item: Literal["partial"],
         concurrency: int = CONCURRENCY,
         assignee: str | None = None,
@@ -142,6 +149,7 @@ class EachCalls(ReplayContext):
         then: Callable[[FunctionContext, Any, Any], object] | None = None,
         schema: SchemaArgument | None = None,
         timeout: object = None,
+        until: object = None,
         on_item: str = "fail",
         concurrency: int = CONCURRENCY,
         assignee: str | None = None,
@@ -149,6 +157,7 @@ class EachCalls(ReplayContext):
     ) -> list[Any]:
         """Ask each item by itself, `concurrency` of them at a time; their answers, in the order of the items.
 
+        `timeout` is of each item, from the moment it is asked; `until` is one moment for all, asked or not.
         With `on_item="partial"` each is an `ItemResult`. `channel` may be a function that makes a channel of an item.
         `then(ctx, item, output)` is run as soon as an item is answered, with checkpoints and waits of its own; what it
         returns takes the place of the answer.
@@ -159,7 +168,7 @@ class EachCalls(ReplayContext):
             Asking(id, channel, schema, assignee, group),
             items,
             then=then,
-            timeout=None if timeout is None else parse_timeout(timeout),
+            time=parse_time(timeout, until, f"ctx.wait_for_each({id!r})"),
             policy=read_policy(on_item),
             concurrency=read_concurrency(concurrency),
         )
@@ -170,7 +179,7 @@ class EachCalls(ReplayContext):
         items: object,
         *,
         then: Callable[..., Any] | None = None,
-        timeout: float | None,
+        time: float | datetime | None,
         policy: ItemPolicy,
         concurrency: int,
     ) -> list[Any]:
@@ -179,7 +188,7 @@ class EachCalls(ReplayContext):
         line = None if then is None else _read_then(asking, then)
 
         def make_stream() -> ItemStream:
-            return read_stream(asking, items, policy=policy, concurrency=concurrency, timeout=timeout, line=line)
+            return read_stream(asking, items, policy=policy, concurrency=concurrency, time=time, line=line)
 
         saved = self._open_items(asking.step, make_stream)
         if saved.unit is None:

@@ -114,7 +114,7 @@ class OpenCalls(ReplayContext):
             with self._making(spec.call, spec.id):
                 saved = self._open_ask(spec, time, self._cursor)
             self._add(saved)
-        elif self.questions.find_closed_by_failure(saved):  # the instance failed, and was retried
+        elif self.questions.find_closed_by_failure(saved):
             again = self._open_ask(spec, time, saved.position, saved.child)
             saved.unit, saved.interaction, saved.signal_id = again.unit, again.interaction, again.signal_id
             saved.status, saved.output, saved.token = again.status, again.output, again.token
@@ -193,7 +193,8 @@ class OpenCalls(ReplayContext):
             raise self._trace(saved, SignalTimeoutError(name))
         over = set(read_saved(saved.value)["over"])
         for one in handles:
-            one.seen = one.seen or one.id in over
+            if one.id in over:
+                one.note_end()
         return saved
 
     def _settle_wait(self, saved: Saved | None, call: Call, name: str, handles: list[Asked[Any]], enough: int) -> Saved:
@@ -201,7 +202,9 @@ class OpenCalls(ReplayContext):
         self._look_at_asks()
         over = self.questions.list_over(asks)
         if len(over) < enough and (saved is None or not is_past(saved, self._claim.at)):
-            self._park(asks, None if saved is None else saved.deadline)
+            if saved is None:  # so that a fork knows when the wait began
+                saved = self._add(self._left.save(self._cursor, call, name, settled=False))
+            self._park(asks, saved.deadline)
         if len(over) < enough:
             values: dict[str, Any] = {"expired": True}
         else:
@@ -222,7 +225,7 @@ class OpenCalls(ReplayContext):
         if not all(self.questions.is_over(one) for one in asks):
             self._park(asks, None)
         for one in handles:
-            one.seen = True
+            one.note_end()
 
     def _look_at_asks(self) -> None:
         """See how all open questions stand."""
@@ -238,6 +241,7 @@ class OpenCalls(ReplayContext):
         self._left.refuse_open_block(what)
         if not self.questions.is_over(saved):
             self._left.end_ask(saved, expired=False)
+        self._read.add(saved.position)
 
     def _read_answer(self, saved: Saved, spec: AskSpec) -> Any:
         """The answer to a question that is over, as the single wait gives it."""
@@ -285,6 +289,11 @@ class Asked(Generic[A]):
     def id(self) -> str:
         """The id under which it was asked."""
         return self._spec.id
+
+    def note_end(self) -> None:
+        """A wait returns with it. For the waits."""
+        self.seen = True
+        self.ctx._read.add(self.saved.position)
 
     @property
     def over(self) -> bool:

@@ -346,6 +346,7 @@ class QuestionCalls(OpenCalls):
             began = question.token and timeout is not None
             told = {"step": question.step, "channel": question.channel, **_describe_time(timeout)} if began else None
             self._suspend(Suspend((name,), until=saved.ask_deadline, told=told))
+        self._read.add(saved.position)
         if saved.status is InteractionStatus.COMPLETED:
             self._taken.add(name)
             value = read_saved(saved.output)

@@ -222,8 +222,6 @@ class WaitFor(Stage):
                 raise InvalidDefinition("it has timeout= and until=: leave one of them out")
         elif parse_time(self.timeout, self.until, "a wait") is None and self.on_timeout != FAIL:
             raise InvalidDefinition(f"on_timeout={show(self.on_timeout)} can never happen without a timeout")
-        if self.until is not None and self.each:
-            raise InvalidDefinition("until= is of a wait that asks once; each item has a timeout= of its own")
 
     def _check_shape(self) -> None:
         if self.cardinality not in list(Cardinality):

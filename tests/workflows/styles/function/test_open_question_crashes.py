@@ -13,7 +13,7 @@ from tests.support.races import COMMITTED, play, race, settle, take, take_one, w
 from workflows import callback, child, durable, event, instance, question, received, sleep
 from workflows.lifecycle import Watch
 from workflows.models import Checkpoint, EventWait, Instance, Interaction, LedgerEvent
-from workflows.testing import assert_done, drain
+from workflows.testing import advance, assert_done, assert_open, drain
 
 #: Fenced writes of the whole story below, counted by its own test.
 WRITES = 34
@@ -131,6 +131,52 @@ def test_a_claim_that_is_lost_between_any_two_writes_changes_nothing_of_what_is_
     assert play_story(at).count > at
 
 
+ANSWERS = {
+    "signal": lambda started: workflows.signal(started.id, "signal", "signal"),
+    "question": lambda started: answer(started, "question", "question"),
+    "child": lambda started: end_pack(started, "child"),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("first", ANSWERS)
+@pytest.mark.parametrize("died", ["before the park", "after the wait"])
+def test_which_answer_was_first_stays_so_where_the_worker_died_and_another_answer_came(first, died):
+    def body(ctx):
+        waiting = [
+            ctx.ask("signal", received("signal")),
+            ctx.ask("question", question("api")),
+            ctx.ask("child", child(pack)),
+        ]
+        order = []
+        while waiting:
+            one = ctx.wait_any(waiting)
+            waiting.remove(one)
+            order.append([one.id, getattr(one.answer, "payload", one.answer)])
+        return order
+
+    started = durable(name="crash-first", signals=True)(body).start()
+    if died == "before the park":
+        play(take_one())
+        advance("1m")
+    drain()
+    assert_open(started, ["signal", "question", "child"])
+    ANSWERS[first](started)
+    if died == "after the wait" and first != "child":
+        play(take_one())  # and no outcome of it
+    elif first == "child":
+        drain()
+    others = [one for one in ANSWERS if one != first]
+    for one in others:
+        ANSWERS[one](started)
+    advance("1m")
+    told = Instance.objects.get(pk=started.pk).result
+    assert told[0] == [first, first]
+    assert sorted(told) == [[one, one] for one in sorted(ANSWERS)]
+    assert Instance.objects.filter(parent=started).count() == 1
+    check_all_folds()
+
+
 # --- two connections ----------------------------------------------------------------------------------
 
 
@@ -213,8 +259,8 @@ def test_of_two_answers_at_once_one_is_first_and_the_other_is_there_for_the_next
     assert_done(started, ["one", "two"] if first == "one" else ["two", "one"])
 
 
-def answer(started: Instance, step: str) -> None:
-    workflows.complete(Interaction.objects.get(instance=started, unit__step=step), 1)
+def answer(started: Instance, step: str, data: object = 1) -> None:
+    workflows.complete(Interaction.objects.get(instance=started, unit__step=step), data)
 
 
 @COMMITTED

@@ -435,6 +435,47 @@ def test_an_answer_that_no_wait_has_returned_is_not_read_after_the_withdrawal():
     assert find_status(started, "question") == "completed"
 
 
+def ask_within_a_coroutine(ctx):
+    async def ask():
+        ctx.ask("inner", question("api"))
+
+    ctx.step("outer", ask)
+
+
+MISUSES = {
+    "no questions": (lambda ctx, asked: ctx.wait_any(), "takes the questions to wait for, and there are none"),
+    "an empty list": (lambda ctx, asked: ctx.wait_all([]), "takes the questions to wait for, and there are none"),
+    "one twice": (lambda ctx, asked: ctx.wait_any(asked, [asked]), "has 'asked' twice"),
+    "a withdrawn one": (lambda ctx, asked: [asked.withdraw(), ctx.wait_any(asked)], "it was withdrawn"),
+    "its result": (lambda ctx, asked: [asked.withdraw(), asked.result()], "the question was withdrawn"),
+    "an id": (lambda ctx, asked: ctx.wait_any("asked"), "takes what ctx.ask"),
+    "an id again": (lambda ctx, asked: ctx.ask("asked", question("api")), "'asked'"),
+    "within a step": (
+        lambda ctx, asked: ctx.step("outer", ctx.ask, "inner", question("api")),
+        "inside the function of",
+    ),
+    "within a coroutine": (lambda ctx, asked: ask_within_a_coroutine(ctx), "inside the function of"),
+    "a wait within a step": (lambda ctx, asked: ctx.step("outer", ctx.wait_any, asked), "inside the function of"),
+    "within a gather": (
+        lambda ctx, asked: ctx.gather("outer", {"a": lambda: ctx.ask("inner", question("api"))}),
+        "inside the function of",
+    ),
+    "withdrawing within a step": (lambda ctx, asked: ctx.step("outer", asked.withdraw), "inside the function of"),
+}
+
+
+@pytest.mark.parametrize("misuse", MISUSES)
+def test_what_cannot_be_waited_for_or_asked_is_refused_and_asks_nothing(misuse):
+    call, message = MISUSES[misuse]
+
+    def body(ctx):
+        call(ctx, ctx.ask("asked", question("api")))
+
+    started = start(body, "misuse", max_attempts=1)
+    assert message in assert_failed(started).error
+    assert list(Interaction.objects.filter(instance=started).values_list("unit__step", flat=True)) == ["asked"]
+
+
 # --- deadlines --------------------------------------------------------------------------------------
 
 

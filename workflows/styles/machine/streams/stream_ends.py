@@ -9,6 +9,7 @@ Invariants owned:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -30,6 +31,7 @@ from workflows.styles.machine.stage_run import (
     end,
     finish,
     leave,
+    read_until,
     run_stage,
     write_kept,
 )
@@ -150,8 +152,10 @@ def _open(run: StageRun, stream: PlanStream, items: list[Any]) -> UUID:
     questions = [asking.make_question()] if asking.is_one else [asking.make_question(item) for item in items]
     stage = run.plan.nodes[stream.asks].stage
     assert isinstance(stage, WaitFor)
-    timeout = None if stage.timeout is None else parse_timeout(stage.timeout)
-    return run.ctx.units.open(Asked(step, requests, questions, policy, stream.concurrency, timeout, line))
+    time: float | datetime | None = None if stage.timeout is None else parse_timeout(stage.timeout)
+    if stage.until is not None:
+        time = read_until(stage.until, run.mine, stream.asks)
+    return run.ctx.units.open(Asked(step, requests, questions, policy, stream.concurrency, time, line))
 
 
 def _make_asking(run: StageRun, stream: PlanStream) -> Asking:
