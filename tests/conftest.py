@@ -13,6 +13,7 @@ from hypothesis import HealthCheck
 from tests.support.apps.shop.world import order as order
 from tests.support.apps.shop.world import shop as shop
 from tests.support.fast_tests import choose_fast
+from tests.support.kept_plans import keep_plans
 from tests.support.lanes import Lanes, count_workers
 from tests.support.no_fold import NOT_TOLD
 from workflows.conf import conf
@@ -26,6 +27,7 @@ hypothesis.settings.load_profile("patient")
 def pytest_configure(config: pytest.Config) -> None:
     # A password is hashed some hundred thousand times so that nobody can guess it; a test has nothing to guard.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", *settings.PASSWORD_HASHERS]
+    keep_plans()
     gc.disable()  # until all is collected: thousands of modules and tests, none of them garbage
     config.addinivalue_line(
         "markers",
