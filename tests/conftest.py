@@ -16,6 +16,7 @@ from tests.support.fast_tests import choose_fast
 from tests.support.kept_plans import keep_plans
 from tests.support.lanes import Lanes, count_workers
 from tests.support.no_fold import NOT_TOLD
+from tests.support.shared_migrations import SharedMigrations
 from workflows.conf import conf
 from workflows.definitions import registry
 
@@ -65,11 +66,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+def shared_migrations(django_db_modify_db_settings: None) -> SharedMigrations:
+    """Of several workers one migrates."""
+    shared = SharedMigrations()
+    shared.begin()
+    return shared
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(shared_migrations: SharedMigrations, django_db_setup: None, django_db_blocker: Any) -> None:
     """Besides making the database: remember what it holds, for the tests that commit."""
     from tests.support.emptying import remember_migrated
 
     with django_db_blocker.unblock():
+        shared_migrations.end()
         remember_migrated()
 
 
