@@ -78,7 +78,7 @@ test-newest: $(NEWEST_STAMP)
 
 # A check of every package in about a minute and a half on two cores. It leaves out browsers, processes and kills, brokers,
 # what is marked or was measured slow (tests/support/slow_tests.txt), all cases of a test but its first, and of a file what
-# is more than eight tests spread over it (tests/support/fast_tests.py).
+# is more than six tests spread over it (tests/support/fast_tests.py).
 test-fast: setup
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --fast --durations 10
 

@@ -13,8 +13,10 @@ from hypothesis import HealthCheck
 from tests.support.apps.shop.world import order as order
 from tests.support.apps.shop.world import shop as shop
 from tests.support.fast_tests import choose_fast
+from tests.support.kept_plans import keep_plans
 from tests.support.lanes import Lanes, count_workers
 from tests.support.no_fold import NOT_TOLD
+from tests.support.shared_migrations import SharedMigrations
 from workflows.conf import conf
 from workflows.definitions import registry
 
@@ -29,6 +31,7 @@ hypothesis.settings.load_profile("patient")
 def pytest_configure(config: pytest.Config) -> None:
     # A password is hashed some hundred thousand times so that nobody can guess it; a test has nothing to guard.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", *settings.PASSWORD_HASHERS]
+    keep_plans()
     gc.disable()  # until all is collected: thousands of modules and tests, none of them garbage
     config.addinivalue_line(
         "markers",
@@ -66,11 +69,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+def shared_migrations(django_db_modify_db_settings: None) -> SharedMigrations:
+    """Of several workers one migrates."""
+    shared = SharedMigrations()
+    shared.begin()
+    return shared
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(shared_migrations: SharedMigrations, django_db_setup: None, django_db_blocker: Any) -> None:
     """Besides making the database: remember what it holds, for the tests that commit."""
     from tests.support.emptying import remember_migrated
 
     with django_db_blocker.unblock():
+        shared_migrations.end()
         remember_migrated()
 
 

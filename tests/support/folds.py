@@ -201,7 +201,8 @@ def check_instances(instances: list[Any]) -> int:
         for row in instances
         for difference in find_differences(row, events[row.pk])
     ]
-    told += check_units(list(events))
+    if any(row.units_opened for row in instances):
+        told += check_units(list(events))
     more = f"\n… and {len(told) - TOLD} more" if len(told) > TOLD else ""
     assert not told, "folding the events does not give the row:\n" + "\n".join(told[:TOLD]) + more
     return len(instances)

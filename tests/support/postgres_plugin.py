@@ -22,10 +22,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # end like a Ctrl-C, cleaning up
         block = temporary_server()
         os.environ["DATABASE_URL"] = block.__enter__().url
+        os.environ["HOLDPOINT_TEST_SERVER"] = "1"  # tests.support.shared_migrations
         early_config.add_cleanup(lambda: leave(block))
     return (yield)
 
 
 def leave(block: object) -> None:
     os.environ.pop("DATABASE_URL", None)
+    os.environ.pop("HOLDPOINT_TEST_SERVER", None)
     block.__exit__(None, None, None)  # type: ignore[attr-defined]

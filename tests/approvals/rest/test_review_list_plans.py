@@ -1,4 +1,4 @@
-"""What pages of /v1/approvals cost beside 100,000 others: index look-ups, wherever the page lies."""
+"""What pages of /v1/approvals cost beside 50,000 others: index look-ups, wherever the page lies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workflows.rest.base.lists import OrderPlace, find_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
-ASKED = 100_000
+ASKED = 50_000
 TABLES = (
     "holdpoint_instance, holdpoint_unit, holdpoint_interaction, holdpoint_review, holdpoint_candidate, holdpoint_vote"
 )

@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import AnonymousUser, Group, Permission, User
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
@@ -339,9 +339,18 @@ TABLES = (Review, Candidate, Vote, Comment)
 
 
 @pytest.mark.no_fold(reason="moves the clock in some, and looks at rows only")
-@pytest.mark.parametrize(("door", "actor"), CELLS)
-def test_every_door_refuses_every_forbidden_actor_and_says_so_in_the_ledger(door: str, actor: str) -> None:
+@pytest.mark.parametrize("actor", ACTORS)
+def test_every_door_refuses_every_forbidden_actor_and_says_so_in_the_ledger(actor: str) -> None:
+    """One door after the other, each as if nobody had been at another."""
     world = ACTORS[actor]()
+    for door in DOORS:
+        if (door, actor) in CELLS:
+            with transaction.atomic():
+                check_refusal(door, actor, world)
+                transaction.set_rollback(True)
+
+
+def check_refusal(door: str, actor: str, world: World) -> None:
     review = again(world.review)
     before, known = tell_rows(*TABLES), len(list_events(review, "refused"))
     DOORS[door].enter(world.user, review)

@@ -374,7 +374,7 @@ FAMILIES = """
     )
     INSERT INTO holdpoint_instance SELECT (jsonb_populate_record(i, jsonb_build_object(
       'id', gen_random_uuid(), 'key', NULL, 'parent_id', p.id, 'spawn_no', 1))).*
-    FROM holdpoint_instance i, parents p, generate_series(1, 1000) WHERE i.id = %(id)s
+    FROM holdpoint_instance i, parents p, generate_series(1, 200) WHERE i.id = %(id)s
 """
 
 

@@ -49,7 +49,7 @@ from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db
 
-TRIALS = settings(max_examples=4, print_blob=True)
+TRIALS = settings(max_examples=2, print_blob=True)
 _names = itertools.count()
 #: What was run, in its order: of a fork nothing that lies before its point.
 made: list[str] = []

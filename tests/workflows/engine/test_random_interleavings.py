@@ -44,7 +44,7 @@ from workflows.lifecycle import Status
 from workflows.models import Instance, LedgerEvent, Signal
 from workflows.store import Claim
 
-TRIALS = int(os.environ.get("HOLDPOINT_TRIALS", "400"))
+TRIALS = int(os.environ.get("HOLDPOINT_TRIALS", "240"))
 CHUNKS = 20
 MOVES = 24
 NAMES = ("a", "b", "c")

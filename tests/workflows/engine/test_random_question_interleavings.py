@@ -43,7 +43,7 @@ from workflows.models import AwaitUnit, Instance, Interaction, Signal
 from workflows.store import Claim
 from workflows.testing import _skew
 
-TRIALS = int(os.environ.get("HOLDPOINT_QUESTION_TRIALS", "150"))
+TRIALS = int(os.environ.get("HOLDPOINT_QUESTION_TRIALS", "75"))
 CHUNKS = 6
 MOVES = 30
 SHARED = ("gate-a", "gate-b")

@@ -233,8 +233,12 @@ def test_a_test_may_end_in_a_broken_transaction():
 
 
 @pytest.mark.django_db
-def test_a_fold_of_all_instances_costs_three_statements(django_assert_num_queries):
+def test_a_fold_of_all_instances_costs_two_statements_and_three_where_some_have_units(django_assert_num_queries):
     workflows.start_many(Story, [{"n": n} for n in range(20)])
+    drain()
+    with django_assert_num_queries(2):
+        check_newest_folds()
+    workflows.start_many(ask_once, [{}] * 20)
     drain()
     with django_assert_num_queries(3):
         check_newest_folds()

@@ -107,9 +107,9 @@ def test_a_fork_leaves_a_wait_exactly_as_long_as_it_had_at_the_point() -> None:
         return ctx.wait_any(one).id
 
     first = run(wait, "forked")
-    before = Checkpoint.objects.get(instance=first, name="one")
+    before = Checkpoint.objects.get(instance=first, position=1)
     fork = workflows.fork(first, at="after")
-    copied = Checkpoint.objects.get(instance=fork, name="one")
+    copied = Checkpoint.objects.get(instance=fork, position=1)
     point = Checkpoint.objects.get(instance=first, name="after")
     assert fork.due_at == fork.created_at == told(fork, "started")[0]
     assert copied.deadline - fork.created_at == before.deadline - point.saved_at

@@ -135,19 +135,26 @@ def test_every_catalogue_holds_what_the_code_says_today() -> None:
     assert list(find_complaints(ROOT)) == []
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root whose apps each say one sentence, in a German catalogue that is complete."""
+    root = tmp_path_factory.mktemp("complete")
     for app in APPS:
-        (tmp_path / app).mkdir()
-        say(tmp_path / app, "Wait.")
-    update_catalogues(tmp_path, ["de"])
+        (root / app).mkdir()
+        say(root / app, "Wait.")
+    update_catalogues(root, ["de"])
     for app in APPS:
-        po = locate_catalogue(tmp_path, app, "de")
+        po = locate_catalogue(root, app, "de")
         po.write_text(po.read_text(encoding="utf-8").replace('"Wait."\nmsgstr ""', '"Wait."\nmsgstr "Warten."'))
-    update_catalogues(tmp_path, ["de"])
-    assert list(find_complaints(tmp_path, ["de"])) == []
-    return tmp_path
+    update_catalogues(root, ["de"])
+    assert list(find_complaints(root, ["de"])) == []
+    return root
+
+
+@pytest.fixture
+def small(complete: Path, tmp_path: Path) -> Path:
+    """One that a test may change."""
+    return Path(shutil.copytree(complete, tmp_path / "small"))
 
 
 def say(app: Path, *sentences: str) -> None:

@@ -1,4 +1,4 @@
-"""What the inbox's lists and its rail cost beside 50,000 other reviews: what they look through, and no table or index.
+"""What the inbox's lists and its rail cost beside 25,000 other reviews: what they look through, and no table or index.
 
 Plans are looked at, as `test_large_lists` does, whose tables these are.
 """
@@ -21,7 +21,7 @@ from approvals.web.base.filters import Filters
 from approvals.web.inbox.lists import WINDOW, Lists
 from approvals.web.inbox.rail import read_rail
 from approvals.web.inbox.rows import complete
-from tests.support.many_reviews import MOST_ROWS_OF_A_BADGE, TABLES, explain, filled
+from tests.support.many_reviews import TABLES, explain, filled
 from tests.support.statements import listen
 from workflows.clock import read_now
 
@@ -33,7 +33,7 @@ PEOPLE = ("all", "worst", "away", "none")
 MODES = ("custom", "generic", "custom, nothing analyzed", "generic, nothing analyzed")
 #: Of any node of a plan: a window, with whom each of it asks.
 MOST_ROWS = 4 * WINDOW
-PENDING = 50_000
+PENDING = 25_000
 
 LISTS = {
     "mine": Filters(),
@@ -127,7 +127,7 @@ def test_a_list_and_the_rail_cost_what_they_look_through(plans: Any, call: str, 
             rows = [float(many) * int(loops) for many, loops in re.findall(r"actual rows=([\d.]+) loops=(\d+)", plan)]
             removed = [float(many) for many in re.findall(r"Rows Removed by \w+: (\d+)", plan)]
             # 300 piles of 50 each are merged as quickly by reading them.
-            assert max(rows + removed) <= (MOST_ROWS_OF_A_BADGE if name == "worst" else MOST_ROWS), (name, plan)
+            assert max(rows + removed) <= (PENDING if name == "worst" else MOST_ROWS), (name, plan)
 
 
 def test_what_is_looked_for_is_asked_of_many(plans: Any) -> None:

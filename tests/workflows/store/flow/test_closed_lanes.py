@@ -70,7 +70,7 @@ def counting() -> Iterator[list[str]]:
     def count(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
         if "WITH RECURSIVE l" in sql:
             looks.append("look")
-        elif "fence + 1" in sql:
+        elif "fence + 2" in sql:
             looks.append("take")
         return execute(sql, params, many, context)
 
