@@ -13,7 +13,7 @@ from playwright.sync_api import Page, Route, expect
 from approvals import decide
 from approvals.models import Preference, Vote
 from examples.demo.papers import LETTER, PHOTO
-from tests.support.browser.judges import check_axe, check_fits, check_page
+from tests.support.browser.judges import check_axe, check_fits, check_page, check_touch
 from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
 from tests.support.browser.visits import Visits
@@ -123,7 +123,8 @@ def test_a_finger_hits_everything_and_no_field_is_zoomed_to(visit: Visits, site:
     page = visit(desk.maya, **({"width": 1180, "height": 820, "touch": True} if low == "tablet" else SIDEWAYS))
     for place in ("", f"{high.pk}/", f"{acme.pk}/", "bulk/", "settings/", "views/", "?risk=low"):
         page.goto(f"/approvals/{place}")
-        check_page(page)
+        check_fits(page)
+        check_touch(page)
     page.goto("/approvals/")
     page.locator("#rows summary").tap()
     check_page(page)
