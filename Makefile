@@ -59,7 +59,8 @@ kafka: $(SITE_STAMP)
 test: setup
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
 
-# The other end of the matrix: the newest Django on the newest Python here, the tests that start no processes.
+# The other end of the matrix: the newest Django on the newest Python here, the tests that start no processes, each with
+# its first and its last case (docs/why.md).
 # It lives in an environment of its own; NEWEST_PYTHON=python3.14 picks the interpreter.
 NEWEST_DJANGO ?= 6.1.3
 NEWEST_VENV := .venv-newest
@@ -74,7 +75,7 @@ $(NEWEST_STAMP): pyproject.toml constraints.txt hatch_build.py config/newest_pyt
 	@touch $@
 
 test-newest: $(NEWEST_STAMP)
-	@$(NEWEST_VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) -m "not browser and not process and not kill"
+	@$(NEWEST_VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) --ends -m "not browser and not process and not kill"
 
 # A check of every package in about a minute and a half on two cores. It leaves out browsers, processes and kills, brokers,
 # what is marked or was measured slow (tests/support/slow_tests.txt), all cases of a test but its first, and of a file what
@@ -82,7 +83,7 @@ test-newest: $(NEWEST_STAMP)
 test-fast: setup
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --fast --durations 10
 
-# The pictures of docs/images, made anew. Every run of the browser tests leaves all of its own in var/screenshots.
+# The pictures of docs/images, made anew. SCREENSHOTS=1 before a run of browser tests leaves all theirs in var/screenshots.
 screenshots: setup
 	@SCREENSHOTS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m screenshots tests/browser
 

@@ -26,6 +26,8 @@ BEGIN, END = "<!-- map: python -m config.rooms --write -->", "<!-- end of the ma
 MODULES, PACKAGES, LINES, TEST_FILES = 12, 8, 400, 30
 #: Packages with a width of their own: the store has a module for each moment.
 WIDER = {"workflows/store": 25}
+#: The text of an import, with all that stands in its brackets.
+IMPORT = re.compile(r"^[ \t]*(?:from|import)\s[^(\n]*(?:\([^)]*\))?", re.MULTILINE)
 #: Names that a Django project expects in many packages.
 COMMON = {"__init__", "urls", "apps", "conf", "exceptions", "testing", "base", "checks"}
 #: Classes whose names belong to Django, or to both sides of a border: public twice, or a table and what is told of it.
@@ -55,9 +57,10 @@ def main() -> int:
 def find_problems(root: Path) -> Iterator[str]:
     """Sentences about what is not in order, each with what to do."""
     sources = {path: path.read_text() for app in APPS for path in _list_sources(root / app)}
+    trees = {path: ast.parse(text) for path, text in sources.items()}
     yield from _check_widths(root, sources)
-    yield from _check_names(root, sources)
-    yield from _check_modules(root, sources)
+    yield from _check_names(root, trees)
+    yield from _check_modules(root, sources, trees)
     yield from _check_tests(root)
     if MAP.read_text() != _put_map(MAP.read_text()):
         yield "ARCHITECTURE.md: the map of packages is old; run python -m config.rooms --write."
@@ -69,26 +72,35 @@ def _list_sources(folder: Path) -> list[Path]:
 
 def _check_widths(root: Path, sources: dict[Path, str]) -> Iterator[str]:
     packages = sorted({path.parent for path in sources})
+    modules = Counter(path.parent for path in sources if path.stem != "__init__")
+    inside = Counter(package.parent for package in packages)
     for package in packages:
         name = package.relative_to(root).as_posix()
-        modules = [path for path in sources if path.parent == package and path.stem != "__init__"]
-        if len(modules) > (most := WIDER.get(name, MODULES)):
-            yield f"{name}: {len(modules)} modules, at most {most}; bring those of one idea into a package."
-        inside = [one for one in packages if one.parent == package]
-        if "/" in name and len(inside) > PACKAGES:
-            yield f"{name}: {len(inside)} packages, at most {PACKAGES}."
+        if modules[package] > (most := WIDER.get(name, MODULES)):
+            yield f"{name}: {modules[package]} modules, at most {most}; bring those of one idea into a package."
+        if "/" in name and inside[package] > PACKAGES:
+            yield f"{name}: {inside[package]} packages, at most {PACKAGES}."
 
 
-def _check_names(root: Path, sources: dict[Path, str]) -> Iterator[str]:
-    stems = Counter((path.relative_to(root).parts[0], path.stem) for path in sources if path.stem not in COMMON)
+def _walk_statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All statements, however deep; the expressions in them are many more."""
+    left: list[ast.AST] = [tree]
+    while left:
+        yield (node := left.pop())
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            left += getattr(node, name, ())
+
+
+def _check_names(root: Path, trees: dict[Path, ast.Module]) -> Iterator[str]:
+    stems = Counter((path.relative_to(root).parts[0], path.stem) for path in trees if path.stem not in COMMON)
     for (app, stem), number in sorted(stems.items()):
         if number > 1:
             yield f"{app}: {number} modules are called {stem}; a name says where something is only if it is there once."
     homes: dict[str, set[str]] = defaultdict(set)
-    for path, text in sources.items():
+    for path, tree in trees.items():
         # The client stands alone, and names what callers see as the engine does.
         if "client" not in path.parts:
-            for node in ast.walk(ast.parse(text)):
+            for node in _walk_statements(tree):
                 if isinstance(node, ast.ClassDef) and node.name not in SHARED_CLASSES:
                     homes[node.name].add(path.relative_to(root).as_posix())
     for name, where in sorted(homes.items()):
@@ -96,9 +108,9 @@ def _check_names(root: Path, sources: dict[Path, str]) -> Iterator[str]:
             yield f"Class {name} stands in {', '.join(sorted(where))}; give each a name of its own."
 
 
-def _check_modules(root: Path, sources: dict[Path, str]) -> Iterator[str]:
+def _check_modules(root: Path, sources: dict[Path, str], trees: dict[Path, ast.Module]) -> Iterator[str]:
     for path, text in sources.items():
-        name, tree = path.relative_to(root).as_posix(), ast.parse(text)
+        name, tree = path.relative_to(root).as_posix(), trees[path]
         if (lines := len(text.splitlines())) > LINES:
             yield f"{name}: {lines} lines, at most {LINES}; there are two ideas in it."
         if text.strip() and not ast.get_docstring(tree):
@@ -117,7 +129,11 @@ def _check_tests(root: Path) -> Iterator[str]:
         if number > TEST_FILES:
             yield f"{name}: {number} files of tests, at most {TEST_FILES}."
     for path in sorted((root / "tests").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        # Most import nothing of the kind, and to parse a file takes long.
+        if not any("test_" in one for one in IMPORT.findall(text)):
+            continue
+        for node in _walk_statements(ast.parse(text)):
             modules = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
                 modules = [node.module, *(f"{node.module}.{one.name}" for one in node.names)]

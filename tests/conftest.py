@@ -12,7 +12,7 @@ from hypothesis import HealthCheck
 
 from tests.support.apps.shop.world import order as order
 from tests.support.apps.shop.world import shop as shop
-from tests.support.fast_tests import choose_fast
+from tests.support.fast_tests import choose_ends, choose_fast
 from tests.support.kept_plans import keep_plans
 from tests.support.lanes import Lanes, count_workers
 from tests.support.no_fold import NOT_TOLD
@@ -46,6 +46,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="only what tests.support.fast_tests chooses")
+    parser.addoption("--ends", action="store_true", help="of each test its first and its last case only")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -61,6 +62,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--fast"):
         items[:], left = choose_fast(items)
+        config.hook.pytest_deselected(items=left)
+    if config.getoption("--ends"):
+        items[:], left = choose_ends(items)
         config.hook.pytest_deselected(items=left)
     for item in items:
         name = f"{item.path.name}::{getattr(item, 'originalname', item.name)}"

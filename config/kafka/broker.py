@@ -88,7 +88,8 @@ class Broker:
         while True:
             controller = find_free_port()
             self.write_settings(controller)
-            self.run_program("kafka.tools.StorageTool", "format", "-t", CLUSTER, "--ignore-formatted", "-c")
+            if not (self.folder / "data" / "meta.properties").exists():  # otherwise a Java more, for nothing
+                self.run_program("kafka.tools.StorageTool", "format", "-t", CLUSTER, "--ignore-formatted", "-c")
             with self.log.open("ab") as log:
                 begin = log.tell()
                 self.process = subprocess.Popen(

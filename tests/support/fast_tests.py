@@ -1,4 +1,5 @@
-"""Which tests `make test-fast` runs: a check of every package in the time that somebody waits for.
+"""Which tests `make test-fast` runs: a check of every package in the time that somebody waits for; and which cases
+`make test-newest` does.
 
 Lives here: the choice, and the reading of `slow_tests.txt`. What must not: fixtures; the choice is made while tests are
 collected. Left out are tests that drive a browser, start or kill processes, ask a broker, or are marked `slow`; those
@@ -46,6 +47,15 @@ def choose_fast(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytes
         if not is_left:
             quick.setdefault(item.path, []).append(item)
     chosen = {item for found in quick.values() for item in spread(found)}
+    return [item for item in items if item in chosen], [item for item in items if item not in chosen]
+
+
+def choose_ends(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Return the first and the last case of each test, and the others."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(locate(item), []).append(item)
+    chosen = {one for found in cases.values() for one in (found[0], found[-1])}
     return [item for item in items if item in chosen], [item for item in items if item not in chosen]
 
 

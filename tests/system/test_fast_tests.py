@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fast_tests import LEFT_OUT, choose_fast, locate, read_slow
+from tests.support.fast_tests import LEFT_OUT, choose_ends, choose_fast, locate, read_slow
 
 TESTS = Path(__file__).resolve().parents[1]
 DEFINED = re.compile(r"^ *(?:async )?def (test_\w+)\(", re.MULTILINE)
@@ -36,3 +36,14 @@ def test_a_test_is_run_once_with_its_first_case(request: pytest.FixtureRequest) 
     assert len(names) == len(set(names))
     assert not [item.nodeid for item in kept if LEFT_OUT & {mark.name for mark in item.iter_markers()}]
     assert len(kept) + len(left) == len(request.session.items)
+
+
+def test_the_newest_django_sees_every_test_with_its_first_and_last_case(request: pytest.FixtureRequest) -> None:
+    items = list(request.session.items)
+    kept, left = choose_ends(items)
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(locate(item), []).append(item)
+    assert {locate(item) for item in kept} == set(cases)
+    assert all({found[0], found[-1]} <= set(kept) for found in cases.values())
+    assert len(kept) + len(left) == len(items)

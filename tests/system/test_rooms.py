@@ -51,6 +51,11 @@ def test_a_house_in_order_has_no_problem(house: Path) -> None:
         ),
         ("tests/test_a.py", "from tests.test_b import read\n", "tests/test_a.py: imports from tests.test_b;"),
         ("tests/world.py", "from tests.shop import test_b\n", "tests/world.py: imports from tests.shop.test_b;"),
+        (
+            "tests/world.py",
+            "def go():\n    from tests.shop import (\n        read,\n        test_b,\n    )\n",
+            "tests/world.py: imports from tests.shop.test_b;",
+        ),
     ],
 )
 def test_what_is_not_in_order_is_told(house: Path, path: str, text: str, problem: str) -> None:

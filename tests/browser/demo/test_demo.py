@@ -21,8 +21,7 @@ from tests.support.browser.world import MORNING, PHONE, ask_three
 from workflows.models import Instance
 
 WINDOWS: dict[str, Any] = {"desktop": {}, "phone": PHONE}
-each_theme = pytest.mark.parametrize("theme", ["light", "dark"])
-each_window = pytest.mark.parametrize("window", WINDOWS)
+each_look = pytest.mark.parametrize(("window", "theme"), [("desktop", "light"), ("phone", "dark")])
 
 
 @pytest.fixture(name="people")
@@ -42,8 +41,7 @@ def start_a_small_refund(site: Site, people: dict[str, User]) -> Instance:
     return started
 
 
-@each_theme
-@each_window
+@each_look
 def test_one_click_logs_in_as_one_of_its_people(
     visit: Visits, site: Site, people: dict[str, User], window: str, theme: Any
 ) -> None:
@@ -72,8 +70,7 @@ def test_one_click_is_enough_without_scripts(visit: Visits, site: Site, people: 
     expect(page).to_have_url(f"{site.url}/approvals/")
 
 
-@each_theme
-@each_window
+@each_look
 def test_its_pages_are_fine(
     visit: Visits, site: Site, people: dict[str, User], small: Instance, window: str, theme: Any
 ) -> None:

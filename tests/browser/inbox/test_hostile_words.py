@@ -13,7 +13,7 @@ from approvals import Outcome, decide
 from approvals.actions import actions
 from approvals.models import Review
 from examples.models import Invoice
-from tests.support.browser.judges import check_axe, check_fits, check_page
+from tests.support.browser.judges import check_axe, check_fits, check_page, check_touch
 from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
 from tests.support.browser.visits import Visits
@@ -127,7 +127,8 @@ def test_words_stay_words(visit: Visits, site: Site, desk: Desk, words: str) -> 
     for address in ("/approvals/", f"/approvals/{review.pk}/", "/approvals/bulk/"):
         phone.goto(address)
         check_whole(phone, where=".request, .card, .decision-bar")
-        check_page(phone)
+        check_touch(phone)
+    check_axe(phone)  # what was opened last; the list and the request were judged beside each other
     phone.goto(f"/approvals/{review.pk}/")
     shoot(phone, f"hostile-phone-{words[:4].strip('<>/ ')}")
     decide(again(review), "approve", actor=desk.lena, data={"field": words})

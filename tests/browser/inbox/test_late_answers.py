@@ -293,7 +293,7 @@ def test_who_has_gone_on_is_told_what_was_not_taken(visit: Visits, site: Site, d
     # What is open is not disturbed by it.
     expect(detail).to_be_visible()
     expect(detail.get_by_role("alert")).to_have_count(0)
-    check_axe(page)
+    check_axe(page, within="" if way == "offline" else ".toast[role=alert]")
     shoot(page, f"inbox-lost-{way.replace(' ', '-')}", whole=False)
     assert list_votes() == []
     page.unroute_all()

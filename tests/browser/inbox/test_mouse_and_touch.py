@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from approvals.models import Comment, SavedView, Snooze, Vote
-from tests.support.browser.judges import check_page
+from tests.support.browser.judges import check_axe, check_fits, check_page, check_touch
 from tests.support.browser.served import Site
 from tests.support.browser.visits import Visits
 from tests.support.browser.world import (
@@ -147,7 +147,9 @@ def test_by_finger_on_a_phone(visit: Visits, site: Site, desk: Desk) -> None:
     for menu in ("Delegate", "Snooze", "More", "Ask", "Approve because"):
         summary = page.locator("summary", has_text=menu).first
         summary.tap()
-        check_page(page)
+        check_axe(page, within="details[open] > .menu-panel")
+        check_fits(page)
+        check_touch(page)
         summary.tap()
     site.pass_time("10s")
     assert_done(first.instance, {"outcome": "approve", "reason": "", "data": None})

@@ -24,8 +24,7 @@ MORNING = datetime(2026, 11, 18, 9, 41, tzinfo=UTC)
 PHONE: dict[str, Any] = {"width": 375, "height": 720, "touch": True}
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("phone", [False, True])
+@pytest.mark.parametrize(("phone", "theme"), [(False, "light"), (True, "dark")])
 def test_it_is_decided_in_a_browser(visit: Visits, site: Site, ann: User, phone: bool, theme: Any) -> None:
     review = ask(assignees=["ann"], schema=SCHEMA)
     page = visit(theme=theme, **(PHONE if phone else {}))

@@ -1,7 +1,7 @@
 """Pictures of pages, to be looked at, and those of them that the documentation shows.
 
-Lives here: where pictures go and how they are made small. Every run writes them all into var/screenshots; only
-`make screenshots` (SCREENSHOTS=1) writes those of the documentation, into docs/images.
+Lives here: where pictures go and how they are made small. They are made where somebody wants to look at them, with
+SCREENSHOTS=1: all into var/screenshots, those of the documentation into docs/images too (`make screenshots`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ EVERY_RUN, DOCS = ROOT / "var" / "screenshots", ROOT / "docs" / "images"
 
 def shoot(page: Page, name: str, *, whole: bool = True, docs: bool = False) -> None:
     """A picture var/screenshots/<name>.png of the whole page, or of its window; with `docs` also for docs/images."""
+    if not os.environ.get("SCREENSHOTS"):
+        return
     window = page.viewport_size
     if whole and window is not None:
         # A window as high as the page: otherwise what sticks to its lower edge is drawn across the middle.
@@ -27,7 +29,7 @@ def shoot(page: Page, name: str, *, whole: bool = True, docs: bool = False) -> N
     if whole and window is not None:
         page.set_viewport_size(window)
     _write(EVERY_RUN / f"{name}.png", picture)
-    if docs and os.environ.get("SCREENSHOTS"):
+    if docs:
         _write(DOCS / f"{name}.png", _shrink(picture))
 
 

@@ -19,9 +19,9 @@ from tests.support.processes import ROOT, Process, find_free_port, is_alive, run
 needs_broker = pytest.mark.usefixtures("bootstrap")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def broker(bootstrap: str) -> Iterator[Broker]:
-    """One of the test's own, because it will be killed."""
+    """One of this file's own, because it will be killed; it runs again afterwards."""
     with temporary_broker() as own:
         yield own
 

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -38,7 +38,7 @@ from workflows.client import (
 )
 from workflows.hooks import stripe
 
-PATIENCE = 180
+PATIENCE = 300
 #: With which the payment service of the demo signs.
 SECRET = "whsec_of_the_payment_service"
 
@@ -48,8 +48,12 @@ class Site:
     """A running supervisor, what it said so far, and the processes below it."""
 
     process: subprocess.Popen[str]
+    port: int
     lines: list[str] = field(default_factory=list)
     heard: threading.Condition = field(default_factory=threading.Condition)
+
+    def __post_init__(self) -> None:
+        self.listener = threading.Thread(target=self.listen)
 
     def listen(self) -> None:
         assert self.process.stdout is not None
@@ -62,6 +66,24 @@ class Site:
         with self.heard:
             found = self.heard.wait_for(lambda: any(text in line for line in self.lines), PATIENCE)
         assert found, "\n".join([f"nothing said {text!r}:", *self.lines])
+
+    def wait_until_ready(self) -> None:
+        """Whatever a test did to it: it serves, and somebody pumps."""
+        probe = urllib3.HTTPConnectionPool("127.0.0.1", self.port, retries=False, timeout=5)
+        until = time.monotonic() + PATIENCE
+        while True:
+            with suppress(urllib3.exceptions.HTTPError):
+                if probe.request("GET", "/readyz?require=cluster").status == 200:
+                    return
+            assert time.monotonic() < until, "\n".join(["it is not ready:", *self.lines])
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+        self.listener.join(60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
     def list_tree(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
@@ -76,24 +98,8 @@ def list_survivors(processes: list[psutil.Process]) -> list[psutil.Process]:
     return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
 
-@pytest.fixture(autouse=True)
-def own_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A site migrates when it starts: two at a time, for two workers of the test run, would be in each other's way."""
-    given = urlsplit(os.environ["DATABASE_URL"])
-    name = f"site_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
-    with psycopg.connect(given.geturl(), autocommit=True) as db:
-        if not db.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
-            db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    monkeypatch.setenv("DATABASE_URL", given._replace(path=f"/{name}").geturl())
-
-
-@pytest.fixture
-def port() -> int:
-    return find_free_port()
-
-
-@pytest.fixture
-def site(port: int) -> Iterator[Site]:
+def begin_site() -> Site:
+    port = find_free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "config.run"],
         env={**os.environ, "PORT": str(port), "PAYMENTS_SECRETS": SECRET},
@@ -102,45 +108,44 @@ def site(port: int) -> Iterator[Site]:
         text=True,
         start_new_session=True,
     )
-    site = Site(process)
-    listener = threading.Thread(target=site.listen)
-    listener.start()
-    try:
-        site.wait_for("Holdpoint is ready")
-        yield site
-    finally:
-        process.terminate()
-        process.wait(60)
-        listener.join(60)
-        assert process.stdout is not None
-        process.stdout.close()
+    site = Site(process, port)
+    site.listener.start()
+    return site
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_ends_every_process(site: Site, signum: signal.Signals) -> None:
-    tree = site.list_tree()
-    site.process.send_signal(signum)
-    assert site.process.wait(60) == 0
-    assert list_survivors(tree) == []
+@pytest.fixture(scope="module", autouse=True)
+def own_database() -> Iterator[None]:
+    """A site migrates when it starts: two at a time, for two workers of the test run, would be in each other's way."""
+    given = urlsplit(os.environ["DATABASE_URL"])
+    name = f"site_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+    with psycopg.connect(given.geturl(), autocommit=True) as db:
+        if not db.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
+            db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATABASE_URL", given._replace(path=f"/{name}").geturl())
+        yield
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux signals the children of a killed process")
-def test_a_killed_supervisor_leaves_nothing_behind(site: Site) -> None:
-    tree = site.list_tree()
-    site.process.kill()
-    site.process.wait()
-    assert list_survivors(tree) == []
+@pytest.fixture(scope="module")
+def begun(own_database: None) -> Iterator[list[Site]]:
+    """The sites that tests of this file have begun, of which the last may still run."""
+    sites: list[Site] = []
+    yield sites
+    for site in sites:
+        site.end()
 
 
-@pytest.mark.parametrize("name", ["qcluster", "granian"])
-def test_a_killed_child_takes_its_own_children_with_it_and_is_started_again(site: Site, name: str) -> None:
-    main = site.find_main(name)
-    family = [main, *main.children(recursive=True)]
-    main.kill()
-    site.wait_for("ended (SIGKILL); starting it again")
-    assert list_survivors(family) == []
-    label = {"qcluster": "queue", "granian": "web"}[name]
-    assert any(f"{label} ended" in line for line in site.lines)
+@pytest.fixture
+def site(begun: list[Site]) -> Site:
+    """One that is ready: that of the test before, unless it was stopped there. Beginning one costs some ten seconds."""
+    if not begun or begun[-1].process.poll() is not None:
+        begun.append(begin_site())
+        begun[-1].wait_for("Holdpoint is ready")
+    begun[-1].wait_until_ready()
+    return begun[-1]
+
+
+# --- what another program sees of it ------------------------------------------------------------------
 
 
 def manage(*arguments: str) -> str:
@@ -189,8 +194,9 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int]]:
     return told
 
 
-def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answered: set[tuple[str, int]]) -> None:
+def test_another_program_drives_every_row_of_the_api(site: Site, answered: set[tuple[str, int]]) -> None:
     """With the client, and by hand where it has no call for a row: each to every success that its document promises."""
+    port = site.port
     address = f"http://127.0.0.1:{port}"
     key = manage("api_key", "create", "robot", "--workspace", "default")
 
@@ -364,7 +370,7 @@ def test_another_program_drives_every_row_of_the_api(site: Site, port: int, answ
         assert time.monotonic() < until, "a revoked key goes on opening"
 
 
-def test_requests_that_never_end_leave_threads_for_the_others(site: Site, port: int) -> None:
+def test_requests_that_never_end_leave_threads_for_the_others(site: Site) -> None:
     """More of them than the site has threads: from strangers, with a key, and as a form."""
     key = manage("api_key", "create", "slow", "--workspace", "default")
     kinds = [
@@ -373,11 +379,11 @@ def test_requests_that_never_end_leave_threads_for_the_others(site: Site, port: 
         ("/v1/signals", f"Content-Type: application/json\r\nAuthorization: Bearer {key}"),
         ("/accounts/login/", "Content-Type: application/x-www-form-urlencoded"),
     ]
-    by_hand = urllib3.HTTPConnectionPool("127.0.0.1", port, retries=False)
+    by_hand = urllib3.HTTPConnectionPool("127.0.0.1", site.port, retries=False)
     with ExitStack() as half_sent:
         for path, headers in kinds:
             for _ in range(48):
-                one = half_sent.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+                one = half_sent.enter_context(socket.create_connection(("127.0.0.1", site.port), timeout=10))
                 told = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200\r\n{headers}\r\n\r\n" + '{"'
                 one.sendall(told.encode())
             for _ in range(8):
@@ -392,36 +398,67 @@ def test_requests_that_never_end_leave_threads_for_the_others(site: Site, port: 
         assert time.monotonic() < until, "what has ended still takes a place"
 
 
-def test_waits_and_bodies_together_leave_threads_for_the_others(site: Site, port: int) -> None:
+def test_waits_and_bodies_together_leave_threads_for_the_others(site: Site) -> None:
     """Either kind alone leaves some; together they had all of them."""
     key = manage("api_key", "create", "both", "--workspace", "default")
-    by_hand = urllib3.HTTPConnectionPool("127.0.0.1", port, retries=False)
+    by_hand = urllib3.HTTPConnectionPool("127.0.0.1", site.port, retries=False)
     allowed = {"Authorization": f"Bearer {key}"}
     one = json.loads(by_hand.request("GET", "/v1/instances?status=awaiting&limit=1", headers=allowed).data)
     path = f"/v1/instances/{one['results'][0]['id']}?wait=20"
     with ExitStack() as held:
         for _ in range(60):
-            waits = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            waits = held.enter_context(socket.create_connection(("127.0.0.1", site.port), timeout=10))
             waits.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
         for _ in range(40):
-            half = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            half = held.enter_context(socket.create_connection(("127.0.0.1", site.port), timeout=10))
             kind = "Content-Type: application/x-www-form-urlencoded"
             half.sendall(f"POST /login/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n{kind}\r\n\r\nx".encode())
         for _ in range(8):
             assert by_hand.request("GET", "/healthz", timeout=5).status == 200
 
 
-def test_a_page_takes_no_upload_of_any_size(site: Site, port: int) -> None:
+def test_a_page_takes_no_upload_of_any_size(site: Site) -> None:
     announced = 60 * 1024 * 1024
     for path in ("/login/", "/admin/login/", "/", "/demo/"):
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as one:
+        with socket.create_connection(("127.0.0.1", site.port), timeout=10) as one:
             kind = "Content-Type: multipart/form-data; boundary=x"
             head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {announced}\r\n{kind}\r\n\r\n"
             one.sendall(head.encode() + b"--x\r\n")
             assert one.recv(100).startswith(b"HTTP/1.1 413 "), path
 
 
-def test_a_taken_port_is_refused_with_the_remedy(port: int) -> None:
+# --- kills, and the end ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["qcluster", "granian"])
+def test_a_killed_child_takes_its_own_children_with_it_and_is_started_again(site: Site, name: str) -> None:
+    main = site.find_main(name)
+    family = [main, *main.children(recursive=True)]
+    main.kill()
+    label = {"qcluster": "queue", "granian": "web"}[name]
+    site.wait_for(f"{label} ended (SIGKILL); starting it again")
+    assert list_survivors(family) == []
+    site.wait_until_ready()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_ends_every_process(site: Site, signum: signal.Signals) -> None:
+    tree = site.list_tree()
+    site.process.send_signal(signum)
+    assert site.process.wait(60) == 0
+    assert list_survivors(tree) == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux signals the children of a killed process")
+def test_a_killed_supervisor_leaves_nothing_behind(site: Site) -> None:
+    tree = site.list_tree()
+    site.process.kill()
+    site.process.wait()
+    assert list_survivors(tree) == []
+
+
+def test_a_taken_port_is_refused_with_the_remedy() -> None:
+    port = find_free_port()
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
         other.listen()
