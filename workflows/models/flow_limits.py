@@ -11,6 +11,7 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from workflows.models.base import EngineModel
 from workflows.models.instance import Workspace
@@ -73,7 +74,9 @@ class Limit(EngineModel):
     workspace = models.ForeignKey(
         Workspace, models.DO_NOTHING, db_constraint=False, db_index=False, verbose_name=_("workspace")
     )
-    kind = models.TextField(_("kind"), choices=[(CONCURRENCY, _("concurrency")), (RATE, _("rate"))])
+    kind = models.TextField(
+        _("kind"), choices=[(CONCURRENCY, _("concurrency")), (RATE, pgettext_lazy("of runs", "rate"))]
+    )
     name = models.TextField(_("name"))
     limit = models.SmallIntegerField(_("limit"), null=True)
     rate_count = models.IntegerField(_("runs"), null=True)

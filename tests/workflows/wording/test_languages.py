@@ -50,9 +50,10 @@ from tests.support.notices import find_html, make_reader, site, take_mail  # noq
 from tests.support.review_calls import make_person
 from tests.support.worlds.cards import ask, build, list_told, make_people, render_part
 from workflows import Channel
+from workflows.admin.flow.queue_admin import QueueAdmin
 from workflows.exceptions import InvalidData
 from workflows.forms.form import SchemaForm
-from workflows.models import Interaction
+from workflows.models import ApiKey, Interaction, Limit
 from workflows.schemas.schema import load_schema
 from workflows.testing import drain
 from workflows.wording.messages import make_sentence, tell_reason
@@ -365,6 +366,18 @@ def test_who_was_quicker_is_told_in_the_zone_of_the_reader(code: str, zone: str,
         assert undo in obstacle.message
         assert timezone.localtime(case.review.effective_at).strftime("%H:%M:%S") in obstacle.message
         assert "UTC" not in obstacle.message
+
+
+@pytest.mark.parametrize(
+    ("code", "of_calls", "of_runs"),
+    [("de", "Aufrufrate", "Rate"), ("es", "límite de llamadas", "ritmo"), ("ja", "呼び出し回数の上限", "レート")],
+)
+def test_a_rate_of_runs_is_no_rate_of_calls(code: str, of_calls: str, of_runs: str) -> None:
+    kinds = dict(Limit._meta.get_field("kind").flatchoices)
+    with translation.override(code):
+        assert str(ApiKey._meta.get_field("rate").verbose_name) == of_calls
+        assert str(kinds[Limit.RATE]) == of_runs
+        assert str(QueueAdmin.shown_rate.short_description) == of_runs  # type: ignore[attr-defined]
 
 
 @pytest.mark.django_db

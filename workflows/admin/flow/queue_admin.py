@@ -147,7 +147,7 @@ class QueueAdmin(ControlAdmin):
         status: QueueStatus | None = row.shown_status
         return _show_default(None if status is None or status.limit is None else format_html("{}", status.limit))
 
-    @admin.display(description=_("rate"))
+    @admin.display(description=pgettext_lazy("of runs", "rate"))
     def shown_rate(self, row: Any) -> SafeString:
         """The row's own; else the code's, quietly."""
         if row.rate_count is not None:
