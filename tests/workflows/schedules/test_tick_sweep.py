@@ -212,31 +212,28 @@ def ask_wrongly_within(input: Any) -> str:
         return "unknown"
 
 
-class WrongConcurrency(Workflow):
-    name = "ticks.wrong_concurrency"
-    concurrency = Concurrency(ask_wrongly, 5)
-
-    @step
-    def end(self, ctx):
-        return Done()
-
-
-class WrongFairness(Workflow):
-    name = "ticks.wrong_fairness"
-    fair_by = ask_wrongly_and_hide_it
-
-    @step
-    def end(self, ctx):
-        return Done()
+#: Where an author's own query is made: for a limit, for the turn, for a rate.
+WRONG: dict[str, dict[str, Any]] = {
+    "concurrency": {"concurrency": Concurrency(ask_wrongly, 5)},
+    "fair_by": {"fair_by": ask_wrongly_and_hide_it},
+    "rate": {"rate": Rate("ticks.wrong", 5, per="1s", key=ask_wrongly_within)},
+}
 
 
-class WrongRate(Workflow):
-    name = "ticks.wrong_rate"
-    rate = Rate("ticks.wrong", 5, per="1s", key=ask_wrongly_within)
+def define_wrong(option: str) -> type[Workflow]:
+    """A workflow of one test: while it is there, any name may be a key of its limit."""
 
-    @step
-    def end(self, ctx):
-        return Done()
+    class Wrong(Workflow):
+        name = f"ticks.wrong_{option}"
+        concurrency = WRONG[option].get("concurrency")
+        fair_by = WRONG[option].get("fair_by")
+        rate = WRONG[option].get("rate")
+
+        @step
+        def end(self, ctx):
+            return Done()
+
+    return Wrong
 
 
 def make_wrong(workflow: type[Workflow], **options: Any) -> Schedule:
@@ -247,8 +244,9 @@ def make_wrong(workflow: type[Workflow], **options: Any) -> Schedule:
     return made
 
 
-@pytest.mark.parametrize("wrong", [WrongConcurrency, WrongFairness, WrongRate])
-def test_an_authors_query_that_fails_keeps_none_of_the_other_schedules(wrong):
+@pytest.mark.parametrize("option", WRONG)
+def test_an_authors_query_that_fails_keeps_none_of_the_other_schedules(option: str):
+    wrong = define_wrong(option)
     for name in ("first", "last"):
         workflows.schedule(name, Quick, every="10m")
         if name == "first":
@@ -258,7 +256,7 @@ def test_an_authors_query_that_fails_keeps_none_of_the_other_schedules(wrong):
     made.refresh_from_db()
     assert made.next_at > read_now()
     assert (list_outcomes(wrong.name), bool(made.error)) in ((["refused"], True), (["started"], False))
-    if wrong is WrongConcurrency:
+    if option == "concurrency":
         assert "nowhere" in made.error
         assert not list_started(wrong.name)
 

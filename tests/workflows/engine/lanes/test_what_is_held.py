@@ -47,7 +47,7 @@ def _anew() -> None:
 
 
 class HeldChild(Workflow):
-    name = "held.child"
+    name = "what.held.child"
     queue = "held-children"
 
     @step
