@@ -263,7 +263,6 @@ class OneSchedule(_ScheduleEndpoint):
         "What it has started goes on. One that code declares is not made again by that.",
         answers={
             204: (None, "Removed, or removed before by the same call."),
-            409: (ProblemOut, "The idempotency key came with another call to this address."),
         },
         problems=[400, 404],
         scope="operate",
