@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -27,7 +28,7 @@ from workflows.definitions.flow.limits import QUEUE_BUCKET
 from workflows.definitions.registry import LINES, Definition
 from workflows.engine.lanes.lane_search import MOST_LANES, REST, LaneSearch
 from workflows.engine.lanes.look_backs import LookBacks
-from workflows.engine.lanes.shares import find_free, find_part, find_parts_needed, go_round, share_out
+from workflows.engine.lanes.shares import find_draws, find_free, find_parts_needed, go_round, share_out
 from workflows.store import Bucket, Claim, Control, Lane, Part, Ticket, Tokens
 
 #: What is set at run time is read so often, in seconds.
@@ -319,15 +320,14 @@ class FlowClaims:
         drawn = []
         for one in tickets:
             buckets = self._find_buckets(one.lane)
-            draws: list[tuple[tuple[int, int], ...]] = []
+            draws: list[tuple[tuple[int, float], ...]] = []
             while buckets and len(draws) < one.quota:
-                run = [find_part(parts[bucket.address], left, bucket.weight) for bucket in buckets]
-                whole = tuple(draw for draw in run if draw is not None)
-                if len(whole) < len(run):
+                run = [find_draws(parts[bucket.address], left, bucket.weight) for bucket in buckets]
+                if not all(run):
                     break
-                for id, weight in whole:
-                    left[id] -= weight
-                draws.append(whole)
+                draws.append(tuple(chain.from_iterable(run)))
+                for id, amount in draws[-1]:
+                    left[id] -= amount
             quota = len(draws) if buckets else one.quota
             if quota:
                 drawn.append(replace(one, quota=quota, draws=draws))
@@ -348,8 +348,8 @@ class FlowClaims:
                 continue
             claim.drawn = ticket.draws[begun[id(ticket)]]
             begun[id(ticket)] += 1
-            for part, weight in claim.drawn:
-                by_id[part].tokens -= weight
+            for part, amount in claim.drawn:
+                by_id[part].spend(amount)
                 changed[part] = by_id[part]
         if changed:
             store.keep_parts(db, list(changed.values()))

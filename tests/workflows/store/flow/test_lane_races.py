@@ -540,7 +540,7 @@ def test_a_large_bucket_is_no_hot_row_and_gives_all_that_it_has() -> None:
 
 def test_a_claim_that_draws_what_is_not_there_fails_on_the_constraint(monkeypatch: pytest.MonkeyPatch) -> None:
     workflows.start_many(LaneRated, [{}] * 11)
-    monkeypatch.setattr(flow_claims, "find_part", lambda parts, left, weight: (parts[0].id, weight))
+    monkeypatch.setattr(flow_claims, "find_draws", lambda parts, left, weight: ((parts[0].id, weight),))
     with pytest.raises(IntegrityError, match="holdpoint_bucket_tokens"):
         take()
     assert not Instance.objects.filter(status="running").exists()
