@@ -71,6 +71,13 @@ class LimitStatus:
     default_rate: Tokens | None
     #: Whether somebody has set it.
     overridden: bool
+    #: The most that a run takes of a rate.
+    weight: int = 1
+
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether a run takes more than the burst that was set: a deploy came after it. What it takes holds then."""
+        return self.rate is not None and self.weight > self.rate.burst
 
 
 def pause(
@@ -192,7 +199,7 @@ def change_limit(
         _check_room("limits with a number of their own", scope, None, [*control.rates, *control.slots])
     if kind == "rate":
         rate = read_rate(value)
-        if (weight := known_limits.find_weight(name)) > rate.burst:
+        if (weight := known_limits.list_weights().get(name, 1)) > rate.burst:
             raise InvalidCall(
                 f"a run takes {weight} of rate {name!r}, so a burst of {rate.burst} would let nothing through; write a "
                 f"burst of at least {weight}"
@@ -329,7 +336,8 @@ def _describe_concurrency(scope: int, control: Control, name: str) -> LimitStatu
 def _describe_rate(scope: int, control: Control, name: str) -> LimitStatus:
     declared, own = known_limits.list_rates().get(name), control.rates.get((scope, name))
     default = None if declared is None else Tokens(declared.count, declared.per, declared.burst)
-    return LimitStatus("rate", name, None, default if own is None else own, None, default, own is not None)
+    weight = known_limits.list_weights().get(name, 1)
+    return LimitStatus("rate", name, None, default if own is None else own, None, default, own is not None, weight)
 
 
 def _read(workspace: str | None) -> tuple[int, Control]:

@@ -83,6 +83,12 @@ class FlowTasks(BaseCommand):
                 for one in limits
             ]
             self._print_lines(["", *lay_table(["kind", "name", "value"], shown, width)])
+        for limit in limits:
+            if limit.is_outgrown:
+                self.stderr.write(
+                    f"A run takes {limit.weight} of rate {limit.name}, more than its burst: so many may be taken at "
+                    f"once, and a run waits until they have come in. Set a burst of {limit.weight} at least."
+                )
         if paused:
             self._print_lines(["", *lay_table(["paused workflow"], [[name] for name in paused], width)])
 

@@ -132,6 +132,14 @@ def test_a_limit_is_set_and_given_back_to_the_code(operator: Client) -> None:
     assert not Limit.objects.exists()
 
 
+def test_a_burst_that_is_below_what_a_run_takes_is_told_in_the_list(operator: Client) -> None:
+    flow_control.change_limit("rate", "admin-smtp", "3/h")
+    assert "one run takes" not in operator.get(LIMITS).text
+    with connection.cursor() as cursor:  # as if a deploy had come after it
+        cursor.execute("UPDATE holdpoint_limit SET rate_burst = 2")
+    assert "one run takes 3" in words_of(operator.get(LIMITS).text)
+
+
 @pytest.mark.parametrize(
     ("form", "told"),
     [

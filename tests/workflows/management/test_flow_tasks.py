@@ -31,6 +31,15 @@ class CommandMail(Workflow):
         return Done()
 
 
+class CommandHeavy(Workflow):
+    name = "command.heavy"
+    rate = Rate("command-heavy", 10, per="1h", weight=3)
+
+    @step
+    def send(self, ctx: Any) -> Done:
+        return Done()
+
+
 def find_line(text: str, first: str) -> list[str]:
     [line] = [line for line in text.splitlines() if first in line]
     return line.split()
@@ -81,6 +90,14 @@ def test_workflows_and_queues_are_paused_and_go_on(run: Run) -> None:
     assert run("unpause", "command.mail", "--queue", "default").splitlines()[0] == "workflow command.mail goes on"
     assert not PausedWorkflow.objects.exists()
     assert Queue.objects.get(paused=True).name == "command-mail"
+
+
+def test_a_burst_that_is_below_what_a_run_takes_is_told(run: Run) -> None:
+    run("limit", "--rate", "command-heavy", "3/h")
+    assert "command-heavy" not in "".join(line for line in run("queues").splitlines() if "takes" in line)
+    with connection.cursor() as cursor:  # as if a deploy had come after it
+        cursor.execute("UPDATE holdpoint_limit SET rate_burst = 2")
+    assert "A run takes 3 of rate command-heavy" in run("queues")
 
 
 @pytest.mark.parametrize("arguments", [["command.mail", "nobody"], ["command.mail", "--queue", "nobody"]])

@@ -23,7 +23,7 @@ from workflows import store
 from workflows.conf import conf
 from workflows.definitions import registry
 from workflows.definitions.flow.flow_options import DEFAULT_QUEUE, find_stretch, number_of
-from workflows.definitions.flow.known_limits import check_queue, list_queues
+from workflows.definitions.flow.known_limits import check_queue, list_queues, list_weights
 from workflows.definitions.flow.limits import QUEUE_BUCKET
 from workflows.definitions.registry import LINES, Definition
 from workflows.engine.lanes.lane_search import MOST_LANES, REST, LaneSearch
@@ -56,6 +56,8 @@ class FlowClaims:
         self._search = LaneSearch(self._is_open, patience)
         self._backs = LookBacks()
         self.control = Control()
+        #: Of each rate what a run takes at most: asked for where somebody has set a burst, which may be below that.
+        self._weights: dict[str, int] = {}
         self._read_took = 0.0
         self._read_at = self._unstuck_at = float("-inf")
         #: Where the turn is, within a queue of a workspace and a priority; and among the queues.
@@ -71,6 +73,7 @@ class FlowClaims:
         if now - self._read_at >= max(patience, min(REST * self._read_took, SELDOM)):
             self.control = store.read_control(db)
             self._closed = self._list_closed()
+            self._weights = list_weights() if self.control.rates else {}
             self._read_at = time.monotonic()
             self._read_took = self._read_at - now
 
@@ -232,7 +235,8 @@ class FlowClaims:
         if rate is not None and lane.rate_key is not None:
             own = self.control.rates.get((lane.workspace, rate.name))
             size = Tokens(rate.count, rate.per, rate.burst) if own is None else own
-            found.append(Bucket(lane.workspace, rate.name, lane.rate_key, size, rate.weight))
+            heaviest = max(rate.weight, self._weights.get(rate.name, 1))
+            found.append(Bucket(lane.workspace, rate.name, lane.rate_key, size, rate.weight, heaviest))
         return found
 
     def _claim(

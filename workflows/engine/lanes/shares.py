@@ -58,7 +58,7 @@ def find_parts_needed(bucket: Bucket, need: int) -> int:
     >>> find_parts_needed(Bucket(1, "stripe", "", Tokens(8_000, 60.0, 8_000)), 500)
     1
     """
-    return max(1, min(bucket.parts, -(-2 * need * bucket.parts // bucket.size.burst)))
+    return max(1, min(bucket.parts, -(-2 * need * bucket.parts // bucket.burst)))
 
 
 def find_draws(parts: Sequence[Part], left: dict[int, float], weight: int) -> tuple[tuple[int, float], ...]:

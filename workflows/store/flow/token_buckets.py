@@ -33,11 +33,18 @@ class Bucket:
     key: str
     size: Tokens
     weight: int = 1
+    #: The most that a run of any workflow takes, as far as this process knows.
+    heaviest: int = 1
 
     @property
     def address(self) -> tuple[int, str, str]:
         """Its name among all."""
         return self.workspace, self.name, self.key
+
+    @property
+    def burst(self) -> int:
+        """What it holds at most: as much as its heaviest run takes, whatever was set, or that would wait for ever."""
+        return max(self.size.burst, self.heaviest)
 
     @property
     def parts(self) -> int:
@@ -156,6 +163,6 @@ def _describe(buckets: Sequence[Bucket], some: Sequence[int] = ()) -> dict[str, 
         "names": write_texts([one.name for one in buckets]),
         "keys": write_texts([one.key for one in buckets]),
         "parts": write_plain([one.parts for one in buckets]),
-        "bursts": write_plain([float(one.size.burst) for one in buckets]),
+        "bursts": write_plain([float(one.burst) for one in buckets]),
         "speeds": write_plain([one.size.count / one.size.per for one in buckets]),
     }

@@ -6,10 +6,20 @@ import pytest
 
 import workflows
 from workflows import Done, Rate, Workflow, step
+from workflows.api.flow_control import change_limit, list_limits
+from workflows.definitions import registry
 from workflows.models import Instance, TokenBucket
 from workflows.testing import advance, drain
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test deploys is forgotten with it."""
+    monkeypatch.setattr(registry, "_definitions", dict(registry._definitions))
+    monkeypatch.setattr(registry, "_latest", dict(registry._latest))
+
 
 BURST = 640
 
@@ -69,3 +79,33 @@ def test_a_run_that_takes_all_that_a_bucket_holds_begins_whenever_that_is_full()
     assert count_done(SharedWhole) == 1
     advance("61s")
     assert count_done(SharedWhole) == 2
+
+
+def deploy(number: int, takes: int) -> None:
+    class Outgrown(Workflow):
+        name = "shared.outgrown"
+        version = number
+        rate = Rate("shared-outgrown", 100, per="1h", weight=takes)
+
+        @step
+        def a(self, ctx):
+            return Done()
+
+
+@pytest.mark.usefixtures("_own_registry")
+def test_a_deploy_whose_runs_take_more_than_the_burst_that_was_set_keeps_its_pace_and_is_told() -> None:
+    deploy(1, 5)
+    change_limit("rate", "shared-outgrown", "10/h")
+    [before] = [one for one in list_limits() if one.name == "shared-outgrown"]
+    assert (before.weight, before.is_outgrown) == (5, False)
+    deploy(2, 50)
+    workflows.start_many("shared.outgrown", [{}] * 3)
+    drain()
+    done = Instance.objects.filter(workflow="shared.outgrown", status="done")
+    assert done.count() == 1
+    advance("4h59m")
+    assert done.count() == 1
+    advance("2m")
+    assert done.count() == 2
+    [after] = [one for one in list_limits() if one.name == "shared-outgrown"]
+    assert (after.weight, after.is_outgrown) == (50, True)
