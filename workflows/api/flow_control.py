@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, Literal
 
 from django.db import connections, router
@@ -27,6 +28,7 @@ from workflows.definitions.workspace import current_workspace
 from workflows.exceptions import InvalidCall, UnknownLimit, UnknownQueue, UnknownWorkspace, WorkspaceFull, show
 from workflows.models import Instance
 from workflows.store import Control, Tokens
+from workflows.values.durations import write_duration
 
 logger = logging.getLogger("workflows")
 
@@ -35,6 +37,8 @@ LEFT: Final = object()
 #: As people write it: "100/m", "5/30s".
 _RATE = re.compile(r"([1-9][0-9]*)\s*/\s*([0-9.]*[a-zA-Z][a-zA-Z0-9.]*)")
 LONGEST_RATE = 60
+#: One of a unit.
+_ONE = re.compile("1[a-z]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +250,16 @@ def read_rate(value: object) -> Tokens:
         if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MOST_TOKENS:
             raise InvalidCall(f"the {what} of a rate is a whole number from 1 to {MOST_TOKENS}, not {show(number)}")
     return Tokens(count, read_period(value["per"]), count if burst is None else burst)
+
+
+def write_rate(rate: Tokens) -> str:
+    """A rate as people write it, which reads as the same again but for a burst of its own.
+
+    >>> write_rate(Tokens(9, 3600.0, 20)), write_rate(Tokens(5, 5400.0, 5))
+    ('9/h', '5/1h30m')
+    """
+    per = write_duration(timedelta(seconds=rate.per))
+    return f"{rate.count}/{per[1:] if _ONE.fullmatch(per) else per}"
 
 
 def _set_paused(workflow: object, queue: str | None, workspace: str | None, actor: object, *, paused: bool) -> None:

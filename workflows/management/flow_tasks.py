@@ -160,5 +160,5 @@ def _show_rate(rate: Tokens | None, default: Tokens | None) -> str:
     if rate is None:
         return ""
     more = f", {rate.burst} at once" if rate.burst != rate.count else ""
-    text = f"{rate.count} in {rate.per:g} s{more}"
+    text = f"{flow_control.write_rate(rate)}{more}"
     return text if default in (None, rate) else f"{text} (code: {_show_rate(default, None)})"
