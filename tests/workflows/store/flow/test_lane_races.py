@@ -318,6 +318,17 @@ def test_a_tenant_with_many_delays_another_s_single_one_by_two_batches_at_most(o
     assert len(batches) <= 8
 
 
+def test_workflows_of_one_queue_and_priority_take_turns_whatever_their_age() -> None:
+    workflows.start_many(LaneTurn, [{}] * 6, queue="lane-queue")
+    workflows.start_many(LanePlain, [{}] * 2, queue="lane-queue")
+    flow, seen = FlowClaims(), []
+    while claims := take(1, flow):
+        seen.append(claims[0].workflow)
+        settle_all(claims)
+    assert sorted(seen[:2]) == sorted(seen[2:4]) == ["lane.plain", "lane.turn"]
+    assert seen[4:] == ["lane.turn"] * 4
+
+
 def test_each_key_has_its_turn_before_any_has_a_second_one() -> None:
     class Turns(Workflow):
         name = "lane.turns"
