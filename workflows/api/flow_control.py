@@ -160,8 +160,11 @@ def change_queue(
         paused=paused if isinstance(paused, bool) else None,
         actor=by,
     )
+    kept = "as it was"
     logger.info(
-        "queue %s of workspace %s: limit %s, rate %s, paused %s, by %s", name, scope, number, tokens, paused, by
+        "queue %s of workspace %s: limit %s, rate %s, paused %s, by %s",
+        *(name, scope, kept if limit is LEFT else number, kept if rate is LEFT else tokens),
+        *(kept if paused is LEFT else paused, by),
     )
     return find_queue(name, workspace=workspace)
 
