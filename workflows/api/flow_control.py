@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, Literal
 
 from django.db import connections, router
@@ -27,6 +28,7 @@ from workflows.definitions.workspace import current_workspace
 from workflows.exceptions import InvalidCall, UnknownLimit, UnknownQueue, UnknownWorkspace, WorkspaceFull, show
 from workflows.models import Instance
 from workflows.store import Control, Tokens
+from workflows.values.durations import write_duration
 
 logger = logging.getLogger("workflows")
 
@@ -35,6 +37,8 @@ LEFT: Final = object()
 #: As people write it: "100/m", "5/30s".
 _RATE = re.compile(r"([1-9][0-9]*)\s*/\s*([0-9.]*[a-zA-Z][a-zA-Z0-9.]*)")
 LONGEST_RATE = 60
+#: One of a unit.
+_ONE = re.compile("1[a-z]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,13 @@ class LimitStatus:
     default_rate: Tokens | None
     #: Whether somebody has set it.
     overridden: bool
+    #: The most that a run takes of a rate.
+    weight: int = 1
+
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether a run takes more than the burst that was set: a deploy came after it. What it takes holds then."""
+        return self.rate is not None and self.weight > self.rate.burst
 
 
 def pause(
@@ -149,8 +160,11 @@ def change_queue(
         paused=paused if isinstance(paused, bool) else None,
         actor=by,
     )
+    kept = "as it was"
     logger.info(
-        "queue %s of workspace %s: limit %s, rate %s, paused %s, by %s", name, scope, number, tokens, paused, by
+        "queue %s of workspace %s: limit %s, rate %s, paused %s, by %s",
+        *(name, scope, kept if limit is LEFT else number, kept if rate is LEFT else tokens),
+        *(kept if paused is LEFT else paused, by),
     )
     return find_queue(name, workspace=workspace)
 
@@ -192,7 +206,7 @@ def change_limit(
         _check_room("limits with a number of their own", scope, None, [*control.rates, *control.slots])
     if kind == "rate":
         rate = read_rate(value)
-        if (weight := known_limits.find_weight(name)) > rate.burst:
+        if (weight := known_limits.list_weights().get(name, 1)) > rate.burst:
             raise InvalidCall(
                 f"a run takes {weight} of rate {name!r}, so a burst of {rate.burst} would let nothing through; write a "
                 f"burst of at least {weight}"
@@ -239,6 +253,16 @@ def read_rate(value: object) -> Tokens:
         if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MOST_TOKENS:
             raise InvalidCall(f"the {what} of a rate is a whole number from 1 to {MOST_TOKENS}, not {show(number)}")
     return Tokens(count, read_period(value["per"]), count if burst is None else burst)
+
+
+def write_rate(rate: Tokens) -> str:
+    """A rate as people write it, which reads as the same again but for a burst of its own.
+
+    >>> write_rate(Tokens(9, 3600.0, 20)), write_rate(Tokens(5, 5400.0, 5))
+    ('9/h', '5/1h30m')
+    """
+    per = write_duration(timedelta(seconds=rate.per))
+    return f"{rate.count}/{per[1:] if _ONE.fullmatch(per) else per}"
 
 
 def _set_paused(workflow: object, queue: str | None, workspace: str | None, actor: object, *, paused: bool) -> None:
@@ -329,7 +353,8 @@ def _describe_concurrency(scope: int, control: Control, name: str) -> LimitStatu
 def _describe_rate(scope: int, control: Control, name: str) -> LimitStatus:
     declared, own = known_limits.list_rates().get(name), control.rates.get((scope, name))
     default = None if declared is None else Tokens(declared.count, declared.per, declared.burst)
-    return LimitStatus("rate", name, None, default if own is None else own, None, default, own is not None)
+    weight = known_limits.list_weights().get(name, 1)
+    return LimitStatus("rate", name, None, default if own is None else own, None, default, own is not None, weight)
 
 
 def _read(workspace: str | None) -> tuple[int, Control]:

@@ -83,6 +83,12 @@ class FlowTasks(BaseCommand):
                 for one in limits
             ]
             self._print_lines(["", *lay_table(["kind", "name", "value"], shown, width)])
+        for limit in limits:
+            if limit.is_outgrown:
+                self.stderr.write(
+                    f"A run takes {limit.weight} of rate {limit.name}, more than its burst: so many may be taken at "
+                    f"once, and a run waits until they have come in. Set a burst of {limit.weight} at least."
+                )
         if paused:
             self._print_lines(["", *lay_table(["paused workflow"], [[name] for name in paused], width)])
 
@@ -154,5 +160,5 @@ def _show_rate(rate: Tokens | None, default: Tokens | None) -> str:
     if rate is None:
         return ""
     more = f", {rate.burst} at once" if rate.burst != rate.count else ""
-    text = f"{rate.count} in {rate.per:g} s{more}"
+    text = f"{flow_control.write_rate(rate)}{more}"
     return text if default in (None, rate) else f"{text} (code: {_show_rate(default, None)})"

@@ -69,7 +69,7 @@ def seconds_to_next(db: BaseDatabaseWrapper) -> float | None:
     if not declared_schedules.is_settled(db.alias):
         return 0.0
     seconds, count = store.seconds_to_tick(db, [one.name for one in latest], declared, DEFAULT_WORKSPACE)
-    return 0.0 if count < len(declared) else seconds
+    return 0.0 if count < len(declared) and not declared_schedules.rests(db.alias) else seconds
 
 
 def work() -> int:

@@ -69,7 +69,7 @@ class Claim:
     progress: str | None = None
     kept: str | None = None
     #: Buckets that its run was taken from, and how much: given back with a claim that nobody has begun.
-    drawn: tuple[tuple[int, int], ...] = ()
+    drawn: tuple[tuple[int, float], ...] = ()
     #: How many states its workflow keeps; of most none.
     keep: int = 0
 

@@ -39,11 +39,11 @@ def test_queues_are_shown_with_what_holds_and_what_waits(operator: Client, setti
     settings.WORKFLOWS = {**settings.WORKFLOWS, "QUEUES": {"admin-mail": {"limit": 3, "rate": "50/s"}}}
     workflows.start_many("admin-mail", [{"tenant": 7}] * 2)
     unset = words_of(operator.get(QUEUES).text.partition('id="unset_list"')[2])
-    assert "admin-mail 3 50 in 1 s 0 2 Change…" in unset
+    assert "admin-mail 3 50/s 0 2 Change…" in unset
     flow_control.change_queue("admin-mail", rate="9/h", paused=True, actor="ada")
     page = operator.get(QUEUES).text
     [row] = read_rows(page)
-    assert row.startswith("admin-mail paused 3 9 in 3600 s 0 2")
+    assert row.startswith("admin-mail paused 3 9/h 0 2")
     assert "admin-mail" not in words_of(page.partition('id="unset_list"')[2])
 
 
@@ -130,6 +130,14 @@ def test_a_limit_is_set_and_given_back_to_the_code(operator: Client) -> None:
     chosen = {"action": "delete_selected", "_selected_action": [row.pk], "post": "yes"}
     operator.post(LIMITS, chosen)
     assert not Limit.objects.exists()
+
+
+def test_a_burst_that_is_below_what_a_run_takes_is_told_in_the_list(operator: Client) -> None:
+    flow_control.change_limit("rate", "admin-smtp", "3/h")
+    assert "one run takes" not in operator.get(LIMITS).text
+    with connection.cursor() as cursor:  # as if a deploy had come after it
+        cursor.execute("UPDATE holdpoint_limit SET rate_burst = 2")
+    assert "one run takes 3" in words_of(operator.get(LIMITS).text)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,15 @@ class CommandMail(Workflow):
         return Done()
 
 
+class CommandHeavy(Workflow):
+    name = "command.heavy"
+    rate = Rate("command-heavy", 10, per="1h", weight=3)
+
+    @step
+    def send(self, ctx: Any) -> Done:
+        return Done()
+
+
 def find_line(text: str, first: str) -> list[str]:
     [line] = [line for line in text.splitlines() if first in line]
     return line.split()
@@ -43,7 +52,7 @@ def test_queues_limits_and_pauses_are_listed(run: Run) -> None:
     told = run("queues")
     assert find_line(told, "command-mail") == ["command-mail", "open", "0", "2", "10"]
     assert find_line(told, "command:{tenant}") == ["concurrency", "command:{tenant}", "5"]
-    assert find_line(told, "command-smtp")[2:] == ["100", "in", "60", "s,", "200", "at", "once"]
+    assert find_line(told, "command-smtp")[2:] == ["100/m,", "200", "at", "once"]
     assert told.splitlines()[-2:] == ["paused workflow", "command.mail"]
 
 
@@ -83,6 +92,14 @@ def test_workflows_and_queues_are_paused_and_go_on(run: Run) -> None:
     assert Queue.objects.get(paused=True).name == "command-mail"
 
 
+def test_a_burst_that_is_below_what_a_run_takes_is_told(run: Run) -> None:
+    run("limit", "--rate", "command-heavy", "3/h")
+    assert "command-heavy" not in "".join(line for line in run("queues").splitlines() if "takes" in line)
+    with connection.cursor() as cursor:  # as if a deploy had come after it
+        cursor.execute("UPDATE holdpoint_limit SET rate_burst = 2")
+    assert "A run takes 3 of rate command-heavy" in run("queues")
+
+
 @pytest.mark.parametrize("arguments", [["command.mail", "nobody"], ["command.mail", "--queue", "nobody"]])
 def test_one_that_is_not_there_leaves_all_as_they_were(run: Run, arguments: list[str]) -> None:
     with pytest.raises(CommandError, match="nobody"):
@@ -94,13 +111,13 @@ def test_one_that_is_not_there_leaves_all_as_they_were(run: Run, arguments: list
 
 def test_limits_are_set_and_given_back(run: Run) -> None:
     assert run("limit", "--queue", "command-mail", "10").strip() == "queue command-mail: limit 10, rate none"
-    assert "limit 10, rate 5 in 30 s" in run("limit", "--queue", "command-mail", "5/30s")
+    assert "limit 10, rate 5/30s" in run("limit", "--queue", "command-mail", "5/30s")
     assert "limit none, rate none" in run("limit", "--queue", "command-mail", "code")
     assert run("limit", "--concurrency", "command:7", "20").strip() == "concurrency command:7: 20 (code: 5)"
-    assert "rate command-smtp: 9 in 3600 s (code: 100 in 60 s" in run("limit", "--rate", "command-smtp", "9/h")
+    assert "rate command-smtp: 9/h (code: 100/m, 200 at once)" in run("limit", "--rate", "command-smtp", "9/h")
     assert Limit.objects.count() == 2
     run("limit", "--concurrency", "command:7", "code")
-    assert run("limit", "--rate", "command-smtp", "code").strip().endswith("100 in 60 s, 200 at once")
+    assert run("limit", "--rate", "command-smtp", "code").strip().endswith("100/m, 200 at once")
     assert not Limit.objects.exists()
 
 

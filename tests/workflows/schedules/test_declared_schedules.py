@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
+from django.db import connections
 
 import workflows
+from tests.support.races import COMMITTED, race
 from workflows import Done, InvalidDefinition, Machine, Workflow, action, durable, step
 from workflows.api.schedule_calls import change_schedule
 from workflows.definitions import registry
 from workflows.models import Instance, Schedule
-from workflows.schedules import declared_schedules
+from workflows.schedules import declared_schedules, tick_sweep
 from workflows.testing import advance, drain
 
 
@@ -19,6 +23,7 @@ def own_registry(monkeypatch):
     monkeypatch.setattr(registry, "_definitions", dict(registry._definitions))
     monkeypatch.setattr(registry, "_latest", dict(registry._latest))
     monkeypatch.setattr(declared_schedules, "_settled", {})
+    monkeypatch.setattr(declared_schedules, "_owed", {})
 
 
 def declare(version: int = 1, **options):
@@ -213,3 +218,58 @@ def test_a_workflow_that_needs_an_input_cannot_declare_a_schedule():
             every = "1h"
             accepts = {"amount": int}
             end = action(lambda ctx: None)
+
+
+@COMMITTED
+@pytest.mark.usefixtures("committed")
+@pytest.mark.parametrize("what", ["made", "changed", "removed"])
+def test_a_row_that_somebody_holds_delays_its_own_declaration_and_no_other_schedule(what, monkeypatch):
+    """Whether he has it locked, or has made one of the name and not committed that."""
+
+    @durable(name="declared.free")
+    def free(ctx):
+        return None
+
+    if what != "made":
+        declare(every="1h")
+        restart()
+    if what == "removed":
+        declare(version=2)
+    else:
+        declare(version=2, every="3h")
+    durable(name="declared.other", every="5h")(lambda ctx: None)
+    workflows.schedule("free", free, every="1h")
+    make_due("free")
+    declared_schedules._settled.clear()
+
+    def hold():
+        if what == "made":
+            workflows.schedule("declared.nightly", free, every="7h")
+        else:
+            assert Schedule.objects.select_for_update().get(name="declared.nightly")
+
+    def pump():
+        worked = [tick_sweep.work() for _ in range(3)]
+        return worked, tick_sweep.seconds_to_next(connections["default"])
+
+    _, (worked, seconds) = race(hold, pump, waits=False, rollback=True)
+    assert worked == [1, 1, 0]
+    assert seconds > 0
+    assert Instance.objects.filter(started_by="schedule:free").count() == 1
+    assert Schedule.objects.filter(name="declared.other").exists()
+    now = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: now() + 10)
+    assert tick_sweep.seconds_to_next(connections["default"]) == 0
+    tick_sweep.work()
+    assert tick_sweep.seconds_to_next(connections["default"]) > 0
+    left = [one.every.total_seconds() for one in Schedule.objects.filter(name="declared.nightly")]
+    assert left == ([] if what == "removed" else [3 * 3600])
+
+
+def make_due(name):
+    """As if it had been made an hour earlier."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "UPDATE holdpoint_schedule SET anchor_at = anchor_at - (next_at - now()), next_at = now() WHERE name = %s",
+            [name],
+        )

@@ -21,6 +21,7 @@ from workflows.admin.base import PageTools, StyledAdmin
 from workflows.admin.bounded_lists import CappedPaginator, WorkspaceFilter
 from workflows.admin.markup import NOTHING, show_moment
 from workflows.admin.tenancy import OwnWorkspaces, TenantAdmin
+from workflows.api.flow_control import write_rate
 from workflows.exceptions import WorkflowError
 from workflows.store import Tokens
 
@@ -119,11 +120,10 @@ class ControlAdmin(PageTools, OwnWorkspaces, TenantAdmin, StyledAdmin):
 
 
 def show_tokens(rate: Tokens | None) -> SafeString:
-    """How often, for a list: 100 in 60 s, and what may come at once where that is something else."""
+    """How often, for a list: 100/m, and what may come at once where that is something else."""
     if rate is None:
         return NOTHING
-    text = _("%(count)d in %(per)g s") % {"count": rate.count, "per": rate.per}
     if rate.burst == rate.count:
-        return format_html("{}", text)
+        return format_html("{}", write_rate(rate))
     most = _("at most %(burst)d at once") % {"burst": rate.burst}
-    return format_html('{} <span class="hp-quiet">{}</span>', text, most)
+    return format_html('{} <span class="hp-quiet">{}</span>', write_rate(rate), most)

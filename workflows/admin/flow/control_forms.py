@@ -135,7 +135,7 @@ class LimitForm(RateForm):
         if rate is None:
             if not any(one in self.errors for one in RATE):
                 self.add_error("rate_count", gettext("A rate takes both: how many runs, in how many seconds."))
-        elif (weight := known_limits.find_weight(name)) > rate.burst:
+        elif (weight := known_limits.list_weights().get(name, 1)) > rate.burst:
             told = gettext("One run takes %(weight)d, so fewer at once would let nothing through.")
             self.add_error("rate_burst", told % {"weight": weight})
 

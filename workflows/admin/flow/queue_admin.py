@@ -212,7 +212,10 @@ class LimitAdmin(ControlAdmin):
     def value(self, row: Any) -> SafeString:
         if row.kind == Limit.CONCURRENCY:
             return format_html("{}", row.limit)
-        return show_tokens(Tokens(row.rate_count, row.rate_per, row.rate_burst))
+        shown = show_tokens(Tokens(row.rate_count, row.rate_per, row.rate_burst))
+        if (weight := known_limits.list_weights().get(row.name, 1)) <= row.rate_burst:
+            return shown
+        return format_html("{} {}", shown, show_badge(_("one run takes %(weight)d") % {"weight": weight}, "bad"))
 
     @admin.display(description=_("in the code"))
     def default(self, row: Limit) -> SafeString:

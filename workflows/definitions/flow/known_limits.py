@@ -35,10 +35,13 @@ def list_rates() -> dict[str, Rate]:
     return {options.rate.name: options.rate for _, options in _list_options() if options.rate is not None}
 
 
-def find_weight(name: str) -> int:
-    """The most that a run of any workflow takes of a rate."""
-    rates = (options.rate for _, options in _list_options())
-    return max((one.weight for one in rates if one is not None and one.name == name), default=1)
+def list_weights() -> dict[str, int]:
+    """The most that a run of any workflow takes of each rate."""
+    weights: dict[str, int] = {}
+    for _, options in _list_options():
+        if options.rate is not None:
+            weights[options.rate.name] = max(options.rate.weight, weights.get(options.rate.name, 1))
+    return weights
 
 
 def list_concurrencies() -> dict[str, Concurrency]:

@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -22,12 +23,12 @@ from workflows import store
 from workflows.conf import conf
 from workflows.definitions import registry
 from workflows.definitions.flow.flow_options import DEFAULT_QUEUE, find_stretch, number_of
-from workflows.definitions.flow.known_limits import check_queue, list_queues
+from workflows.definitions.flow.known_limits import check_queue, list_queues, list_weights
 from workflows.definitions.flow.limits import QUEUE_BUCKET
 from workflows.definitions.registry import LINES, Definition
 from workflows.engine.lanes.lane_search import MOST_LANES, REST, LaneSearch
 from workflows.engine.lanes.look_backs import LookBacks
-from workflows.engine.lanes.shares import find_free, find_part, find_parts_needed, go_round, share_out
+from workflows.engine.lanes.shares import find_draws, find_free, find_parts_needed, go_round, share_out
 from workflows.store import Bucket, Claim, Control, Lane, Part, Ticket, Tokens
 
 #: What is set at run time is read so often, in seconds.
@@ -55,6 +56,8 @@ class FlowClaims:
         self._search = LaneSearch(self._is_open, patience)
         self._backs = LookBacks()
         self.control = Control()
+        #: Of each rate what a run takes at most: asked for where somebody has set a burst, which may be below that.
+        self._weights: dict[str, int] = {}
         self._read_took = 0.0
         self._read_at = self._unstuck_at = float("-inf")
         #: Where the turn is, within a queue of a workspace and a priority; and among the queues.
@@ -70,6 +73,7 @@ class FlowClaims:
         if now - self._read_at >= max(patience, min(REST * self._read_took, SELDOM)):
             self.control = store.read_control(db)
             self._closed = self._list_closed()
+            self._weights = list_weights() if self.control.rates else {}
             self._read_at = time.monotonic()
             self._read_took = self._read_at - now
 
@@ -231,7 +235,8 @@ class FlowClaims:
         if rate is not None and lane.rate_key is not None:
             own = self.control.rates.get((lane.workspace, rate.name))
             size = Tokens(rate.count, rate.per, rate.burst) if own is None else own
-            found.append(Bucket(lane.workspace, rate.name, lane.rate_key, size, rate.weight))
+            heaviest = max(rate.weight, self._weights.get(rate.name, 1))
+            found.append(Bucket(lane.workspace, rate.name, lane.rate_key, size, rate.weight, heaviest))
         return found
 
     def _claim(
@@ -319,15 +324,14 @@ class FlowClaims:
         drawn = []
         for one in tickets:
             buckets = self._find_buckets(one.lane)
-            draws: list[tuple[tuple[int, int], ...]] = []
+            draws: list[tuple[tuple[int, float], ...]] = []
             while buckets and len(draws) < one.quota:
-                run = [find_part(parts[bucket.address], left, bucket.weight) for bucket in buckets]
-                whole = tuple(draw for draw in run if draw is not None)
-                if len(whole) < len(run):
+                run = [find_draws(parts[bucket.address], left, bucket.weight) for bucket in buckets]
+                if not all(run):
                     break
-                for id, weight in whole:
-                    left[id] -= weight
-                draws.append(whole)
+                draws.append(tuple(chain.from_iterable(run)))
+                for id, amount in draws[-1]:
+                    left[id] -= amount
             quota = len(draws) if buckets else one.quota
             if quota:
                 drawn.append(replace(one, quota=quota, draws=draws))
@@ -348,8 +352,8 @@ class FlowClaims:
                 continue
             claim.drawn = ticket.draws[begun[id(ticket)]]
             begun[id(ticket)] += 1
-            for part, weight in claim.drawn:
-                by_id[part].tokens -= weight
+            for part, amount in claim.drawn:
+                by_id[part].spend(amount)
                 changed[part] = by_id[part]
         if changed:
             store.keep_parts(db, list(changed.values()))

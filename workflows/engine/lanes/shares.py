@@ -58,9 +58,23 @@ def find_parts_needed(bucket: Bucket, need: int) -> int:
     >>> find_parts_needed(Bucket(1, "stripe", "", Tokens(8_000, 60.0, 8_000)), 500)
     1
     """
-    return max(1, min(bucket.parts, -(-2 * need * bucket.parts // bucket.size.burst)))
+    return max(1, min(bucket.parts, -(-2 * need * bucket.parts // bucket.burst)))
 
 
-def find_part(parts: Sequence[Part], left: dict[int, float], weight: int) -> tuple[int, int] | None:
-    """The first part of a bucket that has enough left, and how much is taken of it."""
-    return next(((one.id, weight) for one in parts if left[one.id] >= weight), None)
+def find_draws(parts: Sequence[Part], left: dict[int, float], weight: int) -> tuple[tuple[int, float], ...]:
+    """Of which part of a bucket a run takes how much: of one that has enough, else of several; of none if all lack it.
+
+    >>> two = [Part(1, 3.0, 4.0, 1.0), Part(2, 2.0, 4.0, 1.0)]
+    >>> [find_draws(two, {1: 3.0, 2: 2.0}, weight) for weight in (2, 5, 6)]
+    [((1, 2),), ((1, 3.0), (2, 2.0)), ()]
+    """
+    for one in parts:
+        if left[one.id] >= weight:
+            return ((one.id, weight),)
+    draws: list[tuple[int, float]] = []
+    missing = float(weight)
+    for one in parts:
+        if (amount := min(left[one.id], missing)) > 0:
+            draws.append((one.id, amount))
+            missing -= amount
+    return () if missing > 0 else tuple(draws)

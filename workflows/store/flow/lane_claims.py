@@ -63,7 +63,7 @@ class Ticket:
     #: How many seconds back it is looked for what is due.
     back: float = EVER
     #: Of each run: parts of buckets, and what it takes of each.
-    draws: list[tuple[tuple[int, int], ...]] = field(default_factory=list)
+    draws: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
 
 
 #: Written exactly as the partial index has it.

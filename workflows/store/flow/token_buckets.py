@@ -1,12 +1,14 @@
 """Token buckets: drawn from at a claim, filled by time alone.
 
 Invariants owned: a bucket never holds less than nothing (a constraint), nor more than its burst when it is drawn from;
-whoever meets a part that somebody draws from takes another part, and nobody waits. A bucket without rows is full.
+whoever meets a part that somebody draws from takes another part, and nobody waits. A bucket without rows is full. Into
+how many parts it is split follows from its size alone, so that all who draw from it see the same parts, whatever they
+know of others who do.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,9 +17,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from workflows.store.flow.control_rows import Tokens
 from workflows.store.sql import CLOCK, NOW, compact, fetch, write_plain, write_texts
 
-#: A bucket is split where each part can still serve so many runs at once, and into so many parts at most.
-RUNS_OF_A_PART = 64
+#: A bucket is split where each part holds so many tokens, and into so many parts at most.
+TOKENS_OF_A_PART = 64
 MOST_PARTS = 8
+#: What floats leave below zero where all was drawn; more is an overdraft, which the constraint refuses.
+GRAIN = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Bucket:
     key: str
     size: Tokens
     weight: int = 1
+    #: The most that a run of any workflow takes, as far as this process knows.
+    heaviest: int = 1
 
     @property
     def address(self) -> tuple[int, str, str]:
@@ -36,9 +42,18 @@ class Bucket:
         return self.workspace, self.name, self.key
 
     @property
+    def burst(self) -> int:
+        """What it holds at most: as much as its heaviest run takes, whatever was set, or that would wait for ever."""
+        return max(self.size.burst, self.heaviest)
+
+    @property
     def parts(self) -> int:
-        """Into how many rows it is split."""
-        return max(1, min(MOST_PARTS, self.size.burst // (RUNS_OF_A_PART * self.weight)))
+        """Into how many rows it is split: a power of two, so that all parts together hold exactly the burst.
+
+        >>> [Bucket(1, "stripe", "", Tokens(burst, 60.0, burst)).parts for burst in (5, 200, 5_000)]
+        [1, 2, 8]
+        """
+        return 1 << max(0, min(MOST_PARTS, self.size.burst // TOKENS_OF_A_PART).bit_length() - 1)
 
 
 @dataclass(slots=True)
@@ -50,6 +65,11 @@ class Part:
     #: What it holds at most, and what flows into it in a second.
     room: float
     speed: float
+
+    def spend(self, amount: float) -> None:
+        """Take so much of it."""
+        left = self.tokens - amount
+        self.tokens = 0.0 if -GRAIN < left < 0 else left
 
 
 _V = """unnest(%(ns)s::int[], %(workspaces)s::int[], %(names)s::text[], %(keys)s::text[], %(parts)s::int[],
@@ -120,11 +140,11 @@ def keep_parts(db: BaseDatabaseWrapper, parts: Sequence[Part]) -> None:
     fetch(db, _KEEP, params, rows=False)
 
 
-def give_back(db: BaseDatabaseWrapper, drawn: Iterable[tuple[int, int]]) -> None:
+def give_back(db: BaseDatabaseWrapper, drawn: Iterable[tuple[int, float]]) -> None:
     """Put back what runs took that have not begun."""
-    sums: Counter[int] = Counter()
-    for id, weight in drawn:
-        sums[id] += weight
+    sums: dict[int, float] = defaultdict(float)
+    for id, amount in drawn:
+        sums[id] += amount
     if sums:
         params = {"ids": write_plain(list(sums)), "tokens": write_plain(list(sums.values()))}
         fetch(db, _GIVE_BACK, params, rows=False)
@@ -143,6 +163,6 @@ def _describe(buckets: Sequence[Bucket], some: Sequence[int] = ()) -> dict[str, 
         "names": write_texts([one.name for one in buckets]),
         "keys": write_texts([one.key for one in buckets]),
         "parts": write_plain([one.parts for one in buckets]),
-        "bursts": write_plain([float(one.size.burst) for one in buckets]),
+        "bursts": write_plain([float(one.burst) for one in buckets]),
         "speeds": write_plain([one.size.count / one.size.per for one in buckets]),
     }

@@ -24,7 +24,15 @@ from workflows import (
     durable,
     step,
 )
-from workflows.api.flow_control import change_limit, change_queue, list_limits, list_paused, list_queues, read_rate
+from workflows.api.flow_control import (
+    change_limit,
+    change_queue,
+    list_limits,
+    list_paused,
+    list_queues,
+    read_rate,
+    write_rate,
+)
 from workflows.conf.settings import find_problems
 from workflows.models import Limit, Queue
 from workflows.store import Tokens
@@ -149,6 +157,11 @@ def test_a_yaml_machine_takes_the_same_options() -> None:
 )
 def test_a_rate_is_written_in_words_or_parts(given: Any, rate: Any) -> None:
     assert read_rate(given) == Tokens(*rate)
+
+
+@pytest.mark.parametrize("text", ["9/h", "100/m", "5/30s", "9/1h30m", "1/1d12h", "3/0.5s", "2/11m", "7/d"])
+def test_a_rate_is_shown_as_people_write_it(text: str) -> None:
+    assert write_rate(read_rate(text)) == text
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import workflows
 from tests.support.processes import wait_until
 from tests.support.pumps import pumping
 from tests.support.races import COMMITTED, Refused, forget, play, race, run_threads, settle
-from workflows import Await, Concurrency, Done, Next, Rate, Retry, Workflow, step, store
+from workflows import Await, Concurrency, Done, Next, Rate, Retry, Stop, Workflow, step, store
 from workflows.api.flow_control import change_limit, change_queue
 from workflows.engine.lanes import flow_claims, lane_search
 from workflows.engine.lanes.flow_claims import FlowClaims
@@ -208,11 +208,52 @@ def test_a_dead_workers_slots_come_back_with_its_leases() -> None:
 def test_a_limited_default_queue_holds_plain_instances_too() -> None:
     workflows.start_many(LanePlain, [{}] * 5)
     change_queue("default", limit=LIMIT)
+    schedule = ClaimSchedule()
+    held: list[store.Claim] = []
+
+    def hold_more() -> int:
+        held.extend(schedule.take(connections["default"]))
+        return len(held)
+
+    assert wait_until(hold_more, "them to run", is_it=lambda count: count > 0) == LIMIT
     with pumping(2):
-        wait_until(
-            lambda: Instance.objects.filter(status="done").count(), "all to be done", is_it=lambda count: count == 5
-        )
-    assert set(Instance.objects.values_list("queue", flat=True)) == {"default"}
+        for _ in range(3):
+            other = workflows.start(LaneTurn, queue="lane-queue").pk
+            wait_until(
+                lambda other=other: Instance.objects.get(pk=other).status, "it to run", is_it=lambda one: one == "done"
+            )
+        plain = Instance.objects.filter(workflow="lane.plain")
+        assert Counter(plain.values_list("status", flat=True)) == {"running": LIMIT, "runnable": 5 - LIMIT}
+        settle_all(held)
+        wait_until(lambda: plain.filter(status="done").count(), "all to be done", is_it=lambda count: count == 5)
+    assert set(plain.values_list("queue", flat=True)) == {"default"}
+
+
+def test_one_that_is_retried_waits_for_its_slot_also_where_that_is_just_being_taken() -> None:
+    class Whole(Workflow):
+        name = "lane.retried"
+        concurrency = Concurrency("lane.retried:{tenant}", 1, hold="instance")
+
+        @step
+        def a(self, ctx):
+            return Stop("so it was wanted") if ctx.input["n"] == 0 else Await("go", then="b")
+
+        @step
+        def b(self, ctx):
+            return Done()
+
+    first, second = (workflows.start(Whole, {"tenant": "a", "n": n}) for n in range(2))
+    settle_all(take())
+    first.refresh_from_db()
+    assert (first.status, first.slot) == ("failed", 1)
+    claims, _ = race(take, lambda: workflows.retry(first), waits=False)
+    assert [str(one.id) for one in claims] == [str(second.pk)]
+    assert take() == []
+    settle_all(claims)
+    assert take() == []  # the second one holds it while it waits
+    workflows.signal(second, "go")
+    settle_all(take())
+    assert [str(one.id) for one in take()] == [str(first.pk)]
 
 
 def test_what_is_set_is_in_force_on_a_running_pump_without_a_restart() -> None:
@@ -275,6 +316,17 @@ def test_a_tenant_with_many_delays_another_s_single_one_by_two_batches_at_most(o
     batches = list_batches(50)
     assert any("small" in str(batch) for batch in batches[:2])
     assert len(batches) <= 8
+
+
+def test_workflows_of_one_queue_and_priority_take_turns_whatever_their_age() -> None:
+    workflows.start_many(LaneTurn, [{}] * 6, queue="lane-queue")
+    workflows.start_many(LanePlain, [{}] * 2, queue="lane-queue")
+    flow, seen = FlowClaims(), []
+    while claims := take(1, flow):
+        seen.append(claims[0].workflow)
+        settle_all(claims)
+    assert sorted(seen[:2]) == sorted(seen[2:4]) == ["lane.plain", "lane.turn"]
+    assert seen[4:] == ["lane.turn"] * 4
 
 
 def test_each_key_has_its_turn_before_any_has_a_second_one() -> None:
@@ -540,7 +592,7 @@ def test_a_large_bucket_is_no_hot_row_and_gives_all_that_it_has() -> None:
 
 def test_a_claim_that_draws_what_is_not_there_fails_on_the_constraint(monkeypatch: pytest.MonkeyPatch) -> None:
     workflows.start_many(LaneRated, [{}] * 11)
-    monkeypatch.setattr(flow_claims, "find_part", lambda parts, left, weight: (parts[0].id, weight))
+    monkeypatch.setattr(flow_claims, "find_draws", lambda parts, left, weight: ((parts[0].id, weight),))
     with pytest.raises(IntegrityError, match="holdpoint_bucket_tokens"):
         take()
     assert not Instance.objects.filter(status="running").exists()
