@@ -25,7 +25,7 @@ from workflows.definitions import registry
 from workflows.definitions.sweeps import may_go_on
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.engine.planning import plan_instance
-from workflows.exceptions import describe_error
+from workflows.exceptions import describe_error, to_one_line
 from workflows.exceptions.trouble import is_dead, is_passing
 from workflows.models import Instance
 from workflows.schedules import declared_schedules
@@ -191,7 +191,7 @@ def _plan_starts(
             raise
         if _is_spoilt(db):
             raise _Spoilt from refused
-        logger.warning("schedule %r cannot start %r: %s", row.name, row.workflow, refused)
+        logger.warning("schedule %r cannot start %r: %s", row.name, row.workflow, to_one_line(_tell(refused)))
         return {}, _tell(refused)
     if _is_spoilt(db):  # his code has met an error, and kept it to itself
         raise _Spoilt
