@@ -148,3 +148,12 @@ def test_nobody_changes_anything_without_the_permission(action):
 
 def test_who_may_not_start_instances_makes_no_schedule():
     assert login("view_schedule", "manage_schedule").get(ADD).status_code == 403
+
+
+def test_who_may_not_start_instances_switches_a_schedule_off_and_not_on():
+    row = workflows.schedule("reports", Lasting, every="1h")
+    client = login("view_schedule", "manage_schedule")
+    assert "is disabled" in act(client, "disable", row).content.decode()
+    assert 'value="enable"' not in client.get(page_of(row)).content.decode()
+    act(client, "enable", row)
+    assert not Schedule.objects.get().enabled
