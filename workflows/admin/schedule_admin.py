@@ -65,11 +65,11 @@ class ScheduleAdmin(PageTools, OwnWorkspaces, TenantAdmin, StyledAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Schedule | None = None) -> tuple[str, ...]:
         """One that is being made has no ticks yet."""
-        return ASKED if obj is None else (*ASKED, *SHOWN)
+        return ASKED if obj is None else ("whole_name", *ASKED[1:], *SHOWN)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Schedule | None = None) -> tuple[str, ...]:
         """Its name and workspace are its address."""
-        return () if obj is None else ("name", "workspace", *SHOWN)
+        return () if obj is None else ("name", "whole_name", "workspace", *SHOWN)
 
     # --- who may ------------------------------------------------------------------------------------
 
@@ -179,6 +179,11 @@ class ScheduleAdmin(PageTools, OwnWorkspaces, TenantAdmin, StyledAdmin):
         slug = row.workspace.slug
         place = "" if slug == DEFAULT_WORKSPACE else format_html('<span class="hp-quiet">{}/</span>', slug)
         return format_html("{}{}", place, show_text(row.name))
+
+    @admin.display(description=_("name"))
+    def whole_name(self, row: Schedule) -> SafeString:
+        """Whoever made it has chosen it."""
+        return show_text(row.name, 200)
 
     @admin.display(description=_("workflow"))
     def starts(self, row: Schedule) -> SafeString:

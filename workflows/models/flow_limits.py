@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from workflows.models.base import EngineModel
 from workflows.models.instance import Workspace
+from workflows.wording.hidden_characters import reveal
 
 _CALLS = "workflows.pause, unpause, and workflows.api.flow_control"
 
@@ -97,7 +98,7 @@ class Limit(EngineModel):
         ]
 
     def __str__(self) -> str:
-        return self.name
+        return reveal(self.name)
 
 
 class PausedWorkflow(EngineModel):
@@ -150,4 +151,4 @@ class TokenBucket(EngineModel):
         ]
 
     def __str__(self) -> str:
-        return f"{self.name} {self.key}"
+        return reveal(f"{self.name} {self.key}")

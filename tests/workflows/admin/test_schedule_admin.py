@@ -125,6 +125,15 @@ def test_schedules_are_run_and_switched_by_actions():
     assert Schedule.objects.get(enabled=True) == row
 
 
+def test_the_name_of_a_schedule_shows_what_nobody_sees_and_reorders_nothing_on_any_page():
+    row = workflows.schedule("daily\u202egpj <b>", Lasting, every="1h")
+    client = login("view_schedule", "manage_schedule", "start_instance")
+    for url in (LIST, page_of(row), reverse("admin:holdpoint_schedule_delete", args=[row.pk])):
+        page = client.get(url).content.decode()
+        assert "daily⟨U+202E⟩gpj &lt;b&gt;" in page
+        assert "\u202e" not in page
+
+
 def test_a_schedule_is_removed():
     row = workflows.schedule("reports", Lasting, every="1h")
     client = login("view_schedule", "manage_schedule")
