@@ -65,11 +65,11 @@ class ScheduleAdmin(PageTools, OwnWorkspaces, TenantAdmin, StyledAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Schedule | None = None) -> tuple[str, ...]:
         """One that is being made has no ticks yet."""
-        return ASKED if obj is None else (*ASKED, *SHOWN)
+        return ASKED if obj is None else ("whole_name", *ASKED[1:], *SHOWN)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Schedule | None = None) -> tuple[str, ...]:
         """Its name and workspace are its address."""
-        return () if obj is None else ("name", "workspace", *SHOWN)
+        return () if obj is None else ("name", "whole_name", "workspace", *SHOWN)
 
     # --- who may ------------------------------------------------------------------------------------
 
@@ -87,8 +87,12 @@ class ScheduleAdmin(PageTools, OwnWorkspaces, TenantAdmin, StyledAdmin):
         return super().has_view_permission(request, obj) or request.user.has_perm(MANAGE)
 
     def has_manage_permission(self, request: HttpRequest) -> bool:
-        """Asked by the admin before it offers to switch them."""
+        """Asked by the admin before it offers to switch them off."""
         return request.user.has_perm(MANAGE)
+
+    def has_enable_permission(self, request: HttpRequest) -> bool:
+        """To switch one on is to have it start instances."""
+        return self.has_add_permission(request)
 
     def has_run_permission(self, request: HttpRequest) -> bool:
         """Asked by the admin before it offers to run them."""
@@ -97,9 +101,10 @@ class ScheduleAdmin(PageTools, OwnWorkspaces, TenantAdmin, StyledAdmin):
     def list_tools(self, request: HttpRequest, row: Schedule) -> list[tuple[str, Any]]:
         """Run it, and switch it on or off, from its page."""
         switch = ("disable", _("Disable")) if row.enabled else ("enable", _("Enable"))
+        may_switch = self.has_manage_permission if row.enabled else self.has_enable_permission
         return [
             *([("run_now", _("Run now"))] if self.has_run_permission(request) else []),
-            *([switch] if self.has_manage_permission(request) else []),
+            *([switch] if may_switch(request) else []),
         ]
 
     # --- what is done -------------------------------------------------------------------------------
@@ -137,7 +142,7 @@ class ScheduleAdmin(PageTools, OwnWorkspaces, TenantAdmin, StyledAdmin):
             gettext("Run now."),
         )
 
-    @admin.action(description=_("Enable selected schedules"), permissions=["manage"])
+    @admin.action(description=_("Enable selected schedules"), permissions=["enable"])
     def enable(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         """Switch them on."""
         told = _("{schedule} is enabled.")
@@ -174,6 +179,11 @@ class ScheduleAdmin(PageTools, OwnWorkspaces, TenantAdmin, StyledAdmin):
         slug = row.workspace.slug
         place = "" if slug == DEFAULT_WORKSPACE else format_html('<span class="hp-quiet">{}/</span>', slug)
         return format_html("{}{}", place, show_text(row.name))
+
+    @admin.display(description=_("name"))
+    def whole_name(self, row: Schedule) -> SafeString:
+        """Whoever made it has chosen it."""
+        return show_text(row.name, 200)
 
     @admin.display(description=_("workflow"))
     def starts(self, row: Schedule) -> SafeString:

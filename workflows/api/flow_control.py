@@ -25,7 +25,15 @@ from workflows.definitions.flow import known_limits
 from workflows.definitions.flow.flow_options import read_queue
 from workflows.definitions.flow.limits import MOST_SLOTS, MOST_TOKENS, read_period
 from workflows.definitions.workspace import current_workspace
-from workflows.exceptions import InvalidCall, UnknownLimit, UnknownQueue, UnknownWorkspace, WorkspaceFull, show
+from workflows.exceptions import (
+    InvalidCall,
+    UnknownLimit,
+    UnknownQueue,
+    UnknownWorkspace,
+    WorkspaceFull,
+    show,
+    to_one_line,
+)
 from workflows.models import Instance
 from workflows.store import Control, Tokens
 from workflows.values.durations import write_duration
@@ -160,12 +168,9 @@ def change_queue(
         paused=paused if isinstance(paused, bool) else None,
         actor=by,
     )
-    kept = "as it was"
-    logger.info(
-        "queue %s of workspace %s: limit %s, rate %s, paused %s, by %s",
-        *(name, scope, kept if limit is LEFT else number, kept if rate is LEFT else tokens),
-        *(kept if paused is LEFT else paused, by),
-    )
+    given = {"limit": (limit, number), "rate": (rate, tokens), "paused": (paused, paused)}
+    changes = [f"{name_of_part} {value}" for name_of_part, (part, value) in given.items() if part is not LEFT]
+    _log(f"queue {name} of workspace {scope}: {', '.join(changes) or 'nothing'}", by)
     return find_queue(name, workspace=workspace)
 
 
@@ -200,7 +205,7 @@ def change_limit(
     _check_limit(kind, name, scope, control)
     if value is None:
         store.drop_limit(_db(), scope, kind, name)
-        logger.info("%s limit %s of workspace %s: as the code has it, by %s", kind, name, scope, by)
+        _log(f"{kind} limit {name} of workspace {scope}: as the code has it", by)
         return _describe_limit(kind, name, workspace)
     if (scope, name) not in (control.rates if kind == "rate" else control.slots):
         _check_room("limits with a number of their own", scope, None, [*control.rates, *control.slots])
@@ -214,7 +219,7 @@ def change_limit(
         store.set_limit(_db(), scope, kind, name, rate=rate, actor=by)
     else:
         store.set_limit(_db(), scope, kind, name, limit=read_limit(value), actor=by)
-    logger.info("%s limit %s of workspace %s: %s, by %s", kind, name, scope, value, by)
+    _log(f"{kind} limit {name} of workspace {scope}: {value}", by)
     return _describe_limit(kind, name, workspace)
 
 
@@ -283,7 +288,12 @@ def _set_paused(workflow: object, queue: str | None, workspace: str | None, acto
             store.pause_workflow(_db(), scope, str(name), actor=by)
         else:
             store.unpause_workflow(_db(), scope, str(name))
-    logger.info("%sd %s in workspace %s, by %s", word, queue or workflow, scope, by)
+    _log(f"{word}d {queue or workflow} in workspace {scope}", by)
+
+
+def _log(done: str, by: str) -> None:
+    """A key and whoever sets it are a stranger's texts."""
+    logger.info("%s", to_one_line(f"{done}, by {by}"))
 
 
 def _check_queue(name: str, scope: int, control: Control) -> None:

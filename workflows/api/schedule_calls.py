@@ -217,8 +217,10 @@ def find_schedule(name: str, *, workspace: str | None = None) -> Schedule:
 
 
 def check_name(name: object) -> str:
-    """A name that a schedule can have."""
+    """A name that a schedule can have: one that an address can carry, which knows no lines, and goes up at dots."""
     named = check_text(name, "a schedule's name")
+    if "\n" in named or {".", ".."} & set(named.split("/")):
+        raise InvalidSchedule(f"its name {show(name)} has a line break, or a part that is only dots: name it otherwise")
     if named.endswith(RUN) or named.strip() != named:
         raise InvalidSchedule(
             f"its name {show(name)} begins or ends with a blank, or ends with {RUN!r}: name it otherwise"

@@ -53,11 +53,12 @@ LEFT_OUT = "(not shown: its variables hold too much to be looked through for sec
 
 logger = logging.getLogger("workflows")
 
-#: `name=value` and `name: value` of a name that is hidden, as code, reprs and headers write them; and passwords of
-#: addresses.
-_NAMED = (
-    r"""(?P<name>(?<![\w.-])[\w.-]*(?:{hidden})[\w.-]*)(?P<is>["']?\s*(?:=|:)\s*)"""
-    r"""(?P<value>[bru]?"(?:[^"\\]|\\.)*"|[bru]?'(?:[^'\\]|\\.)*'|(?:(?:Bearer|Basic)\s+)?[^\s,;)}\]"']+)"""
+#: `name=` and `name:`, as code, reprs and headers write them, and the value that follows; and passwords of addresses.
+#: Whatever is looked at, each letter is so a few times only: which of the names are hidden is asked of each by itself.
+_NAME = re.compile(r"""(?<![\w.-])(?P<name>[\w.-]+)["']?\s*[=:]\s*""")
+_VALUE = re.compile(
+    r"""[bru]?"(?:[^"\\]|\\.)*"|[bru]?'(?:[^'\\]|\\.)*'|(?:(?:Bearer|Basic|Token|ApiKey)\s+)?[^\s,;)}\]"']+""",
+    re.IGNORECASE,
 )
 _PASSWORD = re.compile(r"(?P<user>://[^/\s:@]*:)[^@\s/]+(?=@)")
 
@@ -168,11 +169,10 @@ def _write_hiding(error: BaseException) -> str:
     reporter = get_default_exception_reporter_filter()
     hidden, instead = reporter.hidden_settings, reporter.cleansed_substitute
     secrets = sorted(_find_secrets(error, reporter), key=len, reverse=True)
-    named = re.compile(_NAMED.replace("{hidden}", hidden.pattern), hidden.flags)
     lines, size = [], 0
     for line in _tell(error, STORED_FRAMES, STORED_CAUSES):
         line = _hide_all(line[: 4 * LONGEST_MESSAGE], secrets, instead)
-        line = named.sub(lambda found: f"{found['name']}{found['is']}{instead}", line)
+        line = _hide_named(line, hidden, instead)
         line = _PASSWORD.sub(lambda found: f"{found['user']}{instead}", line)
         lines.append(line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]}…")
         size += len(lines[-1])
@@ -197,6 +197,17 @@ def _hide_all(line: str, secrets: Iterable[str], instead: str) -> str:
                 break
             start = line.find(secret[:SHORTEST_SECRET], start + 1)
     return line
+
+
+def _hide_named(line: str, hidden: re.Pattern[str], instead: str) -> str:
+    """A line without what is written beside a name that is hidden."""
+    parts, kept, at = [], 0, 0
+    while (found := _NAME.search(line, at)) is not None:
+        at = found.end()
+        if hidden.search(found["name"]) and (value := _VALUE.match(line, at)) is not None:
+            parts += [line[kept:at], instead]
+            kept = at = value.end()
+    return "".join([*parts, line[kept:]])
 
 
 def _find_secrets(error: BaseException, reporter: Any) -> set[str]:

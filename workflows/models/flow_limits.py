@@ -15,6 +15,7 @@ from django.utils.translation import pgettext_lazy
 
 from workflows.models.base import EngineModel
 from workflows.models.instance import Workspace
+from workflows.wording.hidden_characters import reveal
 
 _CALLS = "workflows.pause, unpause, and workflows.api.flow_control"
 
@@ -100,7 +101,7 @@ class Limit(EngineModel):
         ]
 
     def __str__(self) -> str:
-        return self.name
+        return reveal(self.name)
 
 
 class PausedWorkflow(EngineModel):
@@ -153,4 +154,4 @@ class TokenBucket(EngineModel):
         ]
 
     def __str__(self) -> str:
-        return f"{self.name} {self.key}"
+        return reveal(f"{self.name} {self.key}")

@@ -25,7 +25,7 @@ from workflows.definitions import registry
 from workflows.definitions.sweeps import may_go_on
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.engine.planning import plan_instance
-from workflows.exceptions import describe_error
+from workflows.exceptions import describe_error, to_one_line
 from workflows.exceptions.trouble import is_dead, is_passing
 from workflows.models import Instance
 from workflows.schedules import declared_schedules
@@ -38,6 +38,8 @@ logger = logging.getLogger("workflows")
 #: Schedules of one transaction, and instances (which are more where missed ticks are made up for).
 BATCH = 500
 MOST_INSTANCES = 5_000
+#: Bytes of the inputs of these instances, of which several copies are made on their way.
+MOST_BYTES = 8 * 1024 * 1024
 #: A schedule whose next tick cannot be found, such as in a zone that is not known here, is looked at again after this.
 LOOK_AGAIN = timedelta(minutes=5)
 LONGEST_ERROR = 2_000
@@ -58,6 +60,8 @@ class _Firing:
     ticks: list[NewTick] = field(default_factory=list)
     moved: list[MovedSchedule] = field(default_factory=list)
     starts: list[tuple[NewTick, NewInstance, TickPlace]] = field(default_factory=list)
+    #: Of their inputs, in characters.
+    size: int = 0
     #: Schedules whose last instance is to be cancelled first: each in a transaction of its own.
     postponed: list[int] = field(default_factory=list)
 
@@ -123,7 +127,8 @@ def _fire(db: BaseDatabaseWrapper, only: int | None = None, *, apart: bool = Fal
     now, rows = store.lock_due_schedules(db, names, BATCH, only=only, skip=skip)
     busy, firing = store.find_busy(db, rows), _Firing()
     for row in rows:
-        if len(firing.starts) >= MOST_INSTANCES:
+        is_full = len(firing.starts) >= MOST_INSTANCES or firing.size + len(row.input) > MOST_BYTES
+        if firing.starts and is_full:
             break  # the others are as due for the next batch
         if row.overlap == "cancel" and row.id in busy and only is None:
             firing.postponed.append(row.id)
@@ -160,7 +165,11 @@ def _plan(
         firing.moved.append(MovedSchedule(row.id, now + LOOK_AGAIN, None, None, _tell(error)))
         return
     starting = _choose(row, due, is_busy)
+    if len(starting) > (most := max(1, (MOST_BYTES - firing.size) // len(row.input))):
+        due, next_at = due[:most], due[most]  # the rest is as due for the next transaction
+        starting = due
     planned, problem = _plan_starts(db, row, starting, apart=apart, cancels=is_busy and row.overlap == "cancel")
+    firing.size += len(planned) * len(row.input)
     last: NewInstance | None = None
     for at in due:
         if (new := planned.get(at)) is not None:
@@ -191,7 +200,7 @@ def _plan_starts(
             raise
         if _is_spoilt(db):
             raise _Spoilt from refused
-        logger.warning("schedule %r cannot start %r: %s", row.name, row.workflow, refused)
+        logger.warning("schedule %r cannot start %r: %s", row.name, row.workflow, to_one_line(_tell(refused)))
         return {}, _tell(refused)
     if _is_spoilt(db):  # his code has met an error, and kept it to itself
         raise _Spoilt

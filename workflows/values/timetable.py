@@ -25,6 +25,8 @@ from workflows.values.json_text import check_text
 
 LONGEST_CRON = 200
 LONGEST_ZONE = 100
+#: What a host calls its own clock, which is another one on the next host.
+HOST_ZONE = "localtime"
 #: Of an interval: nothing ticks more often, and nothing that is to be seen in a lifetime more seldom.
 SHORTEST, LONGEST = timedelta(seconds=1), timedelta(days=36_525)
 
@@ -114,7 +116,8 @@ def _read_zone(tz: object) -> str:
     if not isinstance(tz, str):
         raise InvalidSchedule(f'tz={show(tz)} is no text: write the name of a zone, as "Europe/Berlin" or "UTC"')
     try:
-        ZoneInfo(check_text(tz, "it", limit=LONGEST_ZONE))
+        if ZoneInfo(check_text(tz, "it", limit=LONGEST_ZONE)).key == HOST_ZONE:
+            raise ZoneInfoNotFoundError
     except (WorkflowError, ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InvalidSchedule(
             f'tz={show(tz)} is no time zone that is known here: write its IANA name, as "Europe/Berlin" or "UTC"'

@@ -111,6 +111,15 @@ def test_chosen_queues_are_paused_and_go_on(operator: Client) -> None:
         assert row.paused is (action == "pause")
 
 
+def test_the_key_of_a_limit_shows_what_nobody_sees_and_reorders_nothing_on_any_page(operator: Client) -> None:
+    flow_control.change_limit("concurrency", "adminmail:7\u202e<b>", 20)
+    row = Limit.objects.get()
+    for url in (LIMITS, f"{LIMITS}{row.pk}/change/", f"{LIMITS}{row.pk}/delete/"):
+        page = operator.get(url).text
+        assert "adminmail:7⟨U+202E⟩&lt;b&gt;" in page
+        assert "\u202e" not in page
+
+
 def test_a_limit_is_set_and_given_back_to_the_code(operator: Client) -> None:
     form = fill(kind="concurrency", name="adminmail:7", limit="20")
     assert operator.post(f"{LIMITS}add/", form).status_code == 302

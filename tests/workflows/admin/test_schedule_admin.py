@@ -125,6 +125,15 @@ def test_schedules_are_run_and_switched_by_actions():
     assert Schedule.objects.get(enabled=True) == row
 
 
+def test_the_name_of_a_schedule_shows_what_nobody_sees_and_reorders_nothing_on_any_page():
+    row = workflows.schedule("daily\u202egpj <b>", Lasting, every="1h")
+    client = login("view_schedule", "manage_schedule", "start_instance")
+    for url in (LIST, page_of(row), reverse("admin:holdpoint_schedule_delete", args=[row.pk])):
+        page = client.get(url).content.decode()
+        assert "daily⟨U+202E⟩gpj &lt;b&gt;" in page
+        assert "\u202e" not in page
+
+
 def test_a_schedule_is_removed():
     row = workflows.schedule("reports", Lasting, every="1h")
     client = login("view_schedule", "manage_schedule")
@@ -148,3 +157,12 @@ def test_nobody_changes_anything_without_the_permission(action):
 
 def test_who_may_not_start_instances_makes_no_schedule():
     assert login("view_schedule", "manage_schedule").get(ADD).status_code == 403
+
+
+def test_who_may_not_start_instances_switches_a_schedule_off_and_not_on():
+    row = workflows.schedule("reports", Lasting, every="1h")
+    client = login("view_schedule", "manage_schedule")
+    assert "is disabled" in act(client, "disable", row).content.decode()
+    assert 'value="enable"' not in client.get(page_of(row)).content.decode()
+    act(client, "enable", row)
+    assert not Schedule.objects.get().enabled

@@ -229,6 +229,7 @@ WRONG = [
     ({"cron": "0 9 * * *", "tz": "Europe/Nowhere"}, "no time zone that is known here"),
     ({"cron": "0 9 * * *", "tz": "a/" * 400}, "no time zone that is known here"),
     ({"cron": "0 9 * * *", "tz": "../etc/passwd"}, "no time zone that is known here"),
+    ({"cron": "0 9 * * *", "tz": "localtime"}, "no time zone that is known here"),
     ({"cron": "0 9 * * *", "tz": 5}, "is no text"),
     ({"every": "1h", "tz": "Europe/Berlin"}, "knows no time zone"),
     ({"every": "0.5s"}, "not between 1 second"),
@@ -260,7 +261,7 @@ def test_an_input_that_the_workflow_refuses_is_refused_where_it_is_written():
     assert [one.result for one in list_started(greet)] == ["hello Ada"]
 
 
-@pytest.mark.parametrize("name", ["", " reports", "reports/run", "a\0b", 5, "n" * 201])
+@pytest.mark.parametrize("name", ["", " reports", "reports/run", "a\0b", "a\nb", "..", "a/../b", "a/.", 5, "n" * 201])
 def test_a_name_that_cannot_be_an_address_is_refused(name):
     with pytest.raises(InvalidCall):
         workflows.schedule(name, Report, every="1h")

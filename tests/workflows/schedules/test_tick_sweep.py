@@ -112,6 +112,23 @@ def test_of_ticks_of_the_last_minute_that_exclude_each_other_one_starts():
     assert list_outcomes("lasting") == ["started", "skipped", "skipped", "skipped"]
 
 
+def test_ticks_whose_inputs_are_large_are_not_all_held_at_once():
+    """Each is carried out all the same, once and in its order."""
+    many = {"catch_up": 50, "overlap": "allow", "input": {"text": "x" * 200_000}}
+    for name in ("large", "other"):
+        workflows.schedule(name, Quick, every="10s", **many)
+    jump(timedelta(seconds=505))
+    assert tick_sweep.work() == 1
+    assert 0 < Instance.objects.count() < 50
+    while tick_sweep.work():
+        pass
+    for name in ("large", "other"):
+        assert list_outcomes(name) == ["started"] * 50
+        ticks = [one.tick for one in list_started(name)]
+        assert ticks == sorted(set(ticks))
+        assert len(ticks) == 50
+
+
 def test_a_tick_that_is_a_little_late_is_not_missed():
     workflows.schedule("quick", Quick, every="10m", catch_up="none")
     jump(timedelta(minutes=10, seconds=50))

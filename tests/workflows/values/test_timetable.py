@@ -149,7 +149,7 @@ def test_any_text_is_an_expression_or_is_refused(text):
 def test_every_zone_that_is_read_is_one_of_the_database_of_zones():
     import zoneinfo
 
-    for zone in sorted(zoneinfo.available_timezones())[::23]:
+    for zone in sorted(zoneinfo.available_timezones() - {"localtime"})[::23]:  # which is a host's own
         assert read_timetable("0 9 * * *", None, zone).find_next(ANCHOR, ANCHOR) > ANCHOR
 
 

@@ -22,6 +22,7 @@ from workflows.admin.markup import NOTHING, show_badge, show_text
 from workflows.admin.tenancy import keep_own
 from workflows.api.flow_control import QueueStatus, change_limit, change_queue, list_queues
 from workflows.definitions.flow import known_limits
+from workflows.definitions.flow.key_templates import LONGEST_KEY
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
 from workflows.exceptions import UNSERVED
 from workflows.models import Limit, PausedWorkflow, Queue, Workspace
@@ -181,14 +182,14 @@ class LimitAdmin(ControlAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Limit | None = None) -> tuple[str, ...]:
         """A row stays that of its limit."""
-        return () if obj is None else ("workspace", "kind", "name", "changed", "changer")
+        return () if obj is None else ("workspace", "kind", "name", "whole_name", "changed", "changer")
 
     def get_fields(self, request: HttpRequest, obj: Limit | None = None) -> Any:
         """What its kind takes."""
         if obj is None:
             return ("workspace", "kind", "name", "limit", RATE)
         value = RATE if obj.kind == Limit.RATE else "limit"
-        return ("workspace", "kind", "name", value, ("changed", "changer"))
+        return ("workspace", "kind", "whole_name", value, ("changed", "changer"))
 
     def change_row(self, request: HttpRequest, row: Any, form: Any, *, change: bool) -> None:
         """Set it."""
@@ -207,6 +208,11 @@ class LimitAdmin(ControlAdmin):
     @admin.display(description=_("name"))
     def title(self, row: Limit) -> SafeString:
         return show_text(row.name, 80)
+
+    @admin.display(description=_("name"))
+    def whole_name(self, row: Limit) -> SafeString:
+        """A key is made of what somebody has sent."""
+        return show_text(row.name, LONGEST_KEY)
 
     @admin.display(description=_("value"))
     def value(self, row: Any) -> SafeString:

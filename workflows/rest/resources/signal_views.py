@@ -22,7 +22,7 @@ from workflows.api.events import emit_event
 from workflows.api.idempotency import check_told
 from workflows.api.signals import Delivery
 from workflows.conf import conf
-from workflows.exceptions import InvalidCall, NoTarget, TooLarge, WorkflowError
+from workflows.exceptions import InvalidCall, NoReader, NoTarget, TooLarge, WorkflowError
 from workflows.rest.base.authentication import SIGNAL, START
 from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.base.ids import read_id
@@ -154,19 +154,26 @@ class KeySignals(SignalEndpoint):
     def deliver_starting(self, key: str, body: StartingSignalBody) -> ChangeAnswer:
         """Deliver to the live holder of the key, which is started first if there is none."""
         assert body.start is not None
+        hidden = RequestRefused(
+            DUPLICATE_KEY, f"key {key!r} is held by an instance that you cannot see; choose another one."
+        )
         with transaction.atomic(using=self.db.alias):
-            told = workflows.signal(
-                key,
-                body.name,
-                body.payload,
-                dedup_key=body.dedup_key,
-                actor=self.caller.actor,
-                start=body.start.workflow,
-                input=body.start.input,
-            )
+            try:
+                told = workflows.signal(
+                    key,
+                    body.name,
+                    body.payload,
+                    dedup_key=body.dedup_key,
+                    actor=self.caller.actor,
+                    start=body.start.workflow,
+                    input=body.start.input,
+                )
+            except NoReader as refused:
+                if not self.caller.sees(refused.workflow):
+                    raise hidden from None
+                raise
             if self.caller.workflows is not None and not self.narrow([find_instance(told)]):
-                refusal = f"key {key!r} is held by an instance that you cannot see; choose another one."
-                raise RequestRefused(DUPLICATE_KEY, refusal)  # which takes the signal back
+                raise hidden  # which takes the signal back
         return ChangeAnswer({"id": told.id, "duplicate": told.duplicate, "woke": told.woke}, 202, find_instance(told))
 
 

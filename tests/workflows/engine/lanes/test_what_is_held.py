@@ -47,7 +47,7 @@ def _anew() -> None:
 
 
 class HeldChild(Workflow):
-    name = "what.held.child"
+    name = "what-held.child"
     queue = "held-children"
 
     @step
@@ -78,8 +78,8 @@ def act(ctx: Any) -> Any:
 
 
 class HeldStep(Workflow):
-    name = "held.step"
-    concurrency = Concurrency("held.step", 1)
+    name = "what-held.step"
+    concurrency = Concurrency("what-held.step", 1)
 
     @step
     def a(self, ctx):
@@ -91,8 +91,8 @@ class HeldStep(Workflow):
 
 
 class HeldWhole(HeldStep):
-    name = "held.whole"
-    concurrency = Concurrency("held.whole", 1, hold="instance")
+    name = "what-held.whole"
+    concurrency = Concurrency("what-held.whole", 1, hold="instance")
 
 
 @pytest.mark.django_db
@@ -120,7 +120,7 @@ def test_a_key_held_for_an_instance_is_held_through_each_kind_of_wait(does: str)
 
 
 class HeldRated(Workflow):
-    name = "held.rated"
+    name = "what-held.rated"
     rate = Rate("held-rate", 2, per="10h")
     max_attempts = 5
 
@@ -211,7 +211,7 @@ def test_a_limit_of_the_default_queue_holds_what_uses_nothing_of_flow_control() 
 
 
 class HeldPlain(Workflow):
-    name = "held.plain"
+    name = "what-held.plain"
 
     @step
     def a(self, ctx):
@@ -251,7 +251,7 @@ def test_what_is_set_is_in_force_within_five_seconds_on_a_worker_that_is_never_i
 
 
 class HeldPaused(Workflow):
-    name = "held.paused"
+    name = "what-held.paused"
 
     @step
     def a(self, ctx):
@@ -259,7 +259,7 @@ class HeldPaused(Workflow):
             "signal": lambda: Await("go", then="b"),
             "answer": lambda: Await(ctx.callback("partner"), then="b"),
             "deadline": lambda: Await("never", then="b", timeout="1h"),
-            "event": lambda: Await(event("held.came"), then="b"),
+            "event": lambda: Await(event("what-held.came"), then="b"),
             "child": lambda: Spawn([Child(HeldChild)], then="b"),
             "delay": lambda: Next("b", delay="1h"),
         }
@@ -278,7 +278,7 @@ def come(what: str, one: Instance) -> None:
         case "answer":
             workflows.complete(one.interactions.get(), {"yes": True})
         case "event":
-            assert workflows.emit("held.came") == 1
+            assert workflows.emit("what-held.came") == 1
         case "child":
             workflows.signal(one.children.get(), "grown")
         case _:
@@ -304,7 +304,7 @@ def test_what_comes_for_a_paused_one_is_accepted_and_waits(what: str, paused: st
 
 
 class HeldLines(Machine):
-    name = "held.lines"
+    name = "what-held.lines"
 
     names = expand(lambda ctx: [1, 2])
     asked = wait_for(channel="desk", each=True)
@@ -330,7 +330,7 @@ def test_the_lines_of_a_paused_workflows_items_wait_too() -> None:
 class HeldQueue(Workflow):
     """Makes the queue known."""
 
-    name = "held.queue"
+    name = "what-held.queue"
     queue = "held-queue"
 
     @step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -106,6 +107,19 @@ def test_a_key_for_some_workflows_sees_and_pauses_only_those():
     problem(mine.patch("/v1/queues/rest-mail", {"paused": True}), 403, "forbidden")
     problem(mine.patch("/v1/limits/rate/rest-smtp", {"rate": "1/d"}), 403, "forbidden")
     assert not Queue.objects.exists()
+
+
+def test_what_is_set_is_logged_in_one_line_whatever_its_key_holds(api, caplog):
+    caplog.set_level("INFO", "workflows")
+    key = "rest/7\r2026-11-19 ERROR \x1b[2J"
+    assert api.patch(f"/v1/limits/concurrency/{quote(key, safe='')}", {"limit": 4}).json()["name"] == key
+    workflows.api.flow_control.change_limit("concurrency", key, None)
+    assert api.patch("/v1/queues/rest-mail", {"limit": 3}).status_code == 200
+    told = [one.getMessage() for one in caplog.records if one.name == "workflows"]
+    where = r"concurrency limit rest/7\r2026-11-19 ERROR \x1b[2J of workspace"
+    assert [one.startswith(where) for one in told] == [True, True, False]
+    assert all(one.isprintable() for one in told)
+    assert re.fullmatch(r"queue rest-mail of workspace \d+: limit 3, by key:\d+", told[2])
 
 
 # --- queues ---------------------------------------------------------------------------------------------

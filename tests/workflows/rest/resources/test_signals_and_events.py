@@ -10,7 +10,7 @@ import pytest
 
 import workflows
 from tests.support.api_calls import Api, make_key, problem
-from workflows import Await, Done, Workflow, event, step
+from workflows import Await, Done, Workflow, durable, event, step
 from workflows.models import Instance, Signal
 from workflows.testing import assert_done, drain
 
@@ -35,6 +35,11 @@ class Foreign(Workflow):
     @step
     def ask(self, ctx):
         return Await("paid", then="ask")
+
+
+@durable(name="starting.foreign-deaf")
+def foreign_deaf(ctx):
+    ctx.sleep("long", "1d")
 
 
 class RestOnEvent(Workflow):
@@ -164,6 +169,11 @@ def test_a_key_for_some_workflows_starts_no_other_by_a_signal_and_reaches_no_oth
     problem(some.post("/v1/keys/order-7/signals", STARTING), 409, "duplicate-key")
     assert not held.signals.exists()
     workflows.cancel(held)
+    deaf = workflows.start("starting.foreign-deaf", key="order-7")
+    told = problem(some.post("/v1/keys/order-7/signals", STARTING), 409, "duplicate-key")
+    assert "foreign" not in told["detail"]
+    problem(api.post("/v1/keys/order-7/signals", STARTING), 409, "no-reader")
+    workflows.cancel(deaf)
     assert some.post("/v1/keys/order-7/signals", STARTING).status_code == 202
 
 
