@@ -57,6 +57,11 @@ class LaneSearch:
         #: All that the last look has seen, closed ones too.
         self.seen: list[Lane] = []
 
+    @property
+    def is_thorough(self) -> bool:
+        """Whether a look goes on until nothing is left."""
+        return self._patience == FOREVER
+
     def look(self, page: Page) -> list[Lane]:
         """The open ones among the first lanes, and some of those beyond."""
         self._began = time.monotonic()
@@ -95,7 +100,7 @@ class LaneSearch:
     def _ends_in_vain(self) -> bool:
         """Whether nothing is left to be looked at, or no time; then it rests."""
         spent = time.monotonic() - self._began
-        if (self._is_over or spent >= self._patience) and self._patience < FOREVER:
+        if (self._is_over or spent >= self._patience) and not self.is_thorough:
             self._is_over = True
             self._rests_until = self._began + spent * (1 + REST)
         return self._is_over
