@@ -3,10 +3,9 @@
 Interrupted, it is run again: see `_online`. The index that releases without lanes claim by stays until 0030.
 """
 
-from django.contrib.postgres.operations import ValidateConstraint
 from django.db import migrations, models
 
-from workflows.migrations._online import AddIndexOnline, AddUniqueOnline, RemoveUniqueOnline
+from workflows.migrations._online import AddIndexOnline, AddUniqueOnline, RemoveUniqueOnline, ValidateOnline
 
 #: On the way back: a release without several open questions knows one open wait of an instance.
 CLOSE_ALL_BUT_ONE = """
@@ -86,7 +85,7 @@ class Migration(migrations.Migration):
             name="holdpoint_event_wait_one",
         ),
         migrations.RunSQL(migrations.RunSQL.noop, CLOSE_ALL_BUT_ONE),
-        ValidateConstraint(model_name="instance", name="holdpoint_instance_slot"),
-        ValidateConstraint(model_name="instance", name="holdpoint_instance_queue_slot"),
-        ValidateConstraint(model_name="instance", name="holdpoint_instance_place"),
+        ValidateOnline(model_name="instance", name="holdpoint_instance_slot"),
+        ValidateOnline(model_name="instance", name="holdpoint_instance_queue_slot"),
+        ValidateOnline(model_name="instance", name="holdpoint_instance_place"),
     ]

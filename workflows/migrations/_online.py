@@ -5,6 +5,7 @@ modules of this package whose names begin with an underscore. Invariants owned:
 
 * No statement reads a table, or waits for somebody, while it keeps others from writing. An index is built beside the
   writers; a lock that does so is asked for briefly and given up again, as often as it takes.
+* What takes long is given as long as it takes, whatever limits the role or the database set for everybody.
 * What was interrupted can be run again: a half built index is made anew, and one that is there is left.
 """
 
@@ -12,10 +13,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
-from django.contrib.postgres.operations import AddIndexConcurrently, NotInTransactionMixin, RemoveIndexConcurrently
+from django.contrib.postgres.operations import (
+    AddIndexConcurrently,
+    NotInTransactionMixin,
+    RemoveIndexConcurrently,
+    ValidateConstraint,
+)
 from django.db import OperationalError, transaction
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.operations import AddConstraint, RemoveConstraint
@@ -100,9 +107,48 @@ def _lock(schema_editor: BaseDatabaseSchemaEditor, tables: Sequence[str]) -> Non
             time.sleep(random.uniform(0.5, 1.5))
 
 
+#: One that waits for old transactions, or reads a large table, would never come to its end within these.
+_LIMITS = ["lock_timeout", "statement_timeout", "transaction_timeout"]
+_READ_LIMITS = """
+    SELECT v.name, current_setting(v.name, true) FROM unnest(%s::text[]) v(name)
+    WHERE current_setting(v.name, true) IS NOT NULL
+"""
+
+
+def _unhurried(change: Callable[..., None]) -> Callable[..., None]:
+    """Let a change of an operation take its time, and leave the session's limits as they were."""
+
+    @wraps(change)
+    def take_time(operation: Any, app_label: str, schema_editor: BaseDatabaseSchemaEditor, *states: Any) -> None:
+        if schema_editor.collect_sql:
+            change(operation, app_label, schema_editor, *states)
+            return
+        with schema_editor.connection.cursor() as cursor:
+            cursor.execute(_READ_LIMITS, [_LIMITS])
+            limits = cursor.fetchall()
+            for name, _ in limits:
+                cursor.execute("SELECT set_config(%s, '0', false)", [name])
+        try:
+            change(operation, app_label, schema_editor, *states)
+        finally:
+            if schema_editor.connection.is_usable():
+                with schema_editor.connection.cursor() as cursor:
+                    for name, value in limits:
+                        cursor.execute("SELECT set_config(%s, %s, false)", [name, value])
+
+    return take_time
+
+
+class ValidateOnline(ValidateConstraint):
+    """Read all rows for a constraint that holds for new ones already; everybody goes on meanwhile."""
+
+    database_forwards = _unhurried(ValidateConstraint.database_forwards)
+
+
 class AddIndexOnline(AddIndexConcurrently):
     """Build an index beside the writers; one that was left half built is built anew."""
 
+    @_unhurried
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: Any, to_state: Any
     ) -> None:
@@ -110,10 +156,15 @@ class AddIndexOnline(AddIndexConcurrently):
         if not _is_built(schema_editor, self.index.name):
             super().database_forwards(app_label, schema_editor, from_state, to_state)
 
+    database_backwards = _unhurried(AddIndexConcurrently.database_backwards)
+
 
 class RemoveIndexOnline(RemoveIndexConcurrently):
     """Remove an index when its readers have ended; taken back, it is built beside the writers."""
 
+    database_forwards = _unhurried(RemoveIndexConcurrently.database_forwards)
+
+    @_unhurried
     def database_backwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: Any, to_state: Any
     ) -> None:
@@ -125,6 +176,7 @@ class RemoveIndexOnline(RemoveIndexConcurrently):
 class AddUniqueOnline(NotInTransactionMixin, AddConstraint):
     """Build a unique constraint with a condition, which PostgreSQL knows as an index, beside the writers."""
 
+    @_unhurried
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: Any, to_state: Any
     ) -> None:
@@ -132,6 +184,7 @@ class AddUniqueOnline(NotInTransactionMixin, AddConstraint):
         model = to_state.apps.get_model(app_label, self.model_name)
         _add_unique(self, schema_editor, model, self.constraint)
 
+    @_unhurried
     def database_backwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: Any, to_state: Any
     ) -> None:
@@ -143,6 +196,7 @@ class AddUniqueOnline(NotInTransactionMixin, AddConstraint):
 class RemoveUniqueOnline(NotInTransactionMixin, RemoveConstraint):
     """Remove such a constraint when its readers have ended; taken back, it is built beside the writers."""
 
+    @_unhurried
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: Any, to_state: Any
     ) -> None:
@@ -150,6 +204,7 @@ class RemoveUniqueOnline(NotInTransactionMixin, RemoveConstraint):
         model = to_state.apps.get_model(app_label, self.model_name)
         _remove_unique(self, schema_editor, model, self.name)
 
+    @_unhurried
     def database_backwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: Any, to_state: Any
     ) -> None:

@@ -6,7 +6,9 @@ Sixteen calls in flight are sixteen commits, and a commit costs more than all th
 * Nobody waits for others to come: a call that meets no other begins at once. It carries what has come until it begins.
 * Each call has an answer or an error of its own. What the database refuses as a whole is made again one by one, each by
   its own thread. Of what may have been committed, because the connection was lost, nothing is made again.
-* A call in a transaction of its caller is part of that, and never combined.
+* Whoever is ended, waiting or carrying, takes nobody's turn and nobody's answer along.
+* A call in a transaction of its caller is part of that, and never combined. Nor is one on a connection that treats its
+  statements in a way of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from django.db import DatabaseError, OperationalError
+from django.db import DatabaseError, Error, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
@@ -27,19 +29,22 @@ A = TypeVar("A")
 
 #: Statements of one group under way at once: while one is being committed, the next is on its way.
 MOST_AT_ONCE = 2
+#: Backends that are known to treat all threads alike.
+_KNOWN_BACKENDS = ("django.", "workflows.backend.")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waiting(Generic[C, A]):
     """One call, and what became of it."""
 
     call: C
     answer: A | None = None
     error: Exception | None = None
-    #: Somebody has answered it; if not, it is woken to carry the next ones.
-    is_over: bool = False
-    #: It was refused together with others, and is made again by itself.
+    #: It is its turn to carry the next ones, until it has passed that on.
+    leads: bool = False
+    #: It was refused together with others, or nothing of it was sent, and is made again by itself.
     is_alone: bool = False
+    is_over: bool = False
     #: Held until something becomes of it. A lock costs a third of an `Event`.
     gate: threading.Lock = field(default_factory=threading.Lock)
 
@@ -66,69 +71,83 @@ class Combiner(Generic[C, A]):
 
     def call(self, db: BaseDatabaseWrapper, group: Hashable, call: C) -> A:
         """Make the call, alone or together with others of its group; its answer."""
-        if not is_free(db):
+        if not is_free(db) or not _is_alike(db):
             return self._carry(db, group, [call])[0]
         place, mine = (db.alias, group), _Waiting[C, A](call)
-        with self._lock:
-            found = self._groups.get(place)
-            if found is None:
-                found = self._groups[place] = _Group()
-            if carries := found.under_way < MOST_AT_ONCE:
-                found.under_way += 1
-                batch = [mine]
-            else:
+        found = self._join(place, mine)
+        try:
+            if not mine.leads:
                 mine.gate.acquire()
-                found.waiting.append(mine)
-        if not carries:
-            mine.gate.acquire()
-            if not mine.is_over:
-                batch = self._take(found, mine)
-                carries = True
-        if carries:
-            self._carry_batch(db, place, found, batch)
+            if mine.leads:
+                self._lead(db, place, found, mine)
+        finally:
+            self._leave(place, found, mine)
         if mine.is_alone:
             return self._carry(db, group, [call])[0]
         if mine.error is not None:
             raise mine.error
         return mine.answer  # type: ignore[return-value]
 
-    def _take(self, group: _Group[C, A], mine: _Waiting[C, A]) -> list[_Waiting[C, A]]:
-        """What this call carries: itself, and those that came after it."""
+    def _join(self, place: tuple[str, Hashable], mine: _Waiting[C, A]) -> _Group[C, A]:
         with self._lock:
-            batch = [mine]
-            while group.waiting and len(batch) < self._most:
-                batch.append(group.waiting.popleft())
-        return batch
+            found = self._groups.get(place)
+            if found is None:
+                found = self._groups[place] = _Group()
+            if found.under_way < MOST_AT_ONCE:
+                found.under_way += 1
+                mine.leads = True
+            else:
+                mine.gate.acquire()
+                found.waiting.append(mine)
+        return found
 
-    def _carry_batch(
-        self, db: BaseDatabaseWrapper, place: tuple[str, Hashable], group: _Group[C, A], batch: list[_Waiting[C, A]]
+    def _lead(
+        self, db: BaseDatabaseWrapper, place: tuple[str, Hashable], group: _Group[C, A], mine: _Waiting[C, A]
     ) -> None:
+        batch = [mine]
         try:
+            self._take(group, batch)
             answers = self._carry(db, place[1], [one.call for one in batch])
             for one, answer in zip(batch, answers, strict=True):
                 one.answer, one.is_over = answer, True
         except Exception as error:
-            undone = len(batch) > 1 and isinstance(error, DatabaseError) and db.connection is not None and is_free(db)
+            # Without a connection nothing was sent: one that is lost on the way is still known as such.
+            undone = len(batch) > 1 and isinstance(error, DatabaseError) and (db.connection is None or is_free(db))
             for one in batch:
                 one.is_over, one.is_alone = True, undone
-                one.error = None if undone else error if one is batch[0] else _copy(error)
+                one.error = None if undone else error if one is mine else _copy(error)
         finally:
             for one in batch:
                 if not one.is_over:  # this thread is being ended in the middle of it
                     one.error, one.is_over = OperationalError(_ENDED), True
-            self._pass_on(place, group)
+            self._leave(place, group, mine)
             for one in batch[1:]:
                 one.gate.release()
 
-    def _pass_on(self, place: tuple[str, Hashable], group: _Group[C, A]) -> None:
-        """Let the oldest call that waits carry the next ones."""
+    def _take(self, group: _Group[C, A], batch: list[_Waiting[C, A]]) -> None:
+        """Carry those that have come until now, too; where it had to wait for its turn, there may be some."""
         with self._lock:
-            if group.waiting:
-                group.waiting.popleft().gate.release()
-                return
-            group.under_way -= 1
-            if not group.under_way and self._groups.get(place) is group:
-                del self._groups[place]
+            while group.waiting and len(batch) < self._most:
+                batch.append(group.waiting.popleft())
+
+    def _leave(self, place: tuple[str, Hashable], group: _Group[C, A], mine: _Waiting[C, A]) -> None:
+        """Let the oldest call that waits carry the next ones, if it was this one's turn.
+
+        Whoever is ended while it waits leaves as well: a turn that nobody passes on would be lost to all.
+        """
+        with self._lock:
+            if mine.leads:
+                mine.leads = False
+                if group.waiting:
+                    following = group.waiting.popleft()
+                    following.leads = True
+                    following.gate.release()
+                    return
+                group.under_way -= 1
+                if not group.under_way and self._groups.get(place) is group:
+                    del self._groups[place]
+            elif not mine.is_over and mine in group.waiting:
+                group.waiting.remove(mine)
 
 
 _ENDED = "the thread that carried this call to the database was ended: whether the call was committed is not known"
@@ -142,11 +161,23 @@ def is_free(db: BaseDatabaseWrapper) -> bool:
     return raw is None or (not raw.closed and raw.info.transaction_status == TransactionStatus.IDLE)
 
 
+def _is_alike(db: BaseDatabaseWrapper) -> bool:
+    """Whether a statement means the same on this connection as on those of other threads, as far as can be known.
+
+    What wraps the statements of one thread (to refuse, to count, to say on whose behalf) is not meant for others, nor
+    is what others wrap meant for it. A backend of somebody else may send each thread to a schema of its own.
+    """
+    return not db.execute_wrappers and type(db).__module__.startswith(_KNOWN_BACKENDS)
+
+
 def _copy(error: Exception) -> Exception:
     """An error of its own for another thread; the traceback is that of the thread that met it."""
-    try:
-        copied = type(error)(*error.args)
-    except Exception:  # one that is made of something else than its arguments
-        copied = OperationalError(str(error))
+    if not isinstance(error, Error):  # such as a limit of time of that thread
+        copied: Exception = OperationalError(_ENDED)
+    else:
+        try:
+            copied = type(error)(*error.args)
+        except Exception:  # one that is made of something else than its arguments
+            copied = OperationalError(str(error))
     copied.__cause__ = error.__cause__ or error
     return copied

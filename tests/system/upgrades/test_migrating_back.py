@@ -146,6 +146,28 @@ def test_whoever_writes_is_not_kept_waiting_by_a_migration_that_waits_for_anothe
     assert set(Instance.objects.values_list("error", "traceback")) == {("long", None), ("short", None)}
 
 
+def test_an_index_waits_for_others_as_long_as_it_takes_whatever_limits_the_role_has(copy: None) -> None:
+    def migrate_within_limits() -> tuple[str, ...]:
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '100 ms'; SET statement_timeout = '200 ms'")
+            migrate("0029_hot_indexes")
+            cursor.execute("SELECT current_setting('lock_timeout'), current_setting('statement_timeout')")
+            after: tuple[str, ...] = cursor.fetchone()
+            cursor.execute("RESET lock_timeout; RESET statement_timeout")
+        return after
+
+    url = connection.get_connection_params()
+    migrate("0028_tracebacks")
+    with psycopg.connect(dbname=url["dbname"], host=url["host"], user=url["user"]) as long:
+        long.execute("LOCK TABLE holdpoint_instance IN ROW EXCLUSIVE MODE")
+        migration = Other(migrate_within_limits)
+        migration.wait_until_blocked()
+        long.execute("SELECT pg_sleep(0.5)")  # longer than both
+        migration.wait_until_blocked()
+    assert migration.join() == ("100ms", "200ms")
+    assert all(valid for valid, _ in list_indexes().values())
+
+
 def start_as_released() -> uuid.UUID:
     """An instance, whatever columns the table has just now; its id."""
     id = uuid.uuid4()

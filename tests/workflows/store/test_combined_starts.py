@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import signal
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import OperationalError, ProgrammingError, connection, transaction
+from django.db import OperationalError, ProgrammingError, connection, connections, transaction
 
 import workflows
 from tests.support.races import COMMITTED, PATIENCE, Other, Refused
@@ -176,6 +177,127 @@ def test_a_thread_that_is_ended_leaves_nobody_waiting(trigger: None, one_at_once
     assert held.join() == "ended"
     assert ann.join() == Refused(OperationalError)  # whether it was committed nobody can say
     assert isinstance(later[0].join(), Instance)
+
+
+def test_a_thread_that_is_ended_while_it_waits_passes_its_turn_on(one_at_once: None) -> None:
+    ended: list[int] = []
+
+    def start_and_end() -> Any:
+        ended.append(threading.get_ident())
+        try:
+            return workflows.start(Plain, actor="ended")
+        except SystemExit:
+            return "ended"
+
+    with Meeting(first=1) as calls:
+        calls.append(Other(start_and_end))
+        wait_until_waiting(1)
+        calls += begin("ann")
+        wait_until_waiting(2)
+        # It is delivered when the thread is woken, because it is the one to carry the next.
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ended[0]), ctypes.py_object(SystemExit))
+    first, waiting, ann = calls
+    assert isinstance(first.join(), Instance)
+    assert waiting.join() == "ended"
+    assert isinstance(ann.join(), Instance)
+    assert not starting._starts._groups
+    assert sorted(Instance.objects.values_list("started_by", flat=True)) == ["ann", "first-0"]
+
+
+def test_a_signal_that_ends_the_wait_of_the_main_thread_takes_its_call_back(one_at_once: None) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    def hold() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE holdpoint_instance IN SHARE MODE")
+            held.set()
+            assert released.wait(PATIENCE)
+
+    def interrupt_main() -> None:
+        wait_until_waiting(1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
+
+    held, released = threading.Event(), threading.Event()
+    before = signal.signal(signal.SIGUSR2, interrupt)
+    try:
+        holder = Other(hold)
+        assert held.wait(PATIENCE)
+        [first] = begin("first")
+        first.wait_until_blocked()
+        interrupter = Other(interrupt_main)
+        with pytest.raises(KeyboardInterrupt):
+            workflows.start(Plain, actor="interrupted")
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+        released.set()
+    for one in (holder, interrupter):
+        one.join()
+    assert isinstance(first.join(), Instance)
+    assert not starting._starts._groups
+    assert isinstance(workflows.start(Plain, actor="later"), Instance)
+    assert sorted(Instance.objects.values_list("started_by", flat=True)) == ["first", "later"]
+
+
+def test_what_ends_the_thread_that_carries_is_no_error_of_others(trigger: None, one_at_once: None) -> None:
+    class TooLong(Exception):
+        """A limit of time, as some task queues have it."""
+
+    ended: list[int] = []
+
+    def start_and_end() -> Any:
+        ended.append(threading.get_ident())
+        return workflows.start(Plain, actor="held")
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK])
+        with Meeting(first=1) as calls:
+            calls.append(Other(start_and_end))
+            wait_until_waiting(1)
+            calls += begin("ann")
+            wait_until_waiting(2)
+        first, held, ann = calls
+        assert isinstance(first.join(), Instance)
+        held.wait_until_blocked()
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ended[0]), ctypes.py_object(TooLong))
+        cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
+    assert [held.join(), ann.join()] == [Refused(TooLong), Refused(OperationalError)]
+
+
+def test_what_wraps_the_statements_of_one_thread_wraps_no_call_of_another(one_at_once: None) -> None:
+    seen: list[Any] = []
+
+    def observe(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        seen.append(params["actors"])
+        return execute(sql, params, many, context)
+
+    def start_observed() -> Any:
+        with connection.execute_wrapper(observe):
+            return workflows.start(Plain, actor="observed")
+
+    with Meeting("ann", first=1) as calls:
+        observed = Other(start_observed)
+        observed.wait_until_blocked()  # in the database, and not behind others
+        calls += begin("ben")
+        wait_until_waiting(2)
+    assert all(isinstance(one.join(), Instance) for one in (observed, *calls))
+    assert seen == ['{"observed"}']
+
+
+def test_a_backend_of_somebody_else_carries_nobody_and_is_carried_by_nobody(one_at_once: None) -> None:
+    def start_elsewhere() -> Any:
+        db = connections["default"]
+        plain = type(db)
+        db.__class__ = type("DatabaseWrapper", (plain,), {"__module__": "tenants.postgresql_backend"})
+        try:
+            return workflows.start(Plain, actor="tenant")
+        finally:
+            db.__class__ = plain
+
+    with Meeting("ann", first=1) as calls:
+        tenant = Other(start_elsewhere)
+        tenant.wait_until_blocked()
+    assert all(isinstance(one.join(), Instance) for one in (tenant, *calls))
 
 
 def test_a_start_in_a_transaction_is_part_of_that_and_of_no_other() -> None:

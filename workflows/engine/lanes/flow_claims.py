@@ -68,9 +68,13 @@ class FlowClaims:
         self._after_solo = False
 
     def refresh(self, db: BaseDatabaseWrapper, *, patience: float = READ_EVERY) -> None:
-        """Read what is set, where it was not read for so many seconds; where that is dear, a tenth of the time."""
+        """Read what is set, where it was not read for so many seconds; where that is dear, a tenth of the time.
+
+        Whoever looks until nothing is left always knows what is set now.
+        """
         now = time.monotonic()
-        if now - self._read_at >= max(patience, min(REST * self._read_took, SELDOM)):
+        dear = 0.0 if self._search.is_thorough else min(REST * self._read_took, SELDOM)
+        if now - self._read_at >= max(patience, dear):
             self.control = store.read_control(db)
             self._closed = self._list_closed()
             self._weights = list_weights() if self.control.rates else {}

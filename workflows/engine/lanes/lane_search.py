@@ -57,6 +57,11 @@ class LaneSearch:
         #: All that the last look has seen, closed ones too.
         self.seen: list[Lane] = []
 
+    @property
+    def is_thorough(self) -> bool:
+        """Whether a look goes on until nothing is left."""
+        return self._patience == FOREVER
+
     def look(self, page: Page) -> list[Lane]:
         """The open ones among the first lanes, and some of those beyond."""
         self._began = time.monotonic()
@@ -67,10 +72,18 @@ class LaneSearch:
             self._first = lanes[-1].place
             self._start = self._at = max_place(self._cursor, self._first)
             self._has_turned = False
-        return [one for one in lanes if self._is_open(one)] + self.look_on(page)
+        return [one for one in lanes if self._is_open(one)] + self._find_more(page)
 
     def look_on(self, page: Page) -> list[Lane]:
-        """More of those beyond; none where all of them were looked at, or for long enough."""
+        """More of those beyond; none where all of them were looked at, or for long enough.
+
+        What was found before has brought nothing, and took its time as well.
+        """
+        if not self._is_over and self._ends_in_vain():
+            self._cursor = self._at
+        return self._find_more(page)
+
+    def _find_more(self, page: Page) -> list[Lane]:
         while not self._is_over:
             begins_at = self._at
             lanes = page(begins_at, MOST_LANES)
@@ -81,11 +94,16 @@ class LaneSearch:
                 self._window = [one.place for one in found]
                 return found
             self._cursor = self._at
-            spent = time.monotonic() - self._began
-            if (self._is_over or spent >= self._patience) and self._patience < FOREVER:
-                self._is_over = True
-                self._rests_until = self._began + spent * (1 + REST)
+            self._ends_in_vain()
         return []
+
+    def _ends_in_vain(self) -> bool:
+        """Whether nothing is left to be looked at, or no time; then it rests."""
+        spent = time.monotonic() - self._began
+        if (self._is_over or spent >= self._patience) and not self.is_thorough:
+            self._is_over = True
+            self._rests_until = self._began + spent * (1 + REST)
+        return self._is_over
 
     def pass_over(self, tried: Collection[Place]) -> None:
         """The next look begins after those that have had their turn, and not before it is theirs."""

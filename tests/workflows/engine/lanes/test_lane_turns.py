@@ -28,6 +28,7 @@ from workflows import (
     step,
 )
 from workflows.api.flow_control import change_limit, change_queue, find_queue
+from workflows.engine.lanes import flow_claims
 from workflows.models import Instance, TokenBucket
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 
@@ -155,6 +156,27 @@ def test_a_child_inherits_nothing_and_may_be_given_a_queue_and_a_priority() -> N
     drain()
     assert_done(parent)
     assert {(one.queue, one.priority) for one in parent.children.all()} == {(None, None), ("flow-mail", 7)}
+
+
+def test_drain_goes_on_with_what_comes_to_lanes_however_long_it_takes_to_read_what_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class PatientParent(Workflow):
+        name = "flow.patient-parent"
+        queue = "flow-mail"
+
+        @step
+        def a(self, ctx):
+            return Spawn([Child(FlowPlain)], then="b")
+
+        @step
+        def b(self, ctx):
+            return Done()
+
+    monkeypatch.setattr(flow_claims, "REST", 1e9)
+    parent = workflows.start(PatientParent)
+    drain()
+    assert_done(parent)
 
 
 def test_a_plain_instance_has_nothing_of_it_in_its_row() -> None:

@@ -187,6 +187,20 @@ def test_where_open_lanes_bring_nothing_a_claim_goes_on_to_those_behind_them(mon
     assert [one.id for one in claims] == [str(behind.pk)]
 
 
+def test_open_lanes_that_bring_nothing_are_tried_no_longer_than_a_look_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_search, "MOST_LANES", 10)
+    monkeypatch.setattr(lane_search, "LOOK_ON", 0.0)
+    monkeypatch.setattr(lane_search, "REST", 0)
+    spend_rates(45)
+    behind = workflows.start(ClosedFair, {"tenant": 1}, priority=-1)
+    schedule, db = ClaimSchedule(), connections["default"]
+    with counting() as looks:
+        assert schedule.take(db) == []
+    assert looks == ["look"] * 2
+    claims = [claim for _ in range(4) for claim in schedule.take(db)]
+    assert [one.id for one in claims] == [str(behind.pk)]  # each look begins where the one before has ended
+
+
 def test_drain_finds_what_is_behind_lanes_that_bring_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane_search, "MOST_LANES", 10)
     spend_rates(45)
