@@ -65,8 +65,19 @@ def may_make(limit: Concurrency, key: str) -> bool:
     """Whether a limit may make this key of some input."""
     if limit.key.function is not None:
         return True
-    parts = re.split(r"\{[^{}]+\}", limit.key.text)
-    return re.fullmatch(".+".join(map(re.escape, parts)), key) is not None
+    first, *between = re.split(r"\{[^{}]+\}", limit.key.text)
+    if not between:
+        return key == first
+    *between, last = between
+    if not (key.startswith(first) and key.endswith(last)):
+        return False
+    # Of each text the first place that leaves something for the field before it: one pass, whatever somebody asks for.
+    at, end = len(first), len(key) - len(last)
+    for text in between:
+        if (at := key.find(text, at + 1, end)) < 0:
+            return False
+        at += len(text)
+    return at < end
 
 
 def _list_options() -> Iterator[tuple[Definition, FlowOptions]]:

@@ -24,6 +24,8 @@ MOST_SLOTS = 32_000
 MOST_TOKENS = 1_000_000_000
 #: Seconds: a bucket is filled in no less.
 SHORTEST_PERIOD = 0.001
+#: A year. What takes longer would let nothing through, and say that it does.
+LONGEST_PERIOD = 366 * 86_400.0
 #: Buckets of queues are named so; an author's rate cannot be.
 QUEUE_BUCKET = "queue:"
 
@@ -100,10 +102,12 @@ class Rate:
 
 
 def read_period(value: Any) -> float:
-    """The seconds in which a bucket gets its tokens; so few that no number can hold its pace are refused."""
+    """The seconds in which a bucket gets its tokens: neither too few for any number to hold its pace, nor a pause."""
     seconds = parse_timeout(value)
     if seconds < SHORTEST_PERIOD:
         raise InvalidDuration(value, f"is too short for a rate: {SHORTEST_PERIOD:g} s at least")
+    if seconds > LONGEST_PERIOD:
+        raise InvalidDuration(value, "is too long for a rate: 366 days at most; to let nothing through, pause it")
     return seconds
 
 

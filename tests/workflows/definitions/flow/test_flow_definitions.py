@@ -34,6 +34,7 @@ from workflows.api.flow_control import (
     write_rate,
 )
 from workflows.conf.settings import find_problems
+from workflows.definitions.flow.known_limits import may_make
 from workflows.models import Limit, Queue
 from workflows.store import Tokens
 from workflows.testing import drain
@@ -67,6 +68,7 @@ class DefinedKeyed(Workflow):
         (lambda: Rate("r", 10, per="1m", weight=11), "weight 11 of Rate 'r' is above its burst of 10"),
         (lambda: Rate("r", 10, per="1m", burst=3, weight=4), "above its burst of 3"),
         (lambda: Rate("queue:r", 10, per="1m"), "must not begin with 'queue:'"),
+        (lambda: Rate("r", 10, per="367d"), "is too long for a rate: 366 days at most"),
     ],
 )
 def test_a_limit_that_could_let_nothing_through_or_cannot_be_read_is_refused(
@@ -247,3 +249,23 @@ def test_a_setting_that_cannot_be_read_is_told_by_the_checks_and_never_means_no_
         assert [one.name for one in find_problems()] == ["QUEUES"]
         with pytest.raises(ImproperlyConfigured):
             _ = workflows.conf.conf.queues  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("template", "key", "fits"),
+    [
+        ("a:{x}", "a:7", True),
+        ("a:{x}", "a:", False),
+        ("{x}:{y}", "7:8", True),
+        ("{x}:{y}", ":8", False),
+        ("{x}:{y}", "7:", False),
+        ("{x}{y}", "78", True),
+        ("{x}{y}", "7", False),
+        ("a{x}b{y}c", "abbbc", True),
+        ("a{x}b{y}c", "abc", False),
+        ("plain", "plain", True),
+        ("plain", "plainer", False),
+    ],
+)
+def test_a_name_is_that_of_a_key_where_each_field_has_something_to_say(template: str, key: str, fits: bool) -> None:
+    assert may_make(Concurrency(template, 1), key) is fits

@@ -13,7 +13,14 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from workflows.api.flow_control import LimitStatus, QueueStatus, read_rate
 from workflows.definitions.flow.flow_options import PLAIN
-from workflows.definitions.flow.limits import MOST_SLOTS, MOST_TOKENS, SHORTEST_PERIOD, Concurrency, Rate
+from workflows.definitions.flow.limits import (
+    LONGEST_PERIOD,
+    MOST_SLOTS,
+    MOST_TOKENS,
+    SHORTEST_PERIOD,
+    Concurrency,
+    Rate,
+)
 from workflows.definitions.registry import Definition
 from workflows.exceptions import InvalidCall
 from workflows.rest.protocol.bodies import AS_WHOLE, Body, Shape, read_whole
@@ -28,7 +35,7 @@ _RATE_FORMS: list[dict[str, Any]] = [
         "type": "object",
         "properties": {
             "count": _TOKENS,
-            "per": {"anyOf": [_TIME, {"type": "number", "minimum": SHORTEST_PERIOD, "maximum": 1_000_000}]},
+            "per": {"anyOf": [_TIME, {"type": "number", "minimum": SHORTEST_PERIOD, "maximum": LONGEST_PERIOD}]},
             "burst": {"anyOf": [_TOKENS, {"type": "null"}]},
         },
         "required": ["count", "per"],
