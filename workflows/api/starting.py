@@ -18,6 +18,7 @@ from workflows import store
 from workflows.api.arguments import read_actor
 from workflows.api.origin import find_source
 from workflows.api.signals import BATCH
+from workflows.conf import conf
 from workflows.definitions import registry
 from workflows.definitions.workspace import current_workspace
 from workflows.engine.planning import plan_instance
@@ -88,7 +89,7 @@ def insert_batches(
     db, scope, by = reach_engine(), current_workspace(workspace), read_actor(actor)
     source = find_source(by)
     started: dict[UUID, Instance] = {}
-    if len(planned) == 1 and source is None and run_at is None and planned[0].key is None:
+    if len(planned) == 1 and conf.share_commits and source is None and run_at is None and planned[0].key is None:
         [one] = planned
         if (row := _starts.call(db, scope, (one, by))) is None:
             raise UnknownWorkspace(scope)

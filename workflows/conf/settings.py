@@ -41,6 +41,7 @@ DEFAULTS: Mapping[str, Any] = {
     "POLICY": None,
     "WORKSPACES_FOR": None,
     "METRICS_PUBLIC": False,
+    "SHARE_COMMITS": True,
     "API_RATE": "60000/m",
     "MAX_WAITS": 8,
     "DISPATCH_TRIES": 12,
@@ -174,6 +175,11 @@ class Conf(FlowSettings):
     def metrics_public(self) -> bool:
         """Whether /metrics may be read without a key."""
         return bool(self._read("METRICS_PUBLIC"))
+
+    @cached_property
+    def share_commits(self) -> bool:
+        """Whether threads that start instances at the same moment share a connection and a commit."""
+        return bool(self._read("SHARE_COMMITS"))
 
     @property
     def base_url(self) -> str:
@@ -335,6 +341,7 @@ _READERS: Mapping[str, Callable[[Any], str | None]] = {
     "POLICY": _want_function,
     "WORKSPACES_FOR": _want_function,
     "METRICS_PUBLIC": _want_flag,
+    "SHARE_COMMITS": _want_flag,
     "API_RATE": _want_rate,
     "MAX_WAITS": _want_number,
     "KAFKA": _want_kafka,

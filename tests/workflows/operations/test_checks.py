@@ -276,6 +276,7 @@ def test_an_invented_setting_is_answered_with_those_there_are(settings):
         ("POLICY", "nowhere"),
         ("WORKSPACES_FOR", 7),
         ("METRICS_PUBLIC", "yes"),
+        ("SHARE_COMMITS", "no"),
     ],
 )
 def test_a_value_that_cannot_be_read_is_named(settings, name, value):
@@ -299,6 +300,7 @@ def test_every_setting_of_the_contract_is_accepted(settings):
         "POLICY": "shop.rules.may",
         "WORKSPACES_FOR": lambda user: ["a"],
         "METRICS_PUBLIC": True,
+        "SHARE_COMMITS": False,
     }
     assert look(deploy=True) == {}
     assert conf.base_url == "https://holdpoint.example/under/here"

@@ -328,3 +328,14 @@ def test_a_key_that_somebody_holds_open_holds_up_no_start_without_a_key() -> Non
 def test_a_workspace_that_is_not_there_is_told_to_each_who_named_it() -> None:
     lost = begin("ann", "ben", workspace="nowhere")
     assert [one.join() for one in lost] == [Refused(UnknownWorkspace)] * 2
+
+
+def test_a_site_may_have_each_start_made_by_its_own_thread(settings: Any) -> None:
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "SHARE_COMMITS": False}
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE holdpoint_instance IN SHARE MODE")
+        calls = begin("ann", "ben", "cid", "dee")
+        for one in calls:
+            one.wait_until_blocked()  # each in the database
+    assert all(isinstance(one.join(), Instance) for one in calls)
