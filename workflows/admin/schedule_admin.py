@@ -7,6 +7,7 @@ by a request of their own making.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -34,7 +35,7 @@ from workflows.api.schedule_calls import (
     unschedule,
 )
 from workflows.definitions.workspace import DEFAULT_WORKSPACE
-from workflows.exceptions import WorkflowError
+from workflows.exceptions import UnknownSchedule, WorkflowError
 from workflows.models import Schedule
 from workflows.schedules.schedule_plan import list_shown_ticks
 from workflows.values.durations import write_duration
@@ -122,8 +123,9 @@ class ScheduleAdmin(PageTools, OwnWorkspaces, TenantAdmin, StyledAdmin):
         obj._state.adding = False
 
     def delete_model(self, request: HttpRequest, obj: Schedule) -> None:
-        """What it has started goes on."""
-        unschedule(obj.name, workspace=obj.workspace.slug)
+        """What it has started goes on. One that somebody else has removed in the meantime is as gone as was wished."""
+        with suppress(UnknownSchedule):
+            unschedule(obj.name, workspace=obj.workspace.slug)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         """Each by itself."""
