@@ -39,6 +39,8 @@ SELDOM = 4.0
 WIDER = 8
 #: Of a workflow that this process does not know, so many are claimed at a time, to be put back.
 UNKNOWN = 1
+#: Buckets that a pump remembers to have rows: of rates with a key there may be millions in its life.
+MOST_PROVIDED = 100_000
 #: How often it is looked for rows that wait for a clock which was put back.
 UNSTICK_EVERY = 30.0
 
@@ -251,6 +253,8 @@ class FlowClaims:
             return store.take_lanes(db, tickets, limit, lease, solos=solos)
         if missing := [one for one in buckets.values() if one.address not in self._provided]:
             store.provide_buckets(db, missing)
+            if len(self._provided) > MOST_PROVIDED:
+                self._provided.clear()  # what has rows is asked for once more, and nothing is written
             self._provided |= {one.address for one in missing}
         with store.atomic(db):
             tickets = self._admit(db, tickets)

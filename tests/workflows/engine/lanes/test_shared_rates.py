@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from django.db import connection
 
 import workflows
 from workflows import Done, Rate, Workflow, step
 from workflows.api.flow_control import change_limit, list_limits
 from workflows.definitions import registry
+from workflows.engine.lanes import flow_claims
 from workflows.models import Instance, TokenBucket
 from workflows.testing import advance, drain
 
@@ -36,6 +38,15 @@ class SharedLight(Workflow):
 class SharedHeavy(Workflow):
     name = "shared.heavy"
     rate = Rate("shared-rate", BURST, per="1000h", weight=64)
+
+    @step
+    def a(self, ctx):
+        return Done()
+
+
+class SharedKeyed(Workflow):
+    name = "shared.keyed"
+    rate = Rate("shared-keyed", 5, per="1h", key="{tenant}")
 
     @step
     def a(self, ctx):
@@ -109,3 +120,13 @@ def test_a_deploy_whose_runs_take_more_than_the_burst_that_was_set_keeps_its_pac
     assert done.count() == 2
     [after] = [one for one in list_limits() if one.name == "shared-outgrown"]
     assert (after.weight, after.is_outgrown) == (50, True)
+
+
+def test_a_pump_remembers_so_many_buckets_and_goes_on_without_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow_claims, "MOST_PROVIDED", 3)
+    flow = flow_claims.FlowClaims()
+    for tenant in range(9):
+        workflows.start(SharedKeyed, {"tenant": tenant})
+        flow.refresh(connection, patience=0.0)
+        assert len(flow.take(connection, flow.look(connection), 500)) == 1
+        assert len(flow._provided) <= 4
