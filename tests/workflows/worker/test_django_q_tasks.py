@@ -195,6 +195,30 @@ def test_a_lock_that_a_dead_reader_holds_is_freed(queue):
     assert queue.get(timeout=60) == "a task"
 
 
+def test_of_several_processes_that_look_at_the_same_moment_one_frees_the_lock(queue, monkeypatch):
+    monkeypatch.setattr(cluster, "DEAD_AFTER", 0.0)  # each look is the last one
+    queue._rlock.acquire()
+    fill(queue)
+    together, freed = threading.Barrier(3), []
+
+    def look() -> None:
+        reader = cluster.DeadReader(queue)
+        together.wait(60)
+        freed.append(reader.look())
+
+    lookers = [threading.Thread(target=look) for _ in range(2)]
+    for one in lookers:
+        one.start()
+    together.wait(60)
+    assert queue.get(timeout=60) == "a task"  # as a reader does that has waited for the lock
+    for one in lookers:
+        one.join(60)
+    assert sorted(freed) == [False, True]
+    assert queue._rlock.acquire(block=False)
+    assert not queue._rlock.acquire(block=False)
+    queue._rlock.release()
+
+
 def test_a_lock_that_an_idle_reader_holds_is_left_alone(queue):
     queue._rlock.acquire()
     assert not look_for(cluster.DeadReader(queue), 0.6)

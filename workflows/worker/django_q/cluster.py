@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import random
 import time
 from multiprocessing.queues import Queue
 from typing import Any
@@ -19,6 +20,10 @@ logger = logging.getLogger("workflows")
 YIELD_AFTER = 0.3
 #: An idle reader takes a message within microseconds; one that has not for so long is dead.
 DEAD_AFTER = 2.5
+#: Then it is looked at so often more, at moments of chance that are so many seconds apart at most: every process of the
+#: cluster comes to the same end at the same moment, and one that was faster has freed the lock by then.
+LAST_LOOKS = 20
+LOOKS_APART = 0.04
 
 
 class WaitingTasks:
@@ -64,8 +69,17 @@ class DeadReader:
         if now - self._since < DEAD_AFTER:
             return False
         self._since = None
+        if not self._stands_still():
+            return False
         _lock_of(self._queue).release()  # a multiprocessing lock belongs to nobody: any process may
         logger.warning("a process of this cluster was killed while it held a queue's lock; the queue is free again")
+        return True
+
+    def _stands_still(self) -> bool:
+        for _ in range(LAST_LOOKS):
+            time.sleep(random.uniform(0.0, LOOKS_APART))
+            if Queue.empty(self._queue) or _is_free(self._queue):
+                return False
         return True
 
 
