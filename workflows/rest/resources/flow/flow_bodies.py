@@ -28,9 +28,14 @@ from workflows.rest.protocol.response_bodies import ListOut
 from workflows.store import MOST_COUNTED, Tokens
 
 _TOKENS: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": MOST_TOKENS}
-_TIME: dict[str, Any] = {"type": "string", "pattern": "^[1-9][0-9]{0,3}[smhd]$"}
+#: Forms that are all shorter than the longest period.
+_TIME: dict[str, Any] = {"type": "string", "pattern": "^([1-9][0-9]{0,3}[sm]|[1-9][0-9]{0,2}h|[1-9][0-9]?d)$"}
 _RATE_FORMS: list[dict[str, Any]] = [
-    {"type": "string", "pattern": "^[1-9][0-9]{0,8}/([1-9][0-9]{0,3})?[smhd]$", "examples": ["100/m", "5/30s"]},
+    {
+        "type": "string",
+        "pattern": "^[1-9][0-9]{0,8}/(([1-9][0-9]{0,3})?[sm]|([1-9][0-9]{0,2})?h|([1-9][0-9]?)?d)$",
+        "examples": ["100/m", "5/30s"],
+    },
     {
         "type": "object",
         "properties": {
