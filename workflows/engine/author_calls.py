@@ -168,6 +168,8 @@ class Host:
         self._abandon_unclean()
 
     def _abandon_unclean(self) -> list[str]:
+        if all(map(_is_clean, self.authors)):
+            return []  # as after nearly every step
         unclean = [db for db in self.authors if not _is_clean(db)]
         left = [db.alias for db in unclean if db.in_atomic_block or not is_dead(db)]
         for db in unclean:

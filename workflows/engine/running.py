@@ -47,7 +47,7 @@ from workflows.engine.journals.journal import Journal
 from workflows.engine.journals.store_access import Ousted
 from workflows.exceptions import ClaimLost, UnitFailed, describe_error
 from workflows.exceptions.trouble import Trouble, engine_at_work, is_repeatable, raise_if_passing
-from workflows.store import Claim, Commit, InvokePlan, Kind, RunEnd, RunResult, SpawnPlan
+from workflows.store import Claim, Commit, InvokePlan, Kind, RunEnd, RunResult
 
 logger = logging.getLogger("workflows")
 
@@ -72,7 +72,7 @@ def run(claim: Claim, host: Host) -> RunResult:
     if definition.keep_states:
         claim.keep = definition.keep_states
     ctx = _make_context(claim, definition, host)
-    with workspace.enter_step(claim.workspace, claim.id):
+    with workspace.InStep(claim.workspace, claim.id):
         return _guard(claim, definition, ctx, host, lambda: _run(claim, definition, ctx, host))
 
 
@@ -134,7 +134,7 @@ def _guard(claim: Claim, definition: Definition, ctx: Context, host: Host, work:
 def complete(owed: Commit, host: Host, *, patient: bool = False) -> RunResult:
     """Try an outcome again that met a held row: what is left of it to commit, which may be all of it."""
     assert owed.again is not None
-    with workspace.enter_step(owed.claim.workspace, owed.claim.id):
+    with workspace.InStep(owed.claim.workspace, owed.claim.id):
         return owed.again(host, patient)
 
 
@@ -178,29 +178,36 @@ def _write(
 
     A row that somebody holds is waited for so many seconds; with 0, as long as it takes.
     """
-    if isinstance(outcome, Await) and isinstance(outcome.what, Several) and isinstance(ctx, StepContext):
+    if isinstance(outcome, Await):
+        if not (isinstance(outcome.what, Several) and isinstance(ctx, StepContext)):
+            return _write_await(claim, definition, ctx, outcome, db)
         now = 0.0 if outcome.timeout is None else store.read_clock(db)
         outcome = ctx.ask_several(outcome, now)
-    event = outcome.what if isinstance(outcome, Await) and isinstance(outcome.what, EventSpec) else None
+    elif isinstance(outcome, Spawn) and isinstance(ctx, StepContext):
+        ctx.end_withdrawn()
+    plan = plan_outcome(claim, definition, ctx, outcome)
+    if isinstance(plan, Commit):
+        return plan
+    if isinstance(plan, InvokePlan):
+        store.commit_invoke(db, plan, patience)
+    else:
+        store.commit_spawn(db, plan, patience)
+    return RunEnd.COMMITTED
+
+
+def _write_await(
+    claim: Claim, definition: Definition, ctx: Context, outcome: Await, db: BaseDatabaseWrapper
+) -> RunResult:
+    event = outcome.what if isinstance(outcome.what, EventSpec) else None
     if event is not None:
         ctx.allow_event(event)
-    if isinstance(outcome, Await | Spawn) and isinstance(ctx, StepContext):
+    if isinstance(ctx, StepContext):
         ctx.end_withdrawn(event)
-    if isinstance(outcome, Await):
-        question = find_question(claim, outcome)
-        # Opened before anything else, so that its address stands when the step is left.
-        asked = None if question is None else ctx.ask_and_arm(question, outcome.timeout)
-        now = store.read_clock(db) if wants_clock(claim, outcome) else 0.0
-        return plan_await(claim, definition, ctx, outcome, question, asked, now)
-    plan = plan_outcome(claim, definition, ctx, outcome)
-    match plan:
-        case InvokePlan():
-            store.commit_invoke(db, plan, patience)
-            return RunEnd.COMMITTED
-        case SpawnPlan():
-            store.commit_spawn(db, plan, patience)
-            return RunEnd.COMMITTED
-    return plan
+    question = find_question(claim, outcome)
+    # Opened before anything else, so that its address stands when the step is left.
+    asked = None if question is None else ctx.ask_and_arm(question, outcome.timeout)
+    now = store.read_clock(db) if wants_clock(claim, outcome) else 0.0
+    return plan_await(claim, definition, ctx, outcome, question, asked, now)
 
 
 def _write_or_owe(

@@ -11,8 +11,6 @@ goes to `handle`. Invariants owned:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -73,14 +71,25 @@ def is_dead(db: BaseDatabaseWrapper) -> bool:
     return db.closed_in_transaction if raw is None else bool(raw.closed or raw.broken)
 
 
-@contextmanager
-def engine_at_work() -> Iterator[None]:
+class _EngineAtWork:
+    """A class, and one of it for all, because every step enters it."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, (DatabaseError, InterfaceError)):
+            raise_if_passing(error)
+
+
+_at_work = _EngineAtWork()
+
+
+def engine_at_work() -> _EngineAtWork:
     """Statements of the engine: what they meet in passing is its own trouble."""
-    try:
-        yield
-    except (DatabaseError, InterfaceError) as error:
-        raise_if_passing(error)
-        raise
+    return _at_work
 
 
 def raise_if_passing(error: BaseException) -> None:

@@ -262,15 +262,13 @@ def commit(db: BaseDatabaseWrapper, commits: Sequence[Commit]) -> set[str]:
 
 def may_close(one: Commit) -> bool:
     """Whether a channel may have to hear of it: then it is committed where models write."""
-    if not listens():
-        return False
-    ends = one.kind in (Kind.DONE, Kind.STOP)
-    return (
+    closes = (
         one.rewind is not None
         or bool(one.withdraws)
-        or (ends and bool(one.claim.asked))
+        or (one.claim.asked and one.kind in (Kind.DONE, Kind.STOP))
         or (one.kind is Kind.STOP and is_line(one.claim))
     )
+    return bool(closes) and listens()
 
 
 def ended_here(db: BaseDatabaseWrapper, elsewhere: BaseDatabaseWrapper, claim: Claim) -> bool:

@@ -48,6 +48,8 @@ Returned = Outcome | Coroutine[Any, Any, Outcome]
 Method = TypeVar("Method", bound=Callable[[Any, StepContext], Returned])
 
 _MARK = "__holdpoint_step__"
+#: Outcomes that name the step after them.
+_LEADING_ON = (Next, Await, Spawn)
 _RESERVED = frozenset(
     {"handle", "definition", "name", "version", "max_attempts", "step_timeout", "initial", "on_event", "late_signals"}
     | {"keep_states"}
@@ -209,9 +211,10 @@ def _define(cls: type[Workflow], steps: dict[str, StepOptions]) -> Definition:
                 f"{place!r} of workflow {name!r} returned {show(outcome)}; return Next, Await, Retry, Spawn, "
                 "Done or Stop"
             )
-        target = outcome.step if isinstance(outcome, Next) else getattr(outcome, "then", None)
-        if isinstance(outcome, Next | Await | Spawn) and target not in steps:
-            raise UnknownStep(name, target, list(steps))
+        if isinstance(outcome, _LEADING_ON):
+            target = outcome.step if isinstance(outcome, Next) else outcome.then
+            if target not in steps:
+                raise UnknownStep(name, target, list(steps))
         return outcome
 
     return Definition(

@@ -6,8 +6,12 @@ that they are written for, whatever the role, the database or the server prefer.
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import Format
 
 from workflows import store
 from workflows.backend.vanished import limit_silence
@@ -67,5 +71,22 @@ def connect(alias: str, lookout: Lookout | None = None) -> BaseDatabaseWrapper:
 def _prepare(db: BaseDatabaseWrapper) -> None:
     with db.wrap_database_errors:
         limit_silence(db.connection, db.settings_dict["OPTIONS"])  # whatever engine of Django's the project uses
+    _read_moments_quickly(db)
     settings = {**_OWN_SETTINGS, "lock_timeout": f"{LOCK_TIMEOUT_MS}ms"}
     store.fetch(db, _SET, {"names": list(settings), "values": list(settings.values())})
+
+
+def _read_moments_quickly(db: BaseDatabaseWrapper) -> None:
+    """Every claim carries a moment, and Django's reader takes ten times as long as Python's own for it."""
+    adapters: Any = db.connection.adapters
+    djangos: Any = adapters.get_loader(adapters.types["timestamptz"].oid, Format.TEXT)
+
+    class QuickLoader(djangos):  # type: ignore[misc]
+        def load(self, data: Any) -> datetime:
+            try:
+                moment = datetime.fromisoformat(bytes(data).decode())
+            except ValueError:
+                return djangos.load(self, data)  # type: ignore[no-any-return]
+            return moment if moment.tzinfo is self.timezone else moment.replace(tzinfo=self.timezone)
+
+    adapters.register_loader("timestamptz", QuickLoader)
