@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zoneinfo
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from django.db import OperationalError, connections, transaction
@@ -50,6 +52,8 @@ NOTIFY_IDLE = (
     f"(SELECT pg_notify('{CHANNEL}', '') FROM holdpoint_worker w "
     f"WHERE w.idle AND w.beat_at > {CLOCK} - interval '5 s' LIMIT 1)"
 )
+
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 LEDGER = "INSERT INTO holdpoint_ledger(instance_id, at, due_at, seq, workspace_id, kind, status, actor, name, data)"
 
@@ -86,6 +90,20 @@ def fetch(
     with db.cursor() as cursor:
         cursor.execute(statement, params or None)
         return cursor.fetchall() if rows else []
+
+
+def microseconds(moment: str) -> str:
+    """A moment as a number, for `read_moments`: Django's reader takes ten times as long for a text."""
+    return f"(extract(epoch FROM {moment}) * 1000000)::int8"
+
+
+def read_moments(db: BaseDatabaseWrapper, numbers: Iterable[int]) -> list[datetime]:
+    """Moments as Django reads them: in the connection's zone, or without one."""
+    zone = db.timezone
+    if zone is not None:
+        return [(_BEGINNING + timedelta(microseconds=one)).astimezone(zone) for one in numbers]
+    here = zoneinfo.ZoneInfo(db.timezone_name)
+    return [(_BEGINNING + timedelta(microseconds=one)).astimezone(here).replace(tzinfo=None) for one in numbers]
 
 
 def read_clock(db: BaseDatabaseWrapper) -> float:

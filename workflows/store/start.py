@@ -28,6 +28,7 @@ from workflows.store.sql import (
     compact,
     fetch,
     kind,
+    microseconds,
     write_plain,
     write_texts,
 )
@@ -135,7 +136,8 @@ def _start(workspace: str, *, carries: bool, placed: bool, ticks: bool = False, 
       SELECT id, {CLOCK}, CASE WHEN status = {SLEEPING} THEN due_at END, 1, workspace_id, {kind(Event.STARTED)},
         status, {"started_by" if by_row else "%(actor)s::text"}, step, NULL FROM n
     )
-    SELECT n.id, n.workspace_id, n.status, n.created_at, n.due_at, {NOTIFY_IDLE} FROM n
+    SELECT n.id, n.workspace_id, n.status, {microseconds("n.created_at")}, {microseconds("n.due_at")}, {NOTIFY_IDLE}
+    FROM n
     """)
 
 

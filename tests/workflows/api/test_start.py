@@ -1,12 +1,14 @@
 """Starting: what an instance is given, who started it, when it runs, and many at once."""
 
 import uuid
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import connection, transaction
+from django.db.models.signals import post_init
 from django.test import override_settings
 from django.utils import timezone
 
@@ -107,6 +109,53 @@ def test_the_instance_returned_is_the_row_that_was_written() -> None:
     for field in Instance._meta.concrete_fields:
         assert getattr(returned, field.attname) == getattr(stored, field.attname), field.attname
     assert returned.state == stored.state == {"n": 1}
+    assert (returned._state.adding, returned._state.db) == (stored._state.adding, stored._state.db)
+    assert returned.workspace == stored.workspace
+    assert returned == stored
+
+
+def test_whoever_listens_for_new_models_hears_of_started_ones() -> None:
+    heard: list[Instance] = []
+
+    def hear(instance: Instance, **kwargs: Any) -> None:
+        heard.append(instance)
+
+    post_init.connect(hear, sender=Instance)
+    try:
+        returned = workflows.start(Taker)
+    finally:
+        post_init.disconnect(hear, sender=Instance)
+    assert heard == [returned]
+
+
+@pytest.fixture
+def put_zone(committed: None, settings: Any) -> Iterator[Callable[[bool, str | None], None]]:
+    """Change how moments are read, as a project's settings do."""
+    before = connection.settings_dict["TIME_ZONE"]
+
+    def put(use_tz: bool, zone: str | None) -> None:
+        settings.USE_TZ = use_tz
+        connection.settings_dict["TIME_ZONE"] = zone
+        for name in ("timezone", "timezone_name"):
+            connection.__dict__.pop(name, None)
+        connection.close()  # the next one is made for it
+
+    yield put
+    put(True, before)
+
+
+@pytest.mark.parametrize(
+    ("use_tz", "zone"), [(True, None), (True, "Europe/Berlin"), (True, "America/New_York"), (False, None)]
+)
+def test_the_moments_returned_are_those_that_django_reads(
+    put_zone: Callable[[bool, str | None], None], use_tz: bool, zone: str | None
+) -> None:
+    put_zone(use_tz, zone)
+    returned = workflows.start(Taker)
+    stored = Instance.objects.get(pk=returned.pk)
+    for name in ("created_at", "due_at"):
+        mine, djangos = getattr(returned, name), getattr(stored, name)
+        assert (mine.replace(tzinfo=None), mine.tzinfo) == (djangos.replace(tzinfo=None), djangos.tzinfo)
 
 
 def test_a_started_instance_is_runnable_in_its_first_step() -> None:
