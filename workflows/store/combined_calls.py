@@ -4,6 +4,7 @@ Lives here: who carries whom, and what each of them gets back. Must not live her
 Sixteen calls in flight are sixteen commits, and a commit costs more than all that a call writes. Invariants owned:
 
 * Nobody waits for others to come: a call that meets no other begins at once. It carries what has come until it begins.
+  One that meets another waits until that is done, unless enough wait already.
 * Each call has an answer or an error of its own. What the database refuses as a whole is made again one by one, each by
   its own thread. Of what may have been committed, because the connection was lost, nothing is made again.
 * Whoever is ended, waiting or carrying, takes nobody's turn and nobody's answer along.
@@ -29,6 +30,9 @@ A = TypeVar("A")
 
 #: Statements of one group under way at once: while one is being committed, the next is on its way.
 MOST_AT_ONCE = 2
+#: A second statement is begun by whoever finds so many waiting: a statement for one call costs nearly what it costs for
+#: four.
+ENOUGH = 3
 #: Backends that are known to treat all threads alike.
 _KNOWN_BACKENDS = ("django.", "workflows.backend.")
 
@@ -93,7 +97,7 @@ class Combiner(Generic[C, A]):
             found = self._groups.get(place)
             if found is None:
                 found = self._groups[place] = _Group()
-            if found.under_way < MOST_AT_ONCE:
+            if not found.under_way or (found.under_way < MOST_AT_ONCE and len(found.waiting) >= ENOUGH):
                 found.under_way += 1
                 mine.leads = True
             else:

@@ -52,8 +52,9 @@ def trigger() -> Iterator[None]:
         cursor.execute("DROP TRIGGER test_combined ON holdpoint_instance; DROP FUNCTION test_combined()")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def one_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One statement under way: who carries whom is certain."""
     monkeypatch.setattr(combined_calls, "MOST_AT_ONCE", 1)
 
 
@@ -74,17 +75,16 @@ def wait_until_waiting(count: int) -> None:
 class Meeting:
     """Calls that meet: the first ones wait in the database for a lock on the table, the others for them."""
 
-    def __init__(self, *others: str, first: int = combined_calls.MOST_AT_ONCE) -> None:
-        self._others, self._first = others, first
+    def __init__(self, *others: str) -> None:
+        self._others = others
 
     def __enter__(self) -> list[Other]:
         self._block = transaction.atomic()
         self._block.__enter__()
         with connection.cursor() as cursor:
             cursor.execute("LOCK TABLE holdpoint_instance IN SHARE MODE")
-        self.calls = begin(*(f"first-{n}" for n in range(self._first)))
-        for one in self.calls:
-            one.wait_until_blocked()
+        self.calls = begin("first")
+        self.calls[0].wait_until_blocked()
         for n, actor in enumerate(self._others, 1):  # one after the other: who carries whom is certain
             self.calls += begin(actor)
             wait_until_waiting(n)
@@ -106,8 +106,28 @@ def test_starts_that_come_while_others_are_being_written_share_a_commit() -> Non
         pass
     answers = [one.join() for one in calls]
     assert all(isinstance(one, Instance) for one in answers), answers
-    assert Instance.objects.count() == len({one.pk for one in answers}) == 12
-    assert count_commits() <= 4  # those that came first, and what each of them let go on
+    assert Instance.objects.count() == len({one.pk for one in answers}) == 11
+    assert count_commits() == 2  # the one that came first, and the others
+    assert not starting._starts._groups
+
+
+def test_where_enough_wait_the_next_one_carries_them_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(combined_calls, "MOST_AT_ONCE", 2)
+    waiting = [f"waiting-{n}" for n in range(combined_calls.ENOUGH)]
+    with Meeting(*waiting) as calls:
+        [second] = begin("second")
+        second.wait_until_blocked()  # in the database, beside the first
+        assert not any(group.waiting for group in starting._starts._groups.values())
+        late = begin(*(f"late-{n}" for n in range(combined_calls.ENOUGH + 1)))
+        wait_until_waiting(len(late))  # never a third
+    answers = [one.join() for one in (*calls, second, *late)]
+    assert all(isinstance(one, Instance) for one in answers), answers
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(DISTINCT xmin::text) FROM holdpoint_instance WHERE started_by = ANY(%s)",
+            [[*waiting, "second"]],
+        )
+        assert cursor.fetchone() == (1,)
     assert not starting._starts._groups
 
 
@@ -132,10 +152,10 @@ def test_what_is_refused_refuses_no_neighbour(trigger: None) -> None:
     ]
 
 
-def test_a_lost_connection_loses_no_call_silently_and_makes_none_twice(trigger: None, one_at_once: None) -> None:
+def test_a_lost_connection_loses_no_call_silently_and_makes_none_twice(trigger: None) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK])
-        with Meeting("held", "ann", "ben", first=1) as calls:
+        with Meeting("held", "ann", "ben") as calls:
             pass
         first, held, *others = calls
         assert isinstance(first.join(), Instance)
@@ -146,10 +166,10 @@ def test_a_lost_connection_loses_no_call_silently_and_makes_none_twice(trigger: 
         assert [one.join() for one in (held, *others)] == [Refused(OperationalError)] * 3
         assert isinstance(later[0].join(), Instance)  # it goes on
         cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
-    assert sorted(Instance.objects.values_list("started_by", flat=True)) == ["cid", "first-0"]
+    assert sorted(Instance.objects.values_list("started_by", flat=True)) == ["cid", "first"]
 
 
-def test_a_thread_that_is_ended_leaves_nobody_waiting(trigger: None, one_at_once: None) -> None:
+def test_a_thread_that_is_ended_leaves_nobody_waiting(trigger: None) -> None:
     ended: list[int] = []
 
     def start_and_end() -> Any:
@@ -161,7 +181,7 @@ def test_a_thread_that_is_ended_leaves_nobody_waiting(trigger: None, one_at_once
 
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK])
-        with Meeting(first=1) as calls:
+        with Meeting() as calls:
             calls.append(Other(start_and_end))
             wait_until_waiting(1)
             calls += begin("ann")
@@ -179,7 +199,7 @@ def test_a_thread_that_is_ended_leaves_nobody_waiting(trigger: None, one_at_once
     assert isinstance(later[0].join(), Instance)
 
 
-def test_a_thread_that_is_ended_while_it_waits_passes_its_turn_on(one_at_once: None) -> None:
+def test_a_thread_that_is_ended_while_it_waits_passes_its_turn_on() -> None:
     ended: list[int] = []
 
     def start_and_end() -> Any:
@@ -189,7 +209,7 @@ def test_a_thread_that_is_ended_while_it_waits_passes_its_turn_on(one_at_once: N
         except SystemExit:
             return "ended"
 
-    with Meeting(first=1) as calls:
+    with Meeting() as calls:
         calls.append(Other(start_and_end))
         wait_until_waiting(1)
         calls += begin("ann")
@@ -201,10 +221,10 @@ def test_a_thread_that_is_ended_while_it_waits_passes_its_turn_on(one_at_once: N
     assert waiting.join() == "ended"
     assert isinstance(ann.join(), Instance)
     assert not starting._starts._groups
-    assert sorted(Instance.objects.values_list("started_by", flat=True)) == ["ann", "first-0"]
+    assert sorted(Instance.objects.values_list("started_by", flat=True)) == ["ann", "first"]
 
 
-def test_a_signal_that_ends_the_wait_of_the_main_thread_takes_its_call_back(one_at_once: None) -> None:
+def test_a_signal_that_ends_the_wait_of_the_main_thread_takes_its_call_back() -> None:
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -239,7 +259,7 @@ def test_a_signal_that_ends_the_wait_of_the_main_thread_takes_its_call_back(one_
     assert sorted(Instance.objects.values_list("started_by", flat=True)) == ["first", "later"]
 
 
-def test_what_ends_the_thread_that_carries_is_no_error_of_others(trigger: None, one_at_once: None) -> None:
+def test_what_ends_the_thread_that_carries_is_no_error_of_others(trigger: None) -> None:
     class TooLong(Exception):
         """A limit of time, as some task queues have it."""
 
@@ -251,7 +271,7 @@ def test_what_ends_the_thread_that_carries_is_no_error_of_others(trigger: None, 
 
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK])
-        with Meeting(first=1) as calls:
+        with Meeting() as calls:
             calls.append(Other(start_and_end))
             wait_until_waiting(1)
             calls += begin("ann")
@@ -264,7 +284,7 @@ def test_what_ends_the_thread_that_carries_is_no_error_of_others(trigger: None, 
     assert [held.join(), ann.join()] == [Refused(TooLong), Refused(OperationalError)]
 
 
-def test_what_wraps_the_statements_of_one_thread_wraps_no_call_of_another(one_at_once: None) -> None:
+def test_what_wraps_the_statements_of_one_thread_wraps_no_call_of_another() -> None:
     seen: list[Any] = []
 
     def observe(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -275,7 +295,7 @@ def test_what_wraps_the_statements_of_one_thread_wraps_no_call_of_another(one_at
         with connection.execute_wrapper(observe):
             return workflows.start(Plain, actor="observed")
 
-    with Meeting("ann", first=1) as calls:
+    with Meeting("ann") as calls:
         observed = Other(start_observed)
         observed.wait_until_blocked()  # in the database, and not behind others
         calls += begin("ben")
@@ -284,7 +304,7 @@ def test_what_wraps_the_statements_of_one_thread_wraps_no_call_of_another(one_at
     assert seen == ['{"observed"}']
 
 
-def test_a_backend_of_somebody_else_carries_nobody_and_is_carried_by_nobody(one_at_once: None) -> None:
+def test_a_backend_of_somebody_else_carries_nobody_and_is_carried_by_nobody() -> None:
     def start_elsewhere() -> Any:
         db = connections["default"]
         plain = type(db)
@@ -294,7 +314,7 @@ def test_a_backend_of_somebody_else_carries_nobody_and_is_carried_by_nobody(one_
         finally:
             db.__class__ = plain
 
-    with Meeting("ann", first=1) as calls:
+    with Meeting("ann") as calls:
         tenant = Other(start_elsewhere)
         tenant.wait_until_blocked()
     assert all(isinstance(one.join(), Instance) for one in (tenant, *calls))
