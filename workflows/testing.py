@@ -50,7 +50,7 @@ def drain(
 ) -> dict[str, int]:
     """Run everything that is due; how often each outcome came ("next", "await", "done" …).
 
-    What is due in other apps (their sweeps: reminders, notices …) is done too, before and between the steps. With
+    What is due in other apps (their sweeps: reminders, notices …) is done too, first and whenever no step is left. With
     `queues` only instances of these are run, as by `workflow_worker --queue`.
 
     >>> drain()
@@ -218,9 +218,11 @@ def _drain(
     counts: Counter[str] = Counter()
     calls: Counter[str] = Counter()
     for ran in itertools.count():
-        idle = _sweep(db, calls, max_steps, schedules=schedules)  # before deadlines are looked at, as a pump does
-        _wake(db)
-        claims = _claim(db, flow)
+        claims = _claim(db, flow) if ran else []
+        if not claims:  # as a pump: what can run runs first, and then what time has made due
+            idle = _sweep(db, calls, max_steps, schedules=schedules)  # before deadlines are looked at
+            _wake(db)
+            claims = _claim(db, flow)
         if not claims:
             return counts, idle
         if ran == max_steps:
