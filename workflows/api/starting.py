@@ -134,7 +134,7 @@ def _insert_batch(
 def _fresh(one: NewInstance, row: tuple[Any, ...], started_by: str, db: BaseDatabaseWrapper) -> Instance:
     """The model instance of a row just written, without reading it again."""
     _, workspace, status, *moments, _ = row
-    created_at, due_at = store.read_moments(db, moments)
+    created_at, due_at = store.to_djangos(db, moments)
     values = _BLANK | {
         "id": one.id,
         "workspace_id": workspace,

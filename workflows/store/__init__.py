@@ -247,8 +247,8 @@ from workflows.store.sql import in_transaction as in_transaction
 from workflows.store.sql import limit_lock_wait as limit_lock_wait
 from workflows.store.sql import read_clock as read_clock
 from workflows.store.sql import read_committed as read_committed
-from workflows.store.sql import read_moments as read_moments
 from workflows.store.sql import retrying as retrying
+from workflows.store.sql import to_djangos as to_djangos
 from workflows.store.sql import wait_for_locks as wait_for_locks
 from workflows.store.start import KEY_TRIES as KEY_TRIES
 from workflows.store.start import NewInstance as NewInstance

@@ -28,7 +28,7 @@ from workflows.store.sql import (
     compact,
     fetch,
     kind,
-    microseconds,
+    micros,
     write_plain,
     write_texts,
 )
@@ -136,7 +136,7 @@ def _start(workspace: str, *, carries: bool, placed: bool, ticks: bool = False, 
       SELECT id, {CLOCK}, CASE WHEN status = {SLEEPING} THEN due_at END, 1, workspace_id, {kind(Event.STARTED)},
         status, {"started_by" if by_row else "%(actor)s::text"}, step, NULL FROM n
     )
-    SELECT n.id, n.workspace_id, n.status, {microseconds("n.created_at")}, {microseconds("n.due_at")}, {NOTIFY_IDLE}
+    SELECT n.id, n.workspace_id, n.status, {micros("n.created_at")}, {micros("n.due_at")}, {NOTIFY_IDLE}
     FROM n
     """)
 

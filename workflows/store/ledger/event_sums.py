@@ -15,8 +15,7 @@ from collections.abc import Mapping
 
 from workflows import exceptions
 from workflows.lifecycle import INTERACTION_CODES, Event, InteractionStatus, Status
-from workflows.store.ledger.seals import micros
-from workflows.store.sql import NOW, PARKED, RUNNABLE, compact, kind, write_plain, write_texts
+from workflows.store.sql import NOW, PARKED, RUNNABLE, compact, kind, micros, write_plain, write_texts
 
 #: Why a completion was dropped. Of `invalid_token` no ledger tells, and of the others not when a stranger was refused.
 REASONS = (

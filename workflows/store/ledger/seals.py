@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.lifecycle import Event
-from workflows.store.sql import CLOCK, atomic, compact, fetch, kind
+from workflows.store.sql import CLOCK, atomic, compact, fetch, kind, micros
 
 #: Rows that one seal statement reads, roughly: a backlog is sealed in several short transactions.
 BATCH = 100_000
@@ -31,11 +31,6 @@ BATCH = 100_000
 LOCK = 7_031_965
 
 REDACTED = kind(Event.REDACTED)
-
-
-def micros(moment: str) -> str:
-    """A moment as a whole number, whatever the session's time zone."""
-    return f"(extract(epoch FROM {moment}) * 1000000)::bigint"
 
 
 #: What stands for a row's payload and salt. A payload that never was counts as empty text, which no JSON is;

@@ -16,13 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from workflows.store.ledger.event_sums import COUNT, LATEST, LISTS
-from workflows.store.ledger.seals import micros
-from workflows.store.sql import CLOCK, atomic, compact, fetch, in_transaction, write_plain, write_texts
+from workflows.store.sql import (
+    CLOCK,
+    atomic,
+    compact,
+    fetch,
+    in_transaction,
+    micros,
+    to_moment,
+    write_plain,
+    write_texts,
+)
 
 #: Rows that one tally counts, roughly: a backlog is counted in several short transactions.
 BATCH = 50_000
@@ -88,8 +97,6 @@ _ADD = compact(f"""
     GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
     ON CONFLICT (workspace_id, name, label) DO UPDATE SET value = o.value + excluded.value
 """)
-
-_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,4 +203,4 @@ def _move(db: BaseDatabaseWrapper, xid: int, since: datetime, at: datetime) -> N
 
 def _read_moment(value: float | None) -> datetime:
     """Moments leave the database as numbers: the driver's have no zone where a project has USE_TZ off."""
-    return _EPOCH + timedelta(microseconds=int(value or 0))
+    return to_moment(int(value or 0))

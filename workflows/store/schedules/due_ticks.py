@@ -8,20 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.store.sql import CLOCK, LIVE, NOW, compact, fetch, write_plain, write_texts
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def in_micros(moment: str) -> str:
-    """A moment as whole microseconds since 1970: the same in every session, whatever its time zone."""
-    return f"(extract(epoch FROM {moment}) * 1000000)::bigint"
+from workflows.store.sql import CLOCK, EPOCH, LIVE, NOW, compact, fetch, micros, to_moment, write_plain, write_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +64,8 @@ class MovedSchedule:
 
 #: The columns of a `ScheduleRow`, of a row that is called `s`.
 COLUMNS = f"""s.id, s.workspace_id, s.name, s.workflow, s.input::text, s.cron,
-      (extract(epoch FROM s.every) * 1000000)::bigint, s.tz, s.overlap, s.catch_up, s.enabled,
-      {in_micros("s.anchor_at")}, {in_micros("s.next_at")}, s.last_instance, s.declared, s.edited,
+      {micros("s.every")}, s.tz, s.overlap, s.catch_up, s.enabled,
+      {micros("s.anchor_at")}, {micros("s.next_at")}, s.last_instance, s.declared, s.edited,
       s.removed_at IS NOT NULL"""
 
 #: A statement of its own, once the schedules are held: whoever held them before may have started the instance after
@@ -88,7 +81,7 @@ _LOCK = compact(f"""
         AND (%(only)s::bigint IS NULL OR s.id = %(only)s::bigint) AND s.id <> ALL(%(skip)s::bigint[])
       ORDER BY s.next_at, s.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
     )
-    SELECT {in_micros(NOW)}, {COLUMNS} FROM s ORDER BY s.id
+    SELECT {micros(NOW)}, {COLUMNS} FROM s ORDER BY s.id
 """)
 
 #: What was written before it is not written again: the row of the tick is what makes it happen once.
@@ -97,7 +90,7 @@ _WRITE_TICKS = compact(f"""
     SELECT v.schedule, v.at, {CLOCK}, v.outcome, v.instance
     FROM unnest(%(schedules)s::bigint[], %(moments)s::timestamptz[], %(outcomes)s::text[], %(instances)s::uuid[])
       v(schedule, at, outcome, instance)
-    ON CONFLICT (schedule_id, at) DO NOTHING RETURNING schedule_id, {in_micros("at")}
+    ON CONFLICT (schedule_id, at) DO NOTHING RETURNING schedule_id, {micros("at")}
 """)
 
 _MOVE = compact("""
@@ -212,11 +205,6 @@ def read_row(row: Sequence[Any]) -> ScheduleRow:
         None if next_at is None else to_moment(next_at),
         *rest,
     )
-
-
-def to_moment(micros: int) -> datetime:
-    """The moment so many microseconds after 1970, in UTC."""
-    return EPOCH + timedelta(microseconds=micros)
 
 
 def _write_moments(moments: Sequence[datetime | None]) -> str:

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from workflows.store.schedules.due_ticks import COLUMNS, ScheduleRow, in_micros, read_row, to_moment
-from workflows.store.sql import CLOCK, compact, fetch
+from workflows.store.schedules.due_ticks import COLUMNS, ScheduleRow, read_row
+from workflows.store.sql import CLOCK, compact, fetch, micros, to_moment
 from workflows.store.targets import address_kind, workspace_sql
 
 
@@ -37,7 +37,7 @@ class WrittenSchedule:
     edited: bool
 
 
-_SCOPE = {by: f"SELECT {workspace_sql(by)}, {in_micros(CLOCK)}" for by in ("id", "slug")}
+_SCOPE = {by: f"SELECT {workspace_sql(by)}, {micros(CLOCK)}" for by in ("id", "slug")}
 
 _LOCK_NAMED = compact(f"""
     SELECT {COLUMNS} FROM holdpoint_schedule s WHERE s.workspace_id = %(ws)s::int AND s.name = %(name)s::text
