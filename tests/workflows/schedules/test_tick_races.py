@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.db import connection, connections, transaction
 from django.db.models.functions import Now
 
 import workflows
+from tests.support.api_calls import Api, make_key, problem
 from tests.support.pumps import pumping
 from tests.support.races import COMMITTED, PATIENCE, Other, Refused, race, run_threads
 from workflows import Await, Done, Workflow, step, store
@@ -210,3 +213,24 @@ def test_a_last_instance_that_somebody_holds_delays_its_own_schedule_and_no_othe
     assert sum(tick_sweep.work() for _ in range(2)) == many
     assert Instance.objects.filter(status="cancelled").count() == many + 1
     assert not Schedule.objects.exclude(error=None).exists()
+
+
+@pytest.mark.parametrize("call", ["change", "run", "remove"])
+def test_a_key_acts_on_no_schedule_that_becomes_another_workflows_meanwhile(call: str, settings: Any) -> None:
+    settings.MIDDLEWARE, settings.ROOT_URLCONF = [], "workflows.urls"  # all that `COMMITTED` leaves
+    settings.WORKFLOWS = {**settings.WORKFLOWS, "API_RATE": None}
+    workflows.schedule("one", Raced, every="1h")
+    narrow = Api(make_key(workflows=["tick_races.raced"]))
+    calls = {
+        "change": lambda: narrow.patch("/v1/schedules/one", {"every": "2h"}),
+        "run": lambda: narrow.post("/v1/schedules/one/run", {}),
+        "remove": lambda: narrow.call("DELETE", "/v1/schedules/one"),
+    }
+    with transaction.atomic():
+        workflows.schedule("one", Waiting, every="1h")
+        acting = Other(calls[call])
+        acting.wait_until_blocked()
+    problem(acting.join(), 404, "not-found")
+    kept = Schedule.objects.get(name="one")
+    assert (kept.workflow, kept.every.total_seconds(), kept.removed_at) == ("tick_races.waiting", 3600, None)
+    assert not Instance.objects.exists()

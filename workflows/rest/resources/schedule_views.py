@@ -13,6 +13,7 @@ from drf_spectacular.utils import OpenApiParameter
 from pydantic import ConfigDict, Field
 from rest_framework.request import Request
 
+from workflows import store
 from workflows.api.schedule_calls import change_schedule, create_schedule, find_schedule, run_schedule, unschedule
 from workflows.exceptions import DuplicateSchedule, UnknownSchedule
 from workflows.models import Schedule
@@ -132,6 +133,16 @@ class _ScheduleEndpoint(Endpoint):
         if not self.caller.sees(found.workflow):
             raise UnknownSchedule(name)
         return found
+
+    def change_held(self, name: str, change: Callable[[Schedule], ChangeAnswer]) -> ChangeAnswer:
+        """Change one of them, which nobody else changes between the look at whose it is and the end of that."""
+
+        def hold_and_change() -> ChangeAnswer:
+            found = self.find(name)  # first: what the caller may not know of is not locked for it
+            store.lock_schedule(self.db, found.workspace_id, found.name)
+            return change(self.find(name))
+
+        return store.in_transaction(self.db, hold_and_change)
 
     def hear_again(self, once: Once, before: Told) -> Told:
         """Whoever may know of the schedule that was told of, as it was then, may be told again."""
@@ -254,7 +265,11 @@ class OneSchedule(_ScheduleEndpoint):
         fields = {one: getattr(body, one) for one in body.model_fields_set}
         if body.workflow is not None:
             self.caller.check_workflow(body.workflow)
-        return self.answer_change(request, raw, schedule, lambda: self.show(change_schedule(schedule, fields)))
+
+        def change(found: Schedule) -> ChangeAnswer:
+            return ChangeAnswer(self.show(change_schedule(found.name, fields)))
+
+        return self.answer_once(request, raw, lambda: self.change_held(schedule, change))
 
     @document(
         "deleteSchedule",
@@ -272,24 +287,12 @@ class OneSchedule(_ScheduleEndpoint):
         """Remove it. What is kept for the same call again is whose it was; the answer has no body."""
         read_idempotency_key(request._request)
 
-        def remove() -> ChangeAnswer:
-            found = self.find(schedule)
+        def remove(found: Schedule) -> ChangeAnswer:
             unschedule(found.name)
             return ChangeAnswer({"workflow": found.workflow}, 204)
 
-        done = self.answer_once(request, b"", remove)
+        done = self.answer_once(request, b"", lambda: self.change_held(schedule, remove))
         return HttpResponse(status=204, headers={REPLAYED: done[REPLAYED]} if REPLAYED in done else None)
-
-    def answer_change(
-        self, request: Request, raw: bytes, schedule: str, work: Callable[[], dict[str, Any]]
-    ) -> HttpResponse:
-        """What a change of a schedule that the caller may know of is told."""
-
-        def change() -> ChangeAnswer:
-            self.find(schedule)
-            return ChangeAnswer(work())
-
-        return self.answer_once(request, raw, change)
 
 
 class RunSchedule(_ScheduleEndpoint):
@@ -321,11 +324,11 @@ class RunSchedule(_ScheduleEndpoint):
         raw, value = self.read_body(request, empty=True)
         read_as(RetryBody, value)
 
-        def run() -> ChangeAnswer:
-            started = run_schedule(self.find(schedule).name, actor=self.caller.actor)
+        def run(found: Schedule) -> ChangeAnswer:
+            started = run_schedule(found.name, actor=self.caller.actor)
             return ChangeAnswer(show_one_instance(started, self.caller.slug), instance=started.pk)
 
-        return self.answer_once(request, raw, run)
+        return self.answer_once(request, raw, lambda: self.change_held(schedule, run))
 
 
 def show_schedule(row: Schedule, slug: str) -> dict[str, Any]:
