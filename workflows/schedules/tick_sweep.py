@@ -124,7 +124,7 @@ def _fire(db: BaseDatabaseWrapper, only: int | None = None, *, apart: bool = Fal
     """
     skip = [] if only is not None else [id for id, (until, _) in list(_resting.items()) if until > time.monotonic()]
     names = [one.name for one in registry.list_latest()]
-    now, rows = store.lock_due_schedules(db, names, BATCH, only=only, skip=skip)
+    now, rows = store.lock_due_schedules(db, names, BATCH, MOST_BYTES, only=only, skip=skip)
     busy, firing = store.find_busy(db, rows), _Firing()
     for row in rows:
         is_full = len(firing.starts) >= MOST_INSTANCES or firing.size + len(row.input) > MOST_BYTES

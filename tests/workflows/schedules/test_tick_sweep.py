@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 from typing import Any
 
@@ -127,6 +128,19 @@ def test_ticks_whose_inputs_are_large_are_not_all_held_at_once():
         ticks = [one.tick for one in list_started(name)]
         assert ticks == sorted(set(ticks))
         assert len(ticks) == 50
+
+
+def test_of_schedules_whose_inputs_are_large_no_more_are_read_than_can_start():
+    noise = random.Random(7)
+    for n in range(10):
+        workflows.schedule(f"heavy-{n}", Quick, every="1h", input={"noise": noise.randbytes(50_000).hex()})
+    jump(timedelta(hours=1, seconds=1))
+    _, read = store.lock_due_schedules(connections["default"], ["ticks.quick"], 100, 250_000)
+    assert 2 <= len(read) <= 5  # what a row takes depends on how well it is packed
+    _, read = store.lock_due_schedules(connections["default"], ["ticks.quick"], 100, 1)
+    assert len(read) == 1
+    advance("1s")
+    assert Instance.objects.count() == 10
 
 
 def test_a_tick_that_is_a_little_late_is_not_missed():

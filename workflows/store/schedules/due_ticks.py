@@ -73,15 +73,19 @@ COLUMNS = f"""s.id, s.workspace_id, s.name, s.workflow, s.input::text, s.cron,
 _LIVING = f"SELECT id, workflow FROM holdpoint_instance WHERE id = ANY(%(ids)s::uuid[]) AND {LIVE}"
 
 #: The index of the next ticks gives them in their order; a pump of a deploy that knows a workflow not yet, or no more,
-#: leaves its schedules to others. A row that somebody holds is looked at again by the next round.
+#: leaves its schedules to others. A row that somebody holds is looked at again by the next round. Of inputs, as they
+#: are stored, no more come than one batch can start anyway, and one at least.
 _LOCK = compact(f"""
     WITH s AS MATERIALIZED (
       SELECT s.* FROM holdpoint_schedule s
       WHERE s.next_at IS NOT NULL AND s.next_at <= {NOW} AND s.workflow = ANY(%(workflows)s::text[])
         AND (%(only)s::bigint IS NULL OR s.id = %(only)s::bigint) AND s.id <> ALL(%(skip)s::bigint[])
       ORDER BY s.next_at, s.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+    ), f AS (
+      SELECT s.*, sum(pg_column_size(s.input)) OVER (ORDER BY s.next_at, s.id) - pg_column_size(s.input) AS bytes
+      FROM s
     )
-    SELECT {micros(NOW)}, {COLUMNS} FROM s ORDER BY s.id
+    SELECT {micros(NOW)}, {COLUMNS} FROM f s WHERE s.bytes < %(bytes)s ORDER BY s.id
 """)
 
 #: What was written before it is not written again: the row of the tick is what makes it happen once.
@@ -124,10 +128,16 @@ KEEP_SECONDS = 7 * 86_400
 
 
 def lock_due_schedules(
-    db: BaseDatabaseWrapper, workflows: Sequence[str], limit: int, *, only: int | None = None, skip: Sequence[int] = ()
+    db: BaseDatabaseWrapper,
+    workflows: Sequence[str],
+    limit: int,
+    most_bytes: int,
+    *,
+    only: int | None = None,
+    skip: Sequence[int] = (),
 ) -> tuple[datetime, list[ScheduleRow]]:
     """Within a transaction: schedules that are due, but for some, held; and the database's moment."""
-    params = {"workflows": list(workflows), "limit": limit, "only": only, "skip": list(skip)}
+    params = {"workflows": list(workflows), "limit": limit, "bytes": most_bytes, "only": only, "skip": list(skip)}
     rows = fetch(db, _LOCK, params)
     now = to_moment(rows[0][0]) if rows else EPOCH
     return now, [read_row(row[1:]) for row in rows]
