@@ -79,7 +79,9 @@ def read_as(model: type[B], value: Any) -> B:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise RequestRefused(INVALID_REQUEST, _tell(model, error), errors=list_mistakes(error)) from error
+        mistakes = list_mistakes(error, value)
+        detail = f"{name_first(mistakes)} A body has {', '.join(model.model_fields)}."
+        raise RequestRefused(INVALID_REQUEST, detail, errors=mistakes) from error
 
 
 #: What pydantic says in words of its own.
@@ -92,18 +94,38 @@ _WORDS = {
 }
 
 
-def list_mistakes(error: ValidationError) -> dict[str, list[str]]:
-    """What is wrong, per member."""
+def list_mistakes(error: ValidationError, value: Any) -> dict[str, list[str]]:
+    """What is wrong with a value, per member; where it may be of several kinds, what each of them wants."""
     found: dict[str, list[str]] = {}
-    for one in error.errors(include_url=False, include_input=False, include_context=False):
+    for one in error.errors(include_url=False, include_context=False):
         reason = _WORDS.get(one["type"], one["msg"].removeprefix("Value error, "))
-        found.setdefault(".".join(map(str, one["loc"])) or "$", []).append(reason)
+        place = _find_place(one["loc"], value, one["input"])
+        if one["type"] == "missing":
+            place.append(one["loc"][-1])
+        found.setdefault(".".join(map(str, place)) or "$", []).append(reason)
     return found
 
 
-def _tell(model: type[Body], error: ValidationError) -> str:
-    place, reasons = next(iter(list_mistakes(error).items()))
-    return f"{place:.60}: {reasons[0]}. A body has {', '.join(model.model_fields)}."
+def _find_place(path: tuple[int | str, ...], value: Any, wrong: Any) -> list[int | str]:
+    """The members on pydantic's path to what is wrong; the kinds that a member may be of stand there, too."""
+    place: list[int | str] = []
+    for part in path:
+        if value is wrong:
+            break
+        if isinstance(value, dict):
+            is_member = part in value
+        else:
+            is_member = isinstance(value, list) and isinstance(part, int) and part < len(value)
+        if is_member:
+            value = value[part]
+            place.append(part)
+    return place
+
+
+def name_first(mistakes: dict[str, list[str]]) -> str:
+    """The first mistake, as a sentence."""
+    place, reasons = next(iter(mistakes.items()))
+    return f"{place:.60}: {', or '.join(reasons)}."
 
 
 def refuse_without_data() -> RequestRefused:

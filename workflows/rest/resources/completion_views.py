@@ -28,7 +28,7 @@ from workflows.rest.base.authentication import COMPLETE
 from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.base.ids import read_id
 from workflows.rest.base.json_body import count_malformed
-from workflows.rest.protocol.bodies import list_mistakes, refuse_without_data
+from workflows.rest.protocol.bodies import list_mistakes, name_first, refuse_without_data
 from workflows.rest.protocol.operation import document
 from workflows.rest.protocol.problems import (
     INVALID_REQUEST,
@@ -141,10 +141,9 @@ def read_line(value: Any) -> AddressedAnswer:
     try:
         line = CompleteManyLine.model_validate(value)
     except ValidationError as error:
-        mistakes = list_mistakes(error)
-        place, reasons = next(iter(mistakes.items()))
+        mistakes = list_mistakes(error, value)
         first = dict(islice(mistakes.items(), MOST_MISTAKES))
-        raise RequestRefused(INVALID_REQUEST, f"{place:.60}: {reasons[0]}.", errors=first) from error
+        raise RequestRefused(INVALID_REQUEST, name_first(mistakes), errors=first) from error
     if (line.id is None) == (line.signal_id is None):
         raise RequestRefused(INVALID_REQUEST, "Name the id or the signal_id of a question, and not both.")
     data = line.data if has_data else MISSING

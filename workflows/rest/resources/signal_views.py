@@ -26,7 +26,7 @@ from workflows.exceptions import InvalidCall, NoReader, NoTarget, TooLarge, Work
 from workflows.rest.base.authentication import SIGNAL, START
 from workflows.rest.base.endpoint import ChangeAnswer, Endpoint
 from workflows.rest.base.ids import read_id
-from workflows.rest.protocol.bodies import SEEN, list_mistakes, read_as
+from workflows.rest.protocol.bodies import SEEN, list_mistakes, name_first, read_as
 from workflows.rest.protocol.operation import ID, document
 from workflows.rest.protocol.problems import (
     DUPLICATE_KEY,
@@ -322,10 +322,9 @@ def read_bulk_line(value: Any, limit: int) -> tuple[Target, str, Any, str | None
     try:
         line = BulkLine.model_validate(value)
     except ValidationError as error:
-        mistakes = list_mistakes(error)
-        place, reasons = next(iter(mistakes.items()))
+        mistakes = list_mistakes(error, value)
         first = dict(islice(mistakes.items(), MOST_MISTAKES))
-        return describe_problem(INVALID_REQUEST, f"{place:.60}: {reasons[0]}.", errors=first)
+        return describe_problem(INVALID_REQUEST, name_first(mistakes), errors=first)
     if (line.key is None) == (line.instance is None):
         return describe_problem(INVALID_REQUEST, "Name a key or an instance, and not both.")
     try:

@@ -192,3 +192,23 @@ def test_a_schedule_whose_workflow_is_gone_tells_a_key_for_some_of_no_other(monk
         assert "(registered: rest_schedules.greet)" in told["detail"]
     told = problem(Api(make_key()).post("/v1/schedules/mine/run", {}), 422, "unknown-workflow")
     assert "rest_schedules.lasting" in told["detail"] or told["detail"].endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "reasons"),
+    [
+        ("catch_up", {}, ["Input should be 'none' or 'last'", "must be a whole number"]),
+        ("every", [], ["must be text", "Input should be a valid number", "must be a whole number"]),
+        ("every", {"str": 1}, ["must be text", "Input should be a valid number", "must be a whole number"]),
+        ("overlap", "now", ["Input should be 'skip', 'allow' or 'cancel'"]),
+    ],
+)
+def test_a_member_that_may_be_of_several_kinds_is_named_and_what_each_of_them_wants(api, member, value, reasons):
+    refused = problem(make(api, **{member: value}), 400, "invalid-request")
+    assert refused["detail"].startswith(f"{member}: {', or '.join(reasons)}. A body has name, workflow, cron")
+    assert refused["errors"] == {member: reasons}
+
+
+def test_a_member_that_is_left_out_is_named(api):
+    refused = problem(api.post("/v1/schedules", {"workflow": "rest_schedules.greet"}), 400, "invalid-request")
+    assert refused["errors"] == {"name": ["is required"]}
