@@ -4,7 +4,8 @@ Lives here: who carries whom, and what each of them gets back. Must not live her
 Sixteen calls in flight are sixteen commits, and a commit costs more than all that a call writes. Invariants owned:
 
 * Nobody waits for others to come: a call that meets no other begins at once. It carries what has come until it begins.
-  One that meets another waits until that is done, unless enough wait already.
+  One that meets another waits until that is done, unless enough wait already; and no longer than `LONG_ENOUGH`.
+* A thread never waits for itself: what it calls while it carries others (by a handler of logs, say) goes alone.
 * Each call has an answer or an error of its own. What the database refuses as a whole is made again one by one, each by
   its own thread. Of what may have been committed, because the connection was lost, nothing is made again.
 * Whoever is ended, waiting or carrying, takes nobody's turn and nobody's answer along.
@@ -33,6 +34,8 @@ MOST_AT_ONCE = 2
 #: A second statement is begun by whoever finds so many waiting: a statement for one call costs nearly what it costs for
 #: four.
 ENOUGH = 3
+#: Seconds after which a call that waits has a statement of its own beside the first: that may be on a dead network.
+LONG_ENOUGH = 0.05
 #: Backends that are known to treat all threads alike.
 _KNOWN_BACKENDS = ("django.", "workflows.backend.")
 
@@ -56,6 +59,8 @@ class _Waiting(Generic[C, A]):
 @dataclass(slots=True)
 class _Group(Generic[C, A]):
     under_way: int = 0
+    #: The threads that carry.
+    carriers: set[int] = field(default_factory=set)
     waiting: deque[_Waiting[C, A]] = field(default_factory=deque)
 
 
@@ -79,9 +84,13 @@ class Combiner(Generic[C, A]):
             return self._carry(db, group, [call])[0]
         place, mine = (db.alias, group), _Waiting[C, A](call)
         found = self._join(place, mine)
+        if found is None:
+            return self._carry(db, group, [call])[0]
         try:
-            if not mine.leads:
-                mine.gate.acquire()
+            if not mine.leads and not mine.gate.acquire(timeout=LONG_ENOUGH):
+                self._begin_beside(found, mine)
+                if not mine.leads:
+                    mine.gate.acquire()
             if mine.leads:
                 self._lead(db, place, found, mine)
         finally:
@@ -92,11 +101,14 @@ class Combiner(Generic[C, A]):
             raise mine.error
         return mine.answer  # type: ignore[return-value]
 
-    def _join(self, place: tuple[str, Hashable], mine: _Waiting[C, A]) -> _Group[C, A]:
+    def _join(self, place: tuple[str, Hashable], mine: _Waiting[C, A]) -> _Group[C, A] | None:
+        """Lead, or wait for those who do; None where that is this very thread."""
         with self._lock:
             found = self._groups.get(place)
             if found is None:
                 found = self._groups[place] = _Group()
+            if threading.get_ident() in found.carriers:
+                return None
             if not found.under_way or (found.under_way < MOST_AT_ONCE and len(found.waiting) >= ENOUGH):
                 found.under_way += 1
                 mine.leads = True
@@ -105,11 +117,20 @@ class Combiner(Generic[C, A]):
                 found.waiting.append(mine)
         return found
 
+    def _begin_beside(self, group: _Group[C, A], mine: _Waiting[C, A]) -> None:
+        """Wait no longer for a statement that takes so long, if there may be another one beside it."""
+        with self._lock:
+            if group.under_way < MOST_AT_ONCE and mine in group.waiting:
+                group.waiting.remove(mine)
+                group.under_way += 1
+                mine.leads = True
+
     def _lead(
         self, db: BaseDatabaseWrapper, place: tuple[str, Hashable], group: _Group[C, A], mine: _Waiting[C, A]
     ) -> None:
-        batch = [mine]
+        batch, me = [mine], threading.get_ident()
         try:
+            group.carriers.add(me)
             self._take(group, batch)
             answers = self._carry(db, place[1], [one.call for one in batch])
             for one, answer in zip(batch, answers, strict=True):
@@ -124,6 +145,7 @@ class Combiner(Generic[C, A]):
             for one in batch:
                 if not one.is_over:  # this thread is being ended in the middle of it
                     one.error, one.is_over = OperationalError(_ENDED), True
+            group.carriers.discard(me)
             self._leave(place, group, mine)
             for one in batch[1:]:
                 one.gate.release()

@@ -113,6 +113,7 @@ def test_starts_that_come_while_others_are_being_written_share_a_commit() -> Non
 
 def test_where_enough_wait_the_next_one_carries_them_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(combined_calls, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(combined_calls, "LONG_ENOUGH", PATIENCE)
     waiting = [f"waiting-{n}" for n in range(combined_calls.ENOUGH)]
     with Meeting(*waiting) as calls:
         [second] = begin("second")
@@ -359,3 +360,29 @@ def test_a_site_may_have_each_start_made_by_its_own_thread(settings: Any) -> Non
         for one in calls:
             one.wait_until_blocked()  # each in the database
     assert all(isinstance(one.join(), Instance) for one in calls)
+
+
+def test_a_statement_that_hangs_keeps_no_other_start_waiting(trigger: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(combined_calls, "MOST_AT_ONCE", 2)
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
+        [hanging] = begin("held")
+        hanging.wait_until_blocked()
+        assert isinstance(begin("ann")[0].join(), Instance)
+        assert isinstance(begin("ben")[0].join(), Instance)
+    assert isinstance(hanging.join(), Instance)
+
+
+def test_what_a_thread_calls_while_it_carries_others_goes_alone() -> None:
+    """Such as a handler of logs that starts something because of a statement."""
+    carried: list[list[str]] = []
+
+    def carry(db: Any, group: Any, calls: Any) -> list[str]:
+        carried.append(list(calls))
+        return [combiner.call(db, group, "inner") if one == "outer" else one for one in calls]
+
+    combiner: combined_calls.Combiner[str, str] = combined_calls.Combiner(carry, 10)
+    assert Other(lambda: combiner.call(connection, 1, "outer")).join() == "inner"
+    assert carried == [["outer"], ["inner"]]
+    assert not combiner._groups
