@@ -39,6 +39,8 @@ from workflows.values.durations import parse_delay
 
 MAX_STEPS = 100_000
 LEASE = 3600.0
+#: After so many steps deadlines and sweeps are looked at, though there is more to run: one of them may end it.
+STEPS_BETWEEN_LOOKS = 50
 #: Instances that a message about leftovers names.
 LEFTOVERS_SHOWN = 5
 #: The sweep that fires schedules.
@@ -50,8 +52,8 @@ def drain(
 ) -> dict[str, int]:
     """Run everything that is due; how often each outcome came ("next", "await", "done" …).
 
-    What is due in other apps (their sweeps: reminders, notices …) is done too, first and whenever no step is left. With
-    `queues` only instances of these are run, as by `workflow_worker --queue`.
+    What is due in other apps (their sweeps: reminders, notices …) is done too: first, every 50 steps, and when no step
+    is left. With `queues` only instances of these are run, as by `workflow_worker --queue`.
 
     >>> drain()
     {'await': 1}
@@ -218,8 +220,8 @@ def _drain(
     counts: Counter[str] = Counter()
     calls: Counter[str] = Counter()
     for ran in itertools.count():
-        claims = _claim(db, flow) if ran else []
-        if not claims:  # as a pump: what can run runs first, and then what time has made due
+        claims = _claim(db, flow) if ran % STEPS_BETWEEN_LOOKS else []
+        if not claims:  # as a pump: what can run runs first, and now and then what time has made due
             idle = _sweep(db, calls, max_steps, schedules=schedules)  # before deadlines are looked at
             _wake(db)
             claims = _claim(db, flow)

@@ -171,6 +171,31 @@ def test_drain_stops_after_max_steps_and_says_so():
 
 
 @pytest.mark.django_db
+def test_drain_fires_deadlines_though_there_is_always_more_to_run():
+    ended: list[bool] = []
+
+    class Late(Workflow):
+        @step
+        def ask(self, ctx):
+            return Await("go", then="end", until=timezone.now() - timedelta(hours=1))
+
+        @step
+        def end(self, ctx):
+            ended.append(ctx.timed_out)
+            return Done()
+
+    class UntilThat(Workflow):
+        @step
+        def look(self, ctx):
+            return Done() if ended else Next("look")
+
+    workflows.start(Late)
+    workflows.start(UntilThat)
+    assert drain(max_steps=200)["done"] == 2
+    assert ended == [True]
+
+
+@pytest.mark.django_db
 def test_exactly_max_steps_of_work_is_not_too_much():
     class Three(Workflow):
         @step

@@ -6,7 +6,7 @@ Invariant owned: what leaves here can be stored; a bad argument has raised, and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -81,4 +81,7 @@ def read_moment(run_at: object) -> datetime | None:
         if settings.USE_TZ:
             raise InvalidCall("run_at has no time zone; use django.utils.timezone.now() or make_aware()")
         return timezone.make_aware(run_at)
-    return run_at
+    try:
+        return run_at.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidCall(f"run_at is beyond what a datetime holds in UTC: {show(run_at)}") from error

@@ -17,7 +17,7 @@ import time
 import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, TypeVar
 
 from django.db import OperationalError, connections, transaction
@@ -108,9 +108,16 @@ def to_moment(number: int) -> datetime:
 def to_djangos(db: BaseDatabaseWrapper, numbers: Iterable[int]) -> list[datetime]:
     """Moments as Django would have read them: in the connection's zone, or without one."""
     if (zone := db.timezone) is not None:
-        return [to_moment(one).astimezone(zone) for one in numbers]
+        return [_put_in_zone(to_moment(one), zone) for one in numbers]
     here = zoneinfo.ZoneInfo(db.timezone_name)
-    return [to_moment(one).astimezone(here).replace(tzinfo=None) for one in numbers]
+    return [_put_in_zone(to_moment(one), here).replace(tzinfo=None) for one in numbers]
+
+
+def _put_in_zone(moment: datetime, zone: tzinfo) -> datetime:
+    try:
+        return moment.astimezone(zone)
+    except OverflowError:
+        return moment  # the last hours of the year 9999, which that zone cannot write
 
 
 def read_clock(db: BaseDatabaseWrapper) -> float:

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from datetime import timezone as dt_timezone
 from typing import Any
 
 import pytest
@@ -151,11 +152,14 @@ def test_the_moments_returned_are_those_that_django_reads(
     put_zone: Callable[[bool, str | None], None], use_tz: bool, zone: str | None
 ) -> None:
     put_zone(use_tz, zone)
-    returned = workflows.start(Taker)
-    stored = Instance.objects.get(pk=returned.pk)
-    for name in ("created_at", "due_at"):
-        mine, djangos = getattr(returned, name), getattr(stored, name)
-        assert (mine.replace(tzinfo=None), mine.tzinfo) == (djangos.replace(tzinfo=None), djangos.tzinfo)
+    twice = [datetime(2037, 10, 25, hour, 30, tzinfo=UTC) for hour in (0, 1)]  # half past two in Berlin, twice
+    for run_at in (None, *twice):
+        given = run_at if use_tz or run_at is None else timezone.make_naive(run_at)
+        returned = workflows.start(Taker, run_at=given)
+        stored = Instance.objects.get(pk=returned.pk)
+        for name in ("created_at", "due_at"):
+            mine, djangos = getattr(returned, name), getattr(stored, name)
+            assert (mine.isoformat(), mine.tzinfo, mine.fold) == (djangos.isoformat(), djangos.tzinfo, djangos.fold)
 
 
 def test_a_started_instance_is_runnable_in_its_first_step() -> None:
@@ -249,6 +253,12 @@ def test_run_at_is_a_datetime_with_a_time_zone(run_at: Any) -> None:
 def test_run_at_may_be_naive_where_the_project_is() -> None:
     instance = workflows.start(Taker, run_at=datetime(2130, 1, 1))
     assert instance.status == Status.SLEEPING
+
+
+def test_run_at_beyond_what_a_datetime_holds_in_utc_is_refused_and_nothing_is_stored() -> None:
+    with pytest.raises(InvalidCall, match="beyond what a datetime holds"):
+        workflows.start(Taker, run_at=datetime.max.replace(tzinfo=dt_timezone(timedelta(hours=-5))))
+    assert not Instance.objects.exists()
 
 
 def test_run_at_may_be_as_late_as_a_datetime_goes() -> None:

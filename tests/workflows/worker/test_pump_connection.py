@@ -22,6 +22,8 @@ MOMENTS = (
     "2026-11-20 10:11:12+00",
     "2026-03-29 00:59:59.999999+00",
     "2026-03-29 01:00:00+00",
+    "2026-10-25 00:30:00+00",  # half past two in Berlin, and an hour later half past two again
+    "2026-10-25 01:30:00+00",
     "1850-01-01 00:00:00+00",
     "0001-01-02 00:00:00+00",
     "9999-12-30 23:59:59.999999+00",
@@ -47,7 +49,7 @@ def zones(request: Any, settings: Any) -> None:
     if request.param == "a zone of the database":
         request.getfixturevalue("monkeypatch").setitem(connection.settings_dict, "TIME_ZONE", "Europe/Berlin")
     elif request.param == "no zones":
-        settings.USE_TZ = False
+        settings.USE_TZ, settings.TIME_ZONE = False, "Europe/Berlin"
 
 
 @pytest.mark.usefixtures("zones")
@@ -58,7 +60,7 @@ def test_moments_are_read_as_django_reads_them() -> None:
             for moment in MOMENTS:
                 mine, djangos = read(db, moment), read(plain, moment)
                 assert isinstance(mine, datetime)
-                assert (mine.replace(tzinfo=None), mine.tzinfo) == (djangos.replace(tzinfo=None), djangos.tzinfo)
+                assert (mine.isoformat(), mine.tzinfo, mine.fold) == (djangos.isoformat(), djangos.tzinfo, djangos.fold)
         finally:
             plain.close()
 
