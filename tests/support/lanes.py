@@ -25,6 +25,9 @@ WAITING = (
     "tests/workflows/client/test_client_live.py",
     "tests/workflows/exceptions/test_trouble.py",
     "tests/workflows/rest/resources/test_long_polls.py",
+    "tests/workflows/units/test_line_pump.py",
+    "tests/workflows/worker/test_silent_connections.py",
+    "tests/workflows/worker/test_sweeps.py",
 )
 #: Workers beside one for each processor, where there are such tests.
 WAITERS = 2
