@@ -14,8 +14,8 @@ from django.db import connection
 def wait_for_foreigners(patience: float = 60.0) -> None:
     """Until nothing that is not of this test holds the horizon below what has been committed so far.
 
-    The horizon is the server's: the other xdist worker's test, in a database of its own, holds it back too, as does
-    an autovacuum. Open transactions of clients of this database are the test's own, and hold back what they should.
+    The horizon is the server's: what runs in any database of it holds it back too, as does an autovacuum. Open
+    transactions of clients of this database are the test's own, and hold back what they should.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")

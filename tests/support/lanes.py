@@ -19,15 +19,15 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Where tests wait: for processes, for other transactions of the server to end, for moments to come.
+#: Where tests wait: for processes, for moments to come.
 WAITING = (
     "tests/system/",
     "tests/workflows/client/test_client_live.py",
     "tests/workflows/exceptions/test_trouble.py",
-    "tests/workflows/ledger/",
-    "tests/workflows/operations/test_metrics.py",
     "tests/workflows/rest/resources/test_long_polls.py",
-    "tests/workflows/store/ledger/",
+    "tests/workflows/units/test_line_pump.py",
+    "tests/workflows/worker/test_silent_connections.py",
+    "tests/workflows/worker/test_sweeps.py",
 )
 #: Workers beside one for each processor, where there are such tests.
 WAITERS = 2

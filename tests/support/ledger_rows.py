@@ -36,7 +36,7 @@ def seal_now() -> int:
 
 
 def seal() -> int:
-    """As `seal_now`, but what runs in other databases of the server does not count."""
+    """As `seal_now`, but what runs in the server beside the test does not count."""
     wait_for_foreigners()
     return seal_now()
 
