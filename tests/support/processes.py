@@ -27,6 +27,7 @@ from django.db import connection
 import tests.support.apps.hosted.workflows  # noqa: F401  (the tests start what the processes run)
 from config.lifeline import tie_to_parent
 from config.ports import find_free_port as find_free_port
+from tests.support.prepared_parent import Forked, Parent, find_common
 from workflows import store
 from workflows.models import Instance
 from workflows.store.heartbeats import list_alive
@@ -38,6 +39,9 @@ STOP_SECONDS = 15.0
 Found = TypeVar("Found")
 
 _running: list[Process] = []
+_parents: list[Parent] = []
+#: Before any test has changed it.
+BEGINNING = dict(os.environ)
 
 
 class Process:
@@ -55,16 +59,24 @@ class Process:
         self.log = Path(name)
         self.command = arguments
         base = {**os.environ, **find_environment()} if environment is None else environment
-        self.popen = subprocess.Popen(
-            [str(python), *arguments],
-            cwd=folder,
-            env={**base, **changes},
-            stdin=subprocess.DEVNULL,
-            stdout=descriptor,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=tie_to_parent(signal.SIGKILL, os.getpid()),
-        )
+        whole = {**base, **changes}
+        ours = arguments[0] == "manage.py" or arguments[1].startswith("tests.support.")
+        prepared = ours and environment is None and python == sys.executable and folder == ROOT
+        parent = find_parent(whole) if prepared else None
+        self.popen: subprocess.Popen[bytes] | Forked
+        if parent is not None:
+            self.popen = parent.fork([*arguments], whole, str(folder), descriptor)
+        else:
+            self.popen = subprocess.Popen(
+                [str(python), *arguments],
+                cwd=folder,
+                env=whole,
+                stdin=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=tie_to_parent(signal.SIGKILL, os.getpid()),
+            )
         os.close(descriptor)
         self.pid = self.popen.pid
         _running.append(self)
@@ -126,6 +138,16 @@ class Cluster(Process):
     def _list(self, words: str) -> list[int]:
         pids = [int(pid) for pid in re.findall(rf"{words} (\d+)", self.read_log())]
         return [pid for pid in pids if is_alive(pid)]
+
+
+def find_parent(environment: Mapping[str, str]) -> Parent | None:
+    """Who has prepared such a process; made for the first, and nobody for one that is unlike the others."""
+    common = find_common({**BEGINNING, **find_environment()})
+    if find_common(environment) != common:
+        return None
+    if not _parents:
+        _parents.append(Parent(common, tie_to_parent(signal.SIGKILL, os.getpid())))
+    return _parents[0] if _parents[0].environment == common else None
 
 
 def is_alive(pid: int) -> bool:

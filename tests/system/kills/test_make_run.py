@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,10 +19,13 @@ import psutil
 import psycopg
 import pytest
 import urllib3
+from django.core.management import call_command
 from psycopg import sql
 
 from config.ports import find_free_port
 from tests.support.openapi_document import OPERATIONS, ROUTES
+from tests.support.other_server import elsewhere, fill
+from tests.support.processes import find_environment
 from workflows.client import (
     AnsweredElsewhere,
     Client,
@@ -36,7 +40,12 @@ from workflows.client import (
     StaleVersion,
     UnknownWorkflow,
 )
+from workflows.definitions import callback_tokens
 from workflows.hooks import stripe
+from workflows.models import Interaction
+
+#: Without it there is no database of the tests, whose tables that of the site has.
+pytestmark = pytest.mark.django_db(transaction=True)
 
 PATIENCE = 300
 #: With which the payment service of the demo signs.
@@ -98,11 +107,11 @@ def list_survivors(processes: list[psutil.Process]) -> list[psutil.Process]:
     return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
 
-def begin_site() -> Site:
+def begin_site(**more: str) -> Site:
     port = find_free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "config.run"],
-        env={**os.environ, "PORT": str(port), "PAYMENTS_SECRETS": SECRET},
+        env={**os.environ, "PORT": str(port), "PAYMENTS_SECRETS": SECRET, **more},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -114,15 +123,23 @@ def begin_site() -> Site:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def own_database() -> Iterator[None]:
-    """A site migrates when it starts: two at a time, for two workers of the test run, would be in each other's way."""
+def own_database(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """A site migrates when it starts: two at a time, for two workers of the test run, would be in each other's way.
+
+    It is like the migrated one and lacks the tables of an app, because to migrate all takes five seconds.
+    """
     given = urlsplit(os.environ["DATABASE_URL"])
     name = f"site_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+    url = given._replace(path=f"/{name}").geturl()
     with psycopg.connect(given.geturl(), autocommit=True) as db:
-        if not db.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
-            db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DATABASE_URL", given._replace(path=f"/{name}").geturl())
+        db.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    with pytest.MonkeyPatch.context() as patch, django_db_blocker.unblock():
+        fill(url, find_environment()["DATABASE_URL"])
+        with psycopg.connect(url) as db:
+            db.execute("DROP TABLE django_session")
+            db.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
+        patch.setenv("DATABASE_URL", url)
         yield
 
 
@@ -139,7 +156,7 @@ def begun(own_database: None) -> Iterator[list[Site]]:
 def site(begun: list[Site]) -> Site:
     """One that is ready: that of the test before, unless it was stopped there. Beginning one costs some ten seconds."""
     if not begun or begun[-1].process.poll() is not None:
-        begun.append(begin_site())
+        begun.append(begin_site(**({"DEMO": "0"} if begun else {})))  # the first has made the demo
         begun[-1].wait_for("Holdpoint is ready")
     begun[-1].wait_until_ready()
     return begun[-1]
@@ -148,22 +165,23 @@ def site(begun: list[Site]) -> Site:
 # --- what another program sees of it ------------------------------------------------------------------
 
 
-def manage(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "manage.py", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+def make_key(name: str) -> str:
+    """What `manage.py api_key create` prints."""
+    told = StringIO()
+    with elsewhere(os.environ["DATABASE_URL"]):
+        call_command("api_key", "create", name, "--workspace", "default", stdout=told)
+    return told.getvalue().strip()
 
 
-LET_SEND = """
-from django.db import connection
-connection.cursor().execute("UPDATE holdpoint_interaction SET config = '{{}}' WHERE id = '{id}'")
-"""
-FIND_LINK = """
-from workflows.definitions import callback_tokens as tokens
-from workflows.models import Interaction
-one = Interaction.objects.select_related("unit").get(pk="{id}")
-print(tokens.make_token(one.pk, workspace=one.workspace_id, visit=one.unit.visit)[0])
-"""
+def let_send(id: str) -> None:
+    with psycopg.connect(os.environ["DATABASE_URL"]) as db:
+        db.execute("UPDATE holdpoint_interaction SET config = '{}' WHERE id = %s", [id])
+
+
+def find_link(id: str) -> str:
+    with elsewhere(os.environ["DATABASE_URL"]):
+        one = Interaction.objects.select_related("unit").get(pk=id)
+        return callback_tokens.make_token(one.pk, workspace=one.workspace_id, visit=one.unit.visit)[0]
 
 
 #: What the document promises of every row: (operation, status). A person drives the rows of approvals.
@@ -198,7 +216,7 @@ def test_another_program_drives_every_row_of_the_api(site: Site, answered: set[t
     """With the client, and by hand where it has no call for a row: each to every success that its document promises."""
     port = site.port
     address = f"http://127.0.0.1:{port}"
-    key = manage("api_key", "create", "robot", "--workspace", "default")
+    key = make_key("robot")
 
     by_hand = urllib3.HTTPConnectionPool("127.0.0.1", port, timeout=40)
 
@@ -267,7 +285,7 @@ def test_another_program_drives_every_row_of_the_api(site: Site, answered: set[t
         paying = client.start("demo.pay_in_a_function", {"amount": 5})
         while not (asked := [one for one in client.interactions(status="pending") if one.instance == paying.id]):
             client.get(paying.id)
-        token = manage("shell", "-v", "0", "-c", FIND_LINK.format(id=asked[0].id)).splitlines()[-1]
+        token = find_link(asked[0].id)
         assert look(f"/resume/{token}")[0] == 405
         assert b"<form" in look(f"/resume/{token}", Accept="text/html")[1]
         assert client.resume(f"{address}/resume/{token}", {"payment_id": "p1", "amount": 5}).instance == paying.id
@@ -277,7 +295,7 @@ def test_another_program_drives_every_row_of_the_api(site: Site, answered: set[t
         while not (asked := [one for one in client.interactions(status="pending") if one.instance == buying.id]):
             client.get(buying.id)
         # Nothing of the demo sends its questions; what is looked at is whether the row answers.
-        manage("shell", "-v", "0", "-c", LET_SEND.format(id=asked[0].id))
+        let_send(asked[0].id)
         assert client.redrive(asked[0].id).id == asked[0].id
         assert look(f"/v1/interactions/{asked[0].id}/dispatches", **allowed)[0] == 200
         assert client.complete_interaction(asked[0].id, {"payment_id": "p2", "amount": 6}).instance == buying.id
@@ -364,15 +382,21 @@ def test_another_program_drives_every_row_of_the_api(site: Site, answered: set[t
     assert b'"openapi": "3.1.0"' in look("/v1/schema")[1]
     assert look("/v1/docs")[0] == 200
     assert {one for one in answered if one[1] < 300} == PROMISED
-    manage("api_key", "revoke", key[:11])
+    with elsewhere(os.environ["DATABASE_URL"]):
+        call_command("api_key", "revoke", key[:11], stdout=StringIO())
     until = time.monotonic() + 60
     while look("/v1/instances", **allowed)[0] != 401:
         assert time.monotonic() < until, "a revoked key goes on opening"
 
 
+def test_a_site_makes_the_tables_that_its_database_lacks(site: Site) -> None:
+    with psycopg.connect(os.environ["DATABASE_URL"]) as db:
+        assert db.execute("SELECT count(*) FROM django_session").fetchone() == (0,)
+
+
 def test_requests_that_never_end_leave_threads_for_the_others(site: Site) -> None:
     """More of them than the site has threads: from strangers, with a key, and as a form."""
-    key = manage("api_key", "create", "slow", "--workspace", "default")
+    key = make_key("slow")
     kinds = [
         ("/resume/x", "Content-Type: application/json"),
         ("/resume/x", "Content-Type: application/x-www-form-urlencoded\r\nAccept: text/html"),
@@ -400,7 +424,7 @@ def test_requests_that_never_end_leave_threads_for_the_others(site: Site) -> Non
 
 def test_waits_and_bodies_together_leave_threads_for_the_others(site: Site) -> None:
     """Either kind alone leaves some; together they had all of them."""
-    key = manage("api_key", "create", "both", "--workspace", "default")
+    key = make_key("both")
     by_hand = urllib3.HTTPConnectionPool("127.0.0.1", site.port, retries=False)
     allowed = {"Authorization": f"Bearer {key}"}
     one = json.loads(by_hand.request("GET", "/v1/instances?status=awaiting&limit=1", headers=allowed).data)

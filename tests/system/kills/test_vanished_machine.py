@@ -18,9 +18,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import workflows
 from config.postgres import start as start_server
 from config.postgres.binaries import find_binaries
 from config.postgres.home import DATABASE, ROLE
+from tests.support.other_server import elsewhere, fill
 from tests.support.processes import ROOT, Process, find_environment, running, wait_until
 from workflows.lifecycle import Status
 
@@ -36,9 +38,9 @@ def ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cable() -> Iterator[None]:
-    """Two namespaces and a cable; `pull_cable` cuts it."""
+    """Two namespaces and a cable; inside `pulled` it is cut."""
     try:
         if not shutil.which("ip") or not shutil.which("nsenter"):
             raise FileNotFoundError("there is no `ip` (iproute2) or no `nsenter` (util-linux)")
@@ -61,11 +63,16 @@ def cable() -> Iterator[None]:
                 ip("netns", "delete", name)
 
 
-def pull_cable() -> None:
+@contextlib.contextmanager
+def pulled() -> Iterator[None]:
     ip("-n", WORKER, "link", "set", "cable", "down")
+    try:
+        yield
+    finally:
+        ip("-n", WORKER, "link", "set", "cable", "up")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(cable: None) -> Iterator[tuple[str, str]]:
     """A PostgreSQL at one end: its address through the file system, and the one over the cable."""
     with tempfile.TemporaryDirectory(prefix="holdpoint-server-") as name:
@@ -103,17 +110,6 @@ def test_the_locks_of_a_machine_that_vanished_are_free_soon_and_others_finish_it
     server: tuple[str, str], tmp_path: Path
 ) -> None:
     near, far = server
-    environment = {**os.environ, **find_environment(), "DATABASE_URL": near}
-
-    def manage(*arguments: str) -> None:
-        subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env=environment,
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
 
     def ask(statement: str) -> int:
         with psycopg.connect(near) as db:
@@ -122,24 +118,24 @@ def test_the_locks_of_a_machine_that_vanished_are_free_soon_and_others_finish_it
         return int(row[0])
 
     file = tmp_path / "ran"
-    manage("migrate", "--verbosity", "0")
+    fill(near, find_environment()["DATABASE_URL"])
     with psycopg.connect(near) as db:
         db.execute("CREATE TABLE stock (id int PRIMARY KEY, taken int)")
         db.execute("INSERT INTO stock VALUES (1, 0)")
-    taking = f"import workflows; workflows.start('HostedTaking', {{'file': {str(file)!r}}})"
     remote = ("netns", "exec", WORKER, sys.executable, "manage.py", "workflow_worker")
     with running(Process(*remote, python="ip", DATABASE_URL=far)):
-        manage("shell", "-c", taking)
+        with elsewhere(near):
+            workflows.start("HostedTaking", {"file": str(file)})
         wait_until(file.exists, "the far worker to take from the stock")
-        pull_cable()
-        pulled = time.monotonic()
-        held = "SELECT count(*) FROM pg_locks WHERE relation = 'stock'::regclass AND mode = 'RowExclusiveLock'"
-        assert ask(held) == 1
-        with running(Process("manage.py", "workflow_worker", DATABASE_URL=near)) as other:
-            done = f"SELECT count(*) FROM holdpoint_instance WHERE status = {Status.DONE.code}"
-            wait_until(lambda: ask(done), "the other worker to finish it", seconds=FREED_SECONDS)
-            print(f"done {time.monotonic() - pulled:.1f} s after the cable was pulled")
-            assert "StepTimedOut" not in other.read_log()
+        with pulled():
+            began = time.monotonic()
+            held = "SELECT count(*) FROM pg_locks WHERE relation = 'stock'::regclass AND mode = 'RowExclusiveLock'"
+            assert ask(held) == 1
+            with running(Process("manage.py", "workflow_worker", DATABASE_URL=near)) as other:
+                done = f"SELECT count(*) FROM holdpoint_instance WHERE status = {Status.DONE.code}"
+                wait_until(lambda: ask(done), "the other worker to finish it", seconds=FREED_SECONDS)
+                print(f"done {time.monotonic() - began:.1f} s after the cable was pulled")
+                assert "StepTimedOut" not in other.read_log()
     assert ask("SELECT taken FROM stock") == 1
 
 

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,8 +13,8 @@ import pytest
 
 import workflows
 from config.postgres import start as start_server
+from tests.support.other_server import elsewhere, fill
 from tests.support.processes import (
-    ROOT,
     Cluster,
     Process,
     find_environment,
@@ -130,16 +128,6 @@ def test_workflows_go_on_after_a_restart_of_postgresql(folder):
     server = start_server(folder, durable=False)
     environment = {"DATABASE_URL": server.url}
 
-    def manage(*arguments: str) -> None:
-        subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env={**os.environ, **find_environment(), **environment},
-            check=True,
-            capture_output=True,
-            timeout=60,
-        )
-
     def count(status: Status) -> int:
         with psycopg.connect(server.url) as connection:
             row = connection.execute(
@@ -147,14 +135,17 @@ def test_workflows_go_on_after_a_restart_of_postgresql(folder):
             ).fetchone()
         return int(row[0])
 
-    start_one = ("shell", "-c", "import workflows; workflows.start('HostedTimer', {'seconds': 1})")
+    def start_one() -> None:
+        with elsewhere(server.url):
+            workflows.start("HostedTimer", {"seconds": 1})
+
     try:
-        manage("migrate", "--verbosity", "0")
+        fill(server.url, find_environment()["DATABASE_URL"])
         with (
             running(Process("manage.py", "workflow_worker", **environment)) as worker,
             running(Cluster(WORKERS="1", **environment)) as cluster,
         ):
-            manage(*start_one)
+            start_one()
             wait_until(lambda: count(Status.DONE), "the first to end", is_it=lambda done: done == 1)
             # One that is still starting ends where it finds no server, as Django's own commands do.
             wait_until(lambda: " running." in cluster.read_log(), "the cluster to run")
@@ -165,12 +156,12 @@ def test_workflows_go_on_after_a_restart_of_postgresql(folder):
             wait_until(lambda: "lost the database" in worker.read_log(), "the worker to notice")
             server = start_server(folder, durable=False)
             again = time.monotonic()
-            manage(*start_one)
+            start_one()
             wait_until(lambda: count(Status.DONE), "the second to end", is_it=lambda done: done == 2)
             print(f"{time.monotonic() - again:.1f} s after the restart")
             assert time.monotonic() - again < RESUME_SECONDS
             worker.kill()  # now the cluster alone
-            manage(*start_one)
+            start_one()
             wait_until(lambda: count(Status.DONE), "the third to end", is_it=lambda done: done == 3)
             assert cluster.popen.poll() is None
     finally:
@@ -186,14 +177,8 @@ def test_a_worker_on_a_database_that_is_not_migrated_says_so_once_and_waits_for_
         try:
             with running(Process("manage.py", "workflow_worker", DATABASE_URL=url)) as worker:
                 wait_until(lambda: "run `python manage.py migrate`" in worker.read_log(), "the advice")
-                subprocess.run(
-                    [sys.executable, "manage.py", "migrate", "--verbosity", "0"],
-                    cwd=ROOT,
-                    env={**os.environ, **find_environment(), "DATABASE_URL": url},
-                    check=True,
-                    capture_output=True,
-                    timeout=120,
-                )
+                with running(Process("manage.py", "migrate", "--verbosity", "0", DATABASE_URL=url)) as migrating:
+                    assert migrating.popen.wait(120) == 0, migrating.read_log()
                 with psycopg.connect(url) as there:
                     pumps = "SELECT count(*) FROM holdpoint_worker"
                     wait_until(lambda: there.execute(pumps).fetchone()[0], "the worker to pump")

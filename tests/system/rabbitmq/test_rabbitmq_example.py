@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pika
@@ -15,7 +18,7 @@ import workflows
 from examples import rabbitmq
 from examples.rabbitmq import ANSWERS, PARKED, take_answers
 from tests.support.processes import Process, running, wait_for_status, wait_until, workflow_worker
-from tests.support.rabbitmq_node import Node
+from tests.support.rabbitmq_node import Node, explain_absence
 from tests.support.races import COMMITTED
 from workflows.models import Interaction
 from workflows.testing import advance, assert_awaiting, assert_done, drain
@@ -26,6 +29,22 @@ IDLE = 0.3
 @workflows.durable(name="rabbitmq-test.callback")
 def call_back(ctx: Any) -> Any:
     return ctx.callback("question", timeout="1h").wait()
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    """A node for all tests of this file, which one process so runs: to start one takes five seconds."""
+    if missing := explain_absence():
+        if os.environ.get("CI", "").lower() in ("1", "true"):
+            pytest.fail(f"CI skips no test: {missing}")
+        pytest.skip(missing)
+    with tempfile.TemporaryDirectory(prefix="holdpoint-rabbitmq-", ignore_cleanup_errors=True) as folder:
+        node = Node(Path(folder))
+        node.start()
+        try:
+            yield node
+        finally:
+            node.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,6 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -23,6 +22,7 @@ from typing import Any
 from config.lifeline import tie_to_parent
 from config.postgres import Server, temporary_server
 from config.postgres.server import launch
+from tests.support.prepared_parent import Forked, Parent
 
 WORKERS = 3
 DRAIN_SECONDS = 90.0
@@ -36,16 +36,11 @@ class Workers:
 
     def __init__(self, log: Path) -> None:
         self.log = log.open("ab")
+        self.parent = Parent({**os.environ}, tie_to_parent(signal.SIGKILL, os.getpid()))
         self.all = [self._start() for _ in range(WORKERS)]
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "manage.py", "workflow_worker"],
-            stdout=self.log,
-            stderr=self.log,
-            stdin=subprocess.DEVNULL,
-            preexec_fn=tie_to_parent(signal.SIGKILL, os.getpid()),
-        )
+    def _start(self) -> Forked:
+        return self.parent.fork(["manage.py", "workflow_worker"], os.environ, str(Path.cwd()), self.log.fileno())
 
     def replace(self, at: int, signum: int) -> None:
         self.all[at].send_signal(signum)
@@ -58,6 +53,7 @@ class Workers:
         for one in self.all:
             one.wait(30)
         self.log.close()
+        self.parent.end()
 
 
 def keep_what_was_told() -> None:
@@ -92,7 +88,12 @@ def main(seed: int, seconds: float) -> int:
         django.setup()
         from django.core.management import call_command
 
-        call_command("migrate", verbosity=0)
+        if source := os.environ.get("STRESS_SOURCE"):
+            from tests.support.other_server import fill
+
+            fill(server.url, source)
+        else:
+            call_command("migrate", verbosity=0)
         keep_what_was_told()
         log = Path(folder) / "workers.log"
         workers = Workers(log)
