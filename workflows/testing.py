@@ -323,17 +323,32 @@ def _wake(db: BaseDatabaseWrapper) -> None:
 
 
 def _skew(db: BaseDatabaseWrapper, seconds: float) -> None:
-    """Replace the bodies of the two clock functions; the test's rollback restores them."""
-    [(shift,)] = store.fetch(db, "SELECT extract(epoch FROM holdpoint_now() - statement_timestamp())::float8", {})
+    """Add to how far the two clock functions are ahead; the test's rollback restores them.
+
+    Their bodies are replaced once and read a setting of the transaction from then on: after each new body PostgreSQL
+    plans every statement anew.
+    """
+    [(shift, body)] = store.fetch(db, _READ_SKEW, {})
+    store.fetch(db, "SELECT set_config(%(name)s, %(skew)s, true)", {"name": _SKEW, "skew": f"{shift + seconds:.6f} s"})
+    if _SKEW in body:
+        return
     with db.cursor() as cursor:
-        for name, body, volatility in (
+        for name, moment, volatility in (
             ("holdpoint_now", "statement_timestamp()", "STABLE"),
             ("holdpoint_clock", "clock_timestamp()", "VOLATILE"),
         ):
-            moved = f"SELECT {body} + interval ''{shift + seconds:.6f} s''"
+            moved = f"SELECT {moment} + current_setting(''{_SKEW}'')::interval"
             cursor.execute(
                 f"CREATE OR REPLACE FUNCTION {name}() RETURNS timestamptz LANGUAGE sql {volatility} AS '{moved}'"
             )
+
+
+#: The setting that says how far the clock is ahead.
+_SKEW = "holdpoint.skew"
+_READ_SKEW = """
+    SELECT extract(epoch FROM holdpoint_now() - statement_timestamp())::float8,
+      (SELECT prosrc FROM pg_proc WHERE oid = 'holdpoint_clock()'::regprocedure)
+"""
 
 
 def _reload(instance: Any) -> Instance:

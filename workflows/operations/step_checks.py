@@ -7,9 +7,11 @@ that is computed says nothing before it runs, and so is left to the run.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 from collections.abc import Iterator
+from types import CodeType
 
 from django.core.checks import CheckMessage, Warning
 
@@ -40,18 +42,24 @@ def _check_definition(definition: Definition, workflow: type) -> Iterator[CheckM
                 )
 
 
-def _find_targets(method: object) -> list[str]:
+def _find_targets(method: object) -> tuple[str, ...]:
+    code = getattr(inspect.unwrap(method), "__code__", None) if callable(method) else None
+    return () if code is None else _read_targets(code)
+
+
+@functools.cache  # who checks often, as tests do, reads the text of a step once
+def _read_targets(code: CodeType) -> tuple[str, ...]:
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(method)))  # type: ignore[arg-type]
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     except (OSError, TypeError, SyntaxError):
-        return []  # made at run time, or nothing that has a text
+        return ()  # made at run time, or nothing that has a text
     found = []
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
             target = _read_target(call)
             if isinstance(target, ast.Constant) and isinstance(target.value, str):
                 found.append(target.value)
-    return sorted(set(found))
+    return tuple(sorted(set(found)))
 
 
 def _read_target(call: ast.Call) -> ast.expr | None:

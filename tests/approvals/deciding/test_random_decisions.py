@@ -112,6 +112,7 @@ class Walk:
         self.people = {user.get_username(): user for user in User.objects.all()}
         self.now = 0
         self.log: list[str] = []
+        self.set_clock()
         self.stop_clock()
         self.pairs = [self.begin() for _ in range(self.random.randint(1, 3))]
 
@@ -173,7 +174,7 @@ class Walk:
         self.log.append(f"{seconds} s pass")
         for _ in range(seconds):
             self.now += 1
-            self.stop_clock()
+            self.set_clock()
             for _, model in self.pairs:
                 model.pass_time(self.now)
             drain()
@@ -210,13 +211,18 @@ class Walk:
         assert lists == may, f"{who} {'may' if may else 'may not'} decide, and their list says otherwise"
 
     def stop_clock(self) -> None:
-        """The engine's clock stands still between the moves: a second is what the walk says."""
-        moment = f"''2030-01-01 00:00Z''::timestamptz + interval ''{self.now} s''"
+        """The engine's clock stands still: `set_clock` moves it, and no statement has to be planned anew for that."""
+        moment = "''2030-01-01 00:00Z''::timestamptz + current_setting(''walk.now'')::interval"
         with connection.cursor() as cursor:
             for name in ("holdpoint_now", "holdpoint_clock"):
                 cursor.execute(
                     f"CREATE OR REPLACE FUNCTION {name}() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT {moment}'"
                 )
+
+    def set_clock(self) -> None:
+        """A second is what the walk says."""
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('walk.now', %s, true)", [f"{self.now} s"])
 
 
 @pytest.mark.parametrize("chunk", range(1 if SEED else CHUNKS))
