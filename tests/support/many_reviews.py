@@ -113,16 +113,17 @@ def explain(sql: str, params: Any, *, generic: bool) -> str:
 
 
 @contextmanager
-def filled(django_db_blocker: Any, pending: int, *, analyzed: bool) -> Iterator[None]:
-    """For the length of a block; what a transaction brought goes with it."""
+def filled(django_db_blocker: Any, pending: int) -> Iterator[None]:
+    """For the length of a block, and nothing analyzed since; what a transaction brought goes with it."""
     with django_db_blocker.unblock(), transaction.atomic():
-        if not analyzed:
-            fill(1_000)  # what the statistics tell is long past
-            with connection.cursor() as cursor:
-                cursor.execute(f"ANALYZE {TABLES}")
+        fill(1_000)
+        analyze()  # what the statistics tell is long past
         fill(pending)
-        if analyzed:
-            with connection.cursor() as cursor:
-                cursor.execute(f"ANALYZE {TABLES}")
         yield
         transaction.set_rollback(True)
+
+
+def analyze(*others: str) -> None:
+    """Let the statistics tell what is there, in these tables too."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE {', '.join((TABLES, *others))}")

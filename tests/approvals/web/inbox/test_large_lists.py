@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from django.contrib.auth.models import User
 from django.db.models import Q
 
 from approvals.models import Review
-from tests.support.many_reviews import MOST_ROWS_OF_A_BADGE, PEOPLE, explain, filled
+from tests.support.many_reviews import MOST_ROWS_OF_A_BADGE, PEOPLE, analyze, explain, filled
 from tests.support.statements import listen
 from workflows.rest.base.lists import OrderPlace, Segment, find_page
 
@@ -37,16 +38,17 @@ def list_for(name: str) -> Any:
     return Review.objects.for_user(User.objects.get(username=name))
 
 
-def _find_place(back: bool, segment: int) -> OrderPlace:
-    """In the middle of those that are due, or of those that are not."""
+@cache
+def _find_place(segment: int) -> tuple[Any, ...]:
+    """In the middle of those that are due, or of those that are not; in every population it is the same."""
     rows = Review.objects.filter(workspace__slug="default", due_at__isnull=bool(segment)).by_due()
     row = rows[PENDING // 4 if rows.count() > PENDING // 4 else rows.count() // 2]
-    return OrderPlace(back, segment, (row.pk,) if segment else (row.due_at, row.pk))
+    return (row.pk,) if segment else (row.due_at, row.pk)
 
 
 def _page(back: bool, segment: int) -> Callable[[str], Callable[[], object]]:
     def prepare(name: str) -> Callable[[], object]:
-        place = _find_place(back, segment)
+        place = OrderPlace(back, segment, _find_place(segment))
         return lambda: find_page(list_for(name), BY_DUE, place, 50)
 
     return prepare
@@ -68,14 +70,19 @@ MODES = ["custom", "generic", "custom, nothing analyzed", "generic, nothing anal
 def plans(django_db_setup: None, django_db_blocker: Any) -> dict[tuple[str, str, str], list[str]]:
     """(person, call, mode) -> the plans of its statements."""
     found: dict[tuple[str, str, str], list[str]] = {}
-    for analyzed in (True, False):
-        with filled(django_db_blocker, PENDING, analyzed=analyzed):
-            for name in PEOPLE:
-                for call, prepare in CALLS.items():
-                    heard = [one for one in listen(prepare(name)) if "holdpoint_candidate" in one[0]]
-                    for mode in MODES:
-                        if ("nothing" in mode) is not analyzed:
-                            found[name, call, mode] = [explain(*one, generic="generic" in mode) for one in heard]
+    with filled(django_db_blocker, PENDING):
+        heard = {
+            (name, call): [one for one in listen(prepare(name)) if "holdpoint_candidate" in one[0]]
+            for name in PEOPLE
+            for call, prepare in CALLS.items()
+        }
+        for analyzed in (False, True):
+            if analyzed:
+                analyze()
+            for (name, call), statements in heard.items():
+                for mode in MODES:
+                    if ("nothing" in mode) is not analyzed:
+                        found[name, call, mode] = [explain(*one, generic="generic" in mode) for one in statements]
     return found
 
 

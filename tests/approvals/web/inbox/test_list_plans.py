@@ -21,7 +21,7 @@ from approvals.web.base.filters import Filters
 from approvals.web.inbox.lists import WINDOW, Lists
 from approvals.web.inbox.rail import read_rail
 from approvals.web.inbox.rows import complete
-from tests.support.many_reviews import TABLES, explain, filled
+from tests.support.many_reviews import analyze, explain, filled
 from tests.support.statements import listen
 from workflows.clock import read_now
 
@@ -83,7 +83,7 @@ def list_calls(name: str) -> dict[str, Callable[[], object]]:
 CALLS = (*LISTS, "group", "group, searched", "rail", "rail with saved views")
 
 
-def load(*, analyzed: bool) -> None:
+def load() -> None:
     """Much that one person asked for, decided and put aside, beside the rest."""
     busy, now = User.objects.get(username="none"), read_now()
     User.objects.bulk_create(User(username=f"person {n}") for n in range(10_000))
@@ -95,8 +95,6 @@ def load(*, analyzed: bool) -> None:
             "FROM holdpoint_review WHERE subject_pk::int %% 4 = 0",
             [now.replace(year=now.year + 1)],
         )
-        if analyzed:
-            cursor.execute(f"ANALYZE {TABLES}, auth_user")
     assert Snooze.objects.count() >= PENDING // 4
 
 
@@ -104,15 +102,20 @@ def load(*, analyzed: bool) -> None:
 def plans(django_db_setup: None, django_db_blocker: Any) -> dict[tuple[str, str, str], list[str]]:
     """(person, call, mode) -> the plans of its statements."""
     found: dict[tuple[str, str, str], list[str]] = {}
-    for analyzed in (True, False):
-        with filled(django_db_blocker, PENDING, analyzed=analyzed):
-            load(analyzed=analyzed)
-            for name in PEOPLE:
-                for call, make in list_calls(name).items():
-                    heard = [one for one in listen(make) if "holdpoint_" in one[0]]
-                    for mode in MODES:
-                        if ("nothing" in mode) is not analyzed:
-                            found[name, call, mode] = [explain(*one, generic="generic" in mode) for one in heard]
+    with filled(django_db_blocker, PENDING):
+        load()
+        heard = {
+            (name, call): [one for one in listen(make) if "holdpoint_" in one[0]]
+            for name in PEOPLE
+            for call, make in list_calls(name).items()
+        }
+        for analyzed in (False, True):
+            if analyzed:
+                analyze("auth_user")
+            for (name, call), statements in heard.items():
+                for mode in MODES:
+                    if ("nothing" in mode) is not analyzed:
+                        found[name, call, mode] = [explain(*one, generic="generic" in mode) for one in statements]
     return found
 
 
