@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db.models import Exists, OuterRef
+from django.db import connections
 
 from workflows.conf import conf
 from workflows.models import Workspace
+from workflows.store.sql import compact, fetch
 
 
 def list_workspaces(user: Any) -> list[tuple[int, str]]:
@@ -23,11 +25,23 @@ def list_workspaces(user: Any) -> list[tuple[int, str]]:
     if (asked := conf.workspaces_for) is not None:
         slugs = [str(getattr(one, "slug", one)) for one in _as_list(asked(user))]
         return list(rows.filter(slug__in=slugs).values_list("id", "slug"))
-    # In one statement: every page of a person begins with it.
-    others = Workspace.objects.exclude(pk=OuterRef("pk"))
-    named = rows.order_by().values_list("id", "slug")
-    only = named.filter(~Exists(others))
-    return list(only.union(named.filter(members=user.pk)).order_by("slug"))
+    return fetch(connections[rows.db], _write_mine(), {"user": user.pk})
+
+
+@cache
+def _write_mine() -> str:
+    """The only workspace there is, and those that a user is a member of. In one statement, and written out: every page
+    and call of a person begins with it, and Django takes longer to build it than PostgreSQL to answer it."""
+    members: Any = Workspace._meta.get_field("members")
+    return compact(f"""
+        SELECT w.id, w.slug FROM holdpoint_workspace w
+        WHERE NOT EXISTS (SELECT 1 FROM holdpoint_workspace o WHERE o.id <> w.id)
+        UNION
+        SELECT w.id, w.slug FROM {members.m2m_db_table()} m
+        JOIN holdpoint_workspace w ON w.id = m.{members.m2m_column_name()}
+        WHERE m.{members.m2m_reverse_name()} = %(user)s
+        ORDER BY slug
+    """)
 
 
 def _as_list(answer: Iterable[Any] | None) -> list[Any]:

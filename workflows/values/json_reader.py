@@ -41,8 +41,8 @@ def parse_json(raw: bytes) -> Any:
     {'data': 1}
     """
     text = decode_text(raw)
+    _check_count(text)  # first, because it looks at no more than the values that are allowed
     _check_depth(text)
-    _check_count(text)
     try:
         value = _load(text, _read_pairs)
     except _DuplicateName:

@@ -224,8 +224,7 @@ def list_calls(a: Tenant) -> Iterator[tuple[str, Call, Call]]:
         if route.name in EXEMPT:
             continue
         for n, (theirs, nobodys) in enumerate(ABOUT[route.name](a)):
-            methods = (*METHODS, *OTHERS) if n == 0 else METHODS
-            for method in sorted({*methods, *(route.methods & {"PATCH", "DELETE"})}):
+            for method in sorted({*METHODS, *OTHERS} if n == 0 else route.methods & OWN):
                 for body, headers in list_bodies(route.name) if method in {"POST", "PATCH"} else [(None, ())]:
                     yield (
                         route.name,
@@ -235,8 +234,10 @@ def list_calls(a: Tenant) -> Iterator[tuple[str, Call, Call]]:
 
 
 METHODS = ("GET", "HEAD", "POST")
-#: Methods that hardly an address has are asked for once at each.
 OTHERS = ("PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+#: Every method is asked for once at each address. These are asked for with everything there, by the addresses that have
+#: them: what is refused before anything is looked for is refused alike, and HEAD is what GET answers.
+OWN = {"GET", "POST", "PATCH", "DELETE"}
 #: Addresses at which no tenant has anything, and why.
 EXEMPT = {
     "": "there is nothing",

@@ -139,15 +139,15 @@ def test_a_wait_is_a_whole_number_of_seconds_to_30(api: Api) -> None:
 @pytest.mark.parametrize("route", LISTS, ids=lambda route: route.name)
 def test_a_cursor_is_a_place_in_its_list_or_refused(api: Api, route: Route) -> None:
     path = prepare(route)
-    refused = 0
-    for cursor in list_cursors():
+    cursors, refused = list(list_cursors()), 0
+    for cursor in cursors:
         response = is_clean(api.get(path, cursor=cursor), cursor[:100])
         if response.status_code == 400:
             assert list(problem(response, 400, "invalid-request")["errors"]) == ["cursor"]
             refused += 1
         else:
             assert response.status_code == 200, cursor[:100]
-    assert refused > 500
+    assert refused > len(cursors) // 2
 
 
 @pytest.mark.parametrize("moment", ["2026-01-01T00:00:00", "2026-01-01", "20260101"])
@@ -172,9 +172,9 @@ def test_no_query_is_a_failure(api: Api) -> None:
     for number, (method, route) in enumerate(CALLS):
         path = route.fill(**NOBODY)
         names = PARAMETERS if method == "GET" else ["workspace", "limit"]
-        # A list reads them; elsewhere each is sent with some of the texts, and each text with some of them.
-        for name, text in take_share(names, STRANGE_TEXTS, number, 1 if route in LISTS else 4):
-            call(api, method, f"{path}?{name}={text}&{name}[]=1&{name}")
+        # A list reads them; elsewhere each is sent with one of the texts, and each text with some of them.
+        for name, text in take_share(names, STRANGE_TEXTS, number, 1 if route in LISTS else len(STRANGE_TEXTS)):
+            call(api, method, f"{path}?{name}&{name}[]=1&{name}={text}")  # the last one of a name is read
 
 
 def test_more_parameters_than_a_site_reads_are_refused(api: Api) -> None:
@@ -218,10 +218,13 @@ HEADERS = (
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_no_header_is_a_failure(api: Api, name: str) -> None:
-    # Each address looks at this key itself. The others are read before it, by what is the same for all.
-    shares = 1 if name == "Idempotency-Key" else len(HEADERS)
-    for (method, route), text in take_share(CALLS, STRANGE_HEADERS, HEADERS.index(name), shares):
-        call(api, method, route.fill(**NOBODY), headers={name: text})
+    # Each address that changes something looks at this key itself. The others are read before it, by what is the same
+    # for all.
+    for changes in (False, True):
+        calls = [one for one in CALLS if (one[0] not in {"GET", "HEAD"}) == changes]
+        shares = 1 if changes and name == "Idempotency-Key" else len(HEADERS)
+        for (method, route), text in take_share(calls, STRANGE_HEADERS, HEADERS.index(name), shares):
+            call(api, method, route.fill(**NOBODY), headers={name: text})
     if name not in {"Authorization", "X-Workspace"}:
         assert Instance.objects.exists()
 

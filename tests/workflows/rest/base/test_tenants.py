@@ -123,7 +123,9 @@ def test_what_is_another_tenants_is_told_as_what_is_nobodys_and_costs_the_same_s
     told = {"a key": {202, 403}, "a key for some workflows": {403}, "a session": {202}}[caller]
     assert {status for _, _, status in walked} == {200, 201, 207, 400, 404, 405, *told}
     for _, theirs, _ in list_share(a, caller):
-        theirs.send(b)
+        # What only reads does the same for each of them.
+        if caller == CALLERS[0] or theirs.method not in {"GET", "HEAD"}:
+            theirs.send(b)
     drain()
     assert take_picture(a.workspace) == before
 
