@@ -23,8 +23,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[2]
 #: What two processes of one parent may have of their own: `adopt` reads it again, or nobody has read it yet.
 OWN = {"DATABASE_URL", "WORKERS", "RABBITMQ_URL"}
 #: Nobody's: the parent connects to no database.
@@ -77,8 +79,10 @@ class Parent:
         with far:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.prepared_parent", str(far.fileno())],
+                cwd=ROOT,
                 env={**environment, "DATABASE_URL": NOWHERE},
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
                 pass_fds=[far.fileno()],
                 start_new_session=True,
                 preexec_fn=tie,

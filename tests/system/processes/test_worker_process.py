@@ -160,6 +160,7 @@ def test_workflows_go_on_after_a_restart_of_postgresql(folder):
             wait_until(lambda: count(Status.DONE), "the second to end", is_it=lambda done: done == 2)
             print(f"{time.monotonic() - again:.1f} s after the restart")
             assert time.monotonic() - again < RESUME_SECONDS
+            assert worker.popen.poll() is None
             worker.kill()  # now the cluster alone
             start_one()
             wait_until(lambda: count(Status.DONE), "the third to end", is_it=lambda done: done == 3)
