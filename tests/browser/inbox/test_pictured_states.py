@@ -6,7 +6,6 @@ The pictures of the documentation are made here, too.
 from __future__ import annotations
 
 import gzip
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -14,7 +13,7 @@ from playwright.sync_api import Page, expect
 from approvals import Outcome, decide
 from approvals.actions import actions
 from approvals.models import Absence, Preference
-from tests.support.browser.judges import check_axe, check_fits, check_page, check_touch, weigh
+from tests.support.browser.judges import check_axe, check_dark, check_fits, check_page, check_touch, weigh
 from tests.support.browser.pictures import shoot
 from tests.support.browser.served import Site
 from tests.support.browser.visits import Visits
@@ -45,6 +44,18 @@ def make_a_desk(site: Site) -> Desk:
     return make_desk()
 
 
+def _look(page: Page, light: str, dark: str, *, within: str = "", whole: bool = False, docs: str = "") -> None:
+    """Judge and picture it in both themes, under a name for each; `docs` are the names that the documentation shows."""
+    if within:
+        check_axe(page, within=within)
+    else:
+        check_page(page)
+    shoot(page, light, whole=whole, docs=light in docs.split())
+    check_dark(page, within=within)
+    shoot(page, dark, whole=whole, docs=dark in docs.split())
+    page.emulate_media(color_scheme="light")
+
+
 def _check_words(page: Page) -> None:
     """No word of a button is broken in two."""
     broken = page.locator(".decisions > .button bdi, .decisions summary bdi, .decisions .split > .button bdi")
@@ -59,10 +70,9 @@ def _check_words(page: Page) -> None:
 
 
 @pytest.mark.screenshots
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_day_in_a_wide_window(visit: Visits, site: Site, desk: Desk, theme: Any) -> None:
+def test_a_day_in_a_wide_window(visit: Visits, site: Site, desk: Desk) -> None:
     day = ask_day(site, desk)
-    page = visit(desk.maya, theme=theme)
+    page = visit(desk.maya)
     lena = visit(desk.lena)
     lena.goto(f"/approvals/{day['acme'].pk}/")
     page.goto("/approvals/")
@@ -70,29 +80,22 @@ def test_a_day_in_a_wide_window(visit: Visits, site: Site, desk: Desk, theme: An
     detail = open_one(page, day["acme"])
     expect(detail).to_contain_text("Lena Fischer is looking")
     expect(find_row(page, day["acme"])).to_contain_text("Lena is looking")
-    check_page(page)
-    name = "inbox" if theme == "light" else "inbox-dark"
-    shoot(page, name, whole=False, docs=True)
+    _look(page, "inbox", "inbox-dark", docs="inbox inbox-dark")
     # A closed answer, a menu, a group, the keys: each of them as it is open.
     page.locator("summary", has_text="Reject").click()
-    check_axe(page, within=".decision-bar")
-    shoot(page, f"inbox-reasons-{theme}", whole=False)
+    _look(page, "inbox-reasons-light", "inbox-reasons-dark", within=".decision-bar")
     page.keyboard.press("Escape")
     page.locator("#rows summary").click()
-    check_axe(page, within="#rows")
-    shoot(page, f"inbox-group-{theme}", whole=False)
+    _look(page, "inbox-group-light", "inbox-group-dark", within="#rows")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
-    check_axe(page)
-    shoot(page, f"inbox-keys-{theme}", whole=False)
+    _look(page, "inbox-keys-light", "inbox-keys-dark")
     page.keyboard.press("Escape")
     detail = open_one(page, day["high"])
     expect(detail.get_by_label("I have looked at what changes")).to_be_checked()
-    check_page(page)
-    shoot(page, f"inbox-high-{theme}", whole=False)
+    _look(page, "inbox-high-light", "inbox-high-dark")
     open_one(page, day["form"])
-    check_page(page)
-    shoot(page, f"inbox-form-{theme}", whole=False)
+    _look(page, "inbox-form-light", "inbox-form-dark")
 
 
 @pytest.mark.parametrize("width", [1024, 800])
@@ -119,37 +122,30 @@ def test_a_day_in_a_narrow_window(visit: Visits, site: Site, desk: Desk, width: 
 
 
 @pytest.mark.screenshots
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_day_on_a_phone(visit: Visits, site: Site, desk: Desk, theme: Any) -> None:
+def test_a_day_on_a_phone(visit: Visits, site: Site, desk: Desk) -> None:
     day = ask_day(site, desk)
-    page = visit(desk.maya, theme=theme, **PHONE)
+    page = visit(desk.maya, **PHONE)
     page.goto("/approvals/")
-    check_page(page)
-    shoot(page, "inbox-phone" if theme == "light" else "inbox-phone-dark", whole=False, docs=theme == "light")
+    _look(page, "inbox-phone", "inbox-phone-dark", docs="inbox-phone")
     page.goto(f"/approvals/{day['high'].pk}/")
-    check_page(page)
-    shoot(page, f"request-high-phone-{theme}", whole=False)
+    _look(page, "request-high-phone-light", "request-high-phone-dark")
     page.goto(f"/approvals/{day['acme'].pk}/")
     expect(page.get_by_role("button", name="Approve")).to_be_in_viewport(ratio=1)
-    check_page(page)
-    shoot(page, "request-phone" if theme == "light" else "request-phone-dark", whole=False, docs=theme == "light")
-    shoot(page, f"request-phone-whole-{theme}")
+    _look(page, "request-phone", "request-phone-dark", docs="request-phone")
+    shoot(page, "request-phone-whole-light")
 
 
 @pytest.mark.screenshots
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_one_request_as_a_page(visit: Visits, site: Site, desk: Desk, theme: Any) -> None:
+def test_one_request_as_a_page(visit: Visits, site: Site, desk: Desk) -> None:
     day = ask_day(site, desk)
     actions.request_info(again(day["acme"]), "Which card was it paid with?", actor=desk.maya)
-    page = visit(desk.maya, theme=theme)
+    page = visit(desk.maya)
     page.goto(f"/approvals/{day['acme'].pk}/")
-    check_page(page)
-    shoot(page, "request" if theme == "light" else "request-dark", docs=theme == "light")
-    requester = visit(desk.ben, theme=theme)
+    _look(page, "request", "request-dark", whole=True, docs="request")
+    requester = visit(desk.ben)
     requester.goto(f"/approvals/{day['acme'].pk}/")
     expect(requester.get_by_text("You were asked")).to_be_visible()
-    check_page(requester)
-    shoot(requester, f"request-requester-{theme}")
+    _look(requester, "request-requester-light", "request-requester-dark", whole=True)
 
 
 @pytest.mark.screenshots
@@ -175,26 +171,21 @@ def test_what_may_not_be_answered_stays_beside_the_rule(visit: Visits, site: Sit
     actions.claim(claimed, actor=desk.lena)
     decide(over, "reject", actor=desk.lena, reason="Not in the budget")
     actions.withdraw(shut, actor=desk.ben)
-    for theme in ("light", "dark"):
-        page = visit(desk.maya, theme=theme)
-        page.goto(f"/approvals/?view=group-{desk.finance.pk}")
-        detail = open_one(page, mine)
-        approve = detail.get_by_role("button", name="Approve")
-        expect(approve).to_be_disabled()
-        expect(detail.locator(f"#{approve.get_attribute('aria-describedby')}")).to_contain_text("you asked")
-        check_page(page)
-        shoot(page, f"inbox-refused-{theme}", whole=False)
-        detail = open_one(page, claimed)
-        expect(detail).to_contain_text("Lena Fischer has claimed this")
-        check_page(page)
-        shoot(page, f"inbox-claimed-{theme}", whole=False)
-        page.goto(f"/approvals/{over.pk}/")
-        expect(page.get_by_role("status").first).to_contain_text("Lena Fischer rejected this")
-        check_page(page)
-        shoot(page, f"request-over-{theme}", whole=False)
-        page.goto(f"/approvals/{shut.pk}/")
-        check_page(page)
-        shoot(page, f"request-shut-{theme}", whole=False)
+    page = visit(desk.maya)
+    page.goto(f"/approvals/?view=group-{desk.finance.pk}")
+    detail = open_one(page, mine)
+    approve = detail.get_by_role("button", name="Approve")
+    expect(approve).to_be_disabled()
+    expect(detail.locator(f"#{approve.get_attribute('aria-describedby')}")).to_contain_text("you asked")
+    _look(page, "inbox-refused-light", "inbox-refused-dark")
+    detail = open_one(page, claimed)
+    expect(detail).to_contain_text("Lena Fischer has claimed this")
+    _look(page, "inbox-claimed-light", "inbox-claimed-dark")
+    page.goto(f"/approvals/{over.pk}/")
+    expect(page.get_by_role("status").first).to_contain_text("Lena Fischer rejected this")
+    _look(page, "request-over-light", "request-over-dark")
+    page.goto(f"/approvals/{shut.pk}/")
+    _look(page, "request-shut-light", "request-shut-dark")
 
 
 def test_what_is_not_there_for_somebody(visit: Visits, site: Site, desk: Desk) -> None:
@@ -223,13 +214,11 @@ def test_settings_and_saved_views(visit: Visits, site: Site, desk: Desk) -> None
         shoot(page, f"saved-{theme}")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_login(visit: Visits, site: Site, desk: Desk, theme: Any) -> None:
-    page = visit(theme=theme, **PHONE)
+def test_the_login(visit: Visits, site: Site, desk: Desk) -> None:
+    page = visit(**PHONE)
     page.goto("/approvals/?risk=high")
     page.get_by_label("Password").wait_for()
-    check_page(page)
-    shoot(page, f"login-phone-{theme}", whole=False)
+    _look(page, "login-phone-light", "login-phone-dark")
 
 
 # --- languages and weight ---------------------------------------------------------------------------------------

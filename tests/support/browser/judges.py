@@ -19,6 +19,8 @@ from playwright.sync_api import Page, Response
 AXE_TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 #: The least side of what is pressed with a finger, and the least text in a field that a phone does not zoom to; in px.
 FINGER, LEGIBLE = 44, 16
+#: What a theme changes of what axe looks at; the rest is the same in each of them.
+COLOUR_RULES = ("color-contrast", "link-in-text-block")
 MOST_TOLD = 12
 
 
@@ -30,15 +32,31 @@ def check_page(page: Page) -> None:
         check_touch(page)
 
 
+def check_dark(page: Page, *, within: str = "") -> None:
+    """What is dark of a page that is light and was judged so; it stays dark.
+
+    Colours are all that a theme changes, so of axe's rules only theirs are run anew.
+    """
+    page.emulate_media(color_scheme="dark")
+    _run_axe(page, {"type": "rule", "values": list(COLOUR_RULES)}, within)
+    check_fits(page)
+    if page.evaluate("matchMedia('(pointer: coarse)').matches"):
+        check_touch(page)
+
+
 def check_axe(page: Page, *, within: str = "", without: tuple[str, ...] = ()) -> None:
     """axe finds nothing wrong with the page as it stands.
 
     `within` is a selector, where the whole page takes too long; `without` names rules that a test leaves out.
     """
+    _run_axe(page, {"type": "tag", "values": list(AXE_TAGS)}, within, without)
+
+
+def _run_axe(page: Page, only: dict[str, Any], within: str = "", without: tuple[str, ...] = ()) -> None:
     assert page.evaluate("!matchMedia('(scripting: none)').matches"), "axe needs scripts: visit(javascript=True)"
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_read_axe())
-    found = _judge(page, "runAxe", [list(AXE_TAGS), within, list(without)])
+    found = _judge(page, "runAxe", [only, within, list(without)])
     _fail_with("axe", [_describe(one) for one in found])
 
 
