@@ -41,7 +41,7 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "20"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 SECONDS = 3600
 HOOK = "openapi"
