@@ -170,6 +170,7 @@ def enter_state(review: Review, state: str, people: dict[str, Any]) -> None:
 def test_every_action_is_refused_with_the_sentence_that_its_button_shows_or_it_is_done(state: str) -> None:
     review, people = make_scene(state)
     done: dict[str, list[str]] = {}
+    before = LedgerEvent.objects.filter(kind="refused").count()  # each deed is taken back
     for role, user in people.items():
         told = explain(review, user)
         assert list(told) == list(CHECKS) == list(DEEDS)
@@ -180,7 +181,6 @@ def test_every_action_is_refused_with_the_sentence_that_its_button_shows_or_it_i
                     DEEDS[action](review, user)
                 continue
             assert obstacle is None or (obstacle.message and obstacle.rule), f"{action} by {role}"
-            before = LedgerEvent.objects.filter(kind="refused").count()
             with transaction.atomic():
                 refused = _try(DEEDS[action], review, user)
                 rows = list(LedgerEvent.objects.filter(kind="refused").order_by("at", "seq"))[before:]

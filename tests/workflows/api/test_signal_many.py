@@ -197,16 +197,16 @@ def test_a_batch_in_a_transaction_that_is_rolled_back_was_never_sent():
 
 
 def test_thousands_go_in_few_statements():
-    instances = parked(300)
-    lines = [(one, "a", n) for n in range(7) for one in instances]
+    instances = parked(100)
+    lines = [(one, "a", n) for n in range(21) for one in instances]
     with CaptureQueriesContext(connection) as few:
         answers = workflows.signal_many(lines)
     assert len(few) <= 2 * -(-len(lines) // 500)
-    assert sum(answer.woke for answer in answers) == 300
+    assert sum(answer.woke for answer in answers) == 100
     assert all(answer.refused is None for answer in answers)
     drain()
     for one in instances:
-        assert_done(one, [["a", n] for n in range(7)])
+        assert_done(one, [["a", n] for n in range(21)])
 
 
 def test_by_key_costs_one_more_statement():

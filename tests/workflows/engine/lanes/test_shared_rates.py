@@ -23,7 +23,8 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_latest", dict(registry._latest))
 
 
-BURST = 640
+#: Four parts of 80 tokens each: a heavy run finds too little in a part that another one has drawn from.
+BURST = 320
 
 
 class SharedLight(Workflow):
@@ -69,7 +70,7 @@ def count_done(workflow: type[Workflow]) -> int:
 @pytest.mark.parametrize("first", ["light", "heavy"])
 def test_workflows_of_different_weights_share_one_bucket(first: str) -> None:
     for one in (SharedLight, SharedHeavy) if first == "light" else (SharedHeavy, SharedLight):
-        workflows.start_many(one, [{}] * (BURST + 60))
+        workflows.start_many(one, [{}] * (BURST // one.rate.weight + 60))
         drain()
     assert count_done(SharedLight) + 64 * count_done(SharedHeavy) == BURST
 
