@@ -7,7 +7,6 @@ Invariant: inside `elsewhere` every connection of this process is one to the oth
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,17 +17,16 @@ from django.db import connection, connections
 from config.environment import parse_database_url
 from config.postgres.binaries import find_binaries
 from tests.support.seats import close_seats
-from tests.support.shared_migrations import OWN_SERVER
+from tests.support.shared_migrations import can_copy
 
 
 def fill(url: str, source: str) -> None:
     """Give an empty database what the migrated one of this run has."""
-    programs = find_binaries(None, None)
-    # Some systems pack it apart from the server; and whoever named a server may have named a newer one.
-    if OWN_SERVER not in os.environ or not (programs / "pg_dump").exists():
+    if not can_copy():  # whoever named a server may have named a newer one, too
         with elsewhere(url):
             call_command("migrate", verbosity=0)
         return
+    programs = find_binaries(None, None)
     told = subprocess.run([programs / "pg_dump", source], check=True, capture_output=True).stdout
     subprocess.run(
         [programs / "psql", "-qX", "-v", "ON_ERROR_STOP=1", url], input=told, check=True, capture_output=True

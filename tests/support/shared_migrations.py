@@ -35,7 +35,7 @@ class SharedMigrations:
 
     def begin(self) -> None:
         """Wait for whoever migrates; copy what they made, or be the one."""
-        if FIRST_SERVER not in os.environ:
+        if not can_copy():
             return
         turn = psycopg.connect(os.environ[FIRST_SERVER], autocommit=True)
         turn.execute(LOCK)
@@ -63,6 +63,11 @@ class SharedMigrations:
             if db.execute("SELECT FROM pg_database WHERE datname = %s", [self._template]).fetchone() is None:
                 db.execute(f"CREATE DATABASE {self._template}")
                 run_program("psql", self._template, "-XqAt", "-v", "ON_ERROR_STOP=1", "--single-transaction", text=dump)
+
+
+def can_copy() -> bool:
+    """Whether the server is ours, and the programs for it are there: some systems pack them apart from the server."""
+    return FIRST_SERVER in os.environ and (find_binaries(None, None) / "pg_dump").exists()
 
 
 def run_program(name: str, database: str, *options: str, text: bytes = b"") -> bytes:

@@ -15,7 +15,7 @@ from django.db import connections
 
 from workflows.conf import conf
 from workflows.models import Workspace
-from workflows.store.sql import compact, fetch
+from workflows.store.sql import compact
 
 
 def list_workspaces(user: Any) -> list[tuple[int, str]]:
@@ -25,7 +25,9 @@ def list_workspaces(user: Any) -> list[tuple[int, str]]:
     if (asked := conf.workspaces_for) is not None:
         slugs = [str(getattr(one, "slug", one)) for one in _as_list(asked(user))]
         return list(rows.filter(slug__in=slugs).values_list("id", "slug"))
-    return fetch(connections[rows.db], _write_mine(), {"user": user.pk})
+    with connections[rows.db].cursor() as cursor:
+        cursor.execute(_write_mine(), {"user": user.pk})
+        return list(cursor.fetchall())
 
 
 @cache

@@ -39,7 +39,7 @@ def look(review: Review, user: User) -> Card:
 def test_a_card_that_is_looked_up_for_somebody_costs_ten_statements(asked: Review, people: People) -> None:
     """With the session and the user's row a request takes twelve, however much has happened."""
     told = [
-        '"holdpoint_workspace_members"',  # who looks: their workspaces,
+        "holdpoint_workspace_members",  # who looks: their workspaces,
         '"auth_user_user_permissions"',  # permissions, by Django's own two statements,
         '"auth_group_permissions"',
         '"holdpoint_absence"',  # groups, rules and absences

@@ -17,6 +17,7 @@ import workflows
 from approvals import NotAllowed, claim, decide, delegate, explain, reassign, undo
 from approvals.models import Absence, Review, Vote
 from approvals.people.principals import describe_principals, forget_permissions, list_principals, list_users
+from tests.support.postgres_plugin import FIRST_SERVER
 from tests.support.review_calls import (
     again,
     ask,
@@ -28,7 +29,6 @@ from tests.support.review_calls import (
     start,
     truth,  # noqa: F401 (a fixture)
 )
-from tests.support.shared_migrations import OWN_SERVER
 from workflows.clock import read_now
 from workflows.models import Workspace
 from workflows.testing import advance, drain
@@ -303,7 +303,7 @@ def test_all_of_it_holds_for_users_with_a_key_of_another_kind(model: str) -> Non
     """A project has one user model, so that each is tried in a process of its own, on a database of its own."""
     environment = {**os.environ, "MEMBERS": model, "DJANGO_SETTINGS_MODULE": "tests.support.apps.members.settings"}
     environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
-    environment.pop(OWN_SERVER, None)  # else what is migrated for it alone is copied for others
+    environment.pop(FIRST_SERVER, None)  # else what is migrated for it alone is copied for others
     command = [
         sys.executable,
         "-m",
