@@ -215,7 +215,7 @@ class World:
         """
         pairs = found = 0
         cases = {id: Case(Review.objects.get(pk=id)) for id in self.reviews}
-        places = {id: case.review.workspace_id for id, case in cases.items()}
+        places = dict(Review.objects.values_list("pk", "workspace_id"))  # of later stages, too
         for place, user in enumerate(User.objects.filter(pk__in=[one.pk for one in self.users]).order_by("pk")):
             viewer = Viewer(User.objects.get(pk=user.pk))
             listed = {one.pk for one in Review.objects.for_user(user, snoozed=None)}
