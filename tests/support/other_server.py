@@ -27,9 +27,9 @@ def fill(url: str, source: str) -> None:
             call_command("migrate", verbosity=0)
         return
     programs = find_binaries(None, None)
-    told = subprocess.run([programs / "pg_dump", source], check=True, capture_output=True).stdout
+    dump = subprocess.run([programs / "pg_dump", source], check=True, capture_output=True).stdout
     subprocess.run(
-        [programs / "psql", "-qX", "-v", "ON_ERROR_STOP=1", url], input=told, check=True, capture_output=True
+        [programs / "psql", "-qX", "-v", "ON_ERROR_STOP=1", url], input=dump, check=True, capture_output=True
     )
 
 

@@ -63,10 +63,10 @@ class Forked:
 
     def _read(self, timeout: float | None) -> int | None:
         if self.returncode is None and select.select([self._told], [], [], timeout)[0]:
-            told = os.read(self._told, 20)
+            status = os.read(self._told, 20)
             os.close(self._told)
             # Nothing: the parent has ended, and with it whatever it forked.
-            self.returncode = os.waitstatus_to_exitcode(int(told)) if told else -signal.SIGKILL
+            self.returncode = os.waitstatus_to_exitcode(int(status)) if status else -signal.SIGKILL
         return self.returncode
 
 
@@ -94,12 +94,12 @@ class Parent:
         self._process.wait()
 
     def fork(self, arguments: list[str], environment: Mapping[str, str], folder: str, output: int) -> Forked:
-        told, tell = os.pipe()
+        end, tell = os.pipe()
         try:
             wish = json.dumps([arguments, dict(environment), folder]).encode()
             socket.send_fds(self._line, [b"%08d" % len(wish)], [output, tell])
             self._line.sendall(wish)
-            return Forked(int(self._line.recv(20)), told)
+            return Forked(int(self._line.recv(20)), end)
         finally:
             os.close(tell)
 
