@@ -170,6 +170,7 @@ def test_the_pumps_connection_is_set_up_for_it_whatever_the_database_prefers() -
         "enable_seqscan": "off",
         "jit": "off",
         "lock_timeout": f"{LOCK_TIMEOUT_MS}ms",
+        "plan_cache_mode": "force_generic_plan",
     }
     with connection.cursor() as cursor:
         cursor.execute(f"ALTER DATABASE \"{name}\" SET default_transaction_isolation = 'repeatable read'")
