@@ -136,10 +136,11 @@ def main() -> int:
         finally:
             for one in programs:
                 one.stop()
-        for one in wrong:
-            print(f"seed {given.seed}: {one}")
         if wrong:
             print(log.read_text(errors="replace")[-20_000:])
+            # Last, as often only the end of a long output is kept.
+            for one in wrong:
+                print(f"seed {given.seed}: {one}")
         else:
             print(f"every one of {given.records} records is in the report exactly once", flush=True)
         return bool(wrong)
