@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -115,6 +116,9 @@ _NEXT = compact(f"""
           AND s.name = ANY(%(declared)s::text[])) ELSE 0 END
 """)
 
+#: A pump asks four times a second, and the workflows of a process stay the same.
+_write_names = lru_cache(maxsize=8)(write_texts)
+
 #: Found by the index of their age, and deleted by their keys whatever the planner thinks of how many there are.
 _PRUNE = compact(f"""
     DELETE FROM holdpoint_schedule_tick t USING (
@@ -137,7 +141,8 @@ def lock_due_schedules(
     skip: Sequence[int] = (),
 ) -> tuple[datetime, list[ScheduleRow]]:
     """Within a transaction: schedules that are due, but for some, held; and the database's moment."""
-    params = {"workflows": list(workflows), "limit": limit, "bytes": most_bytes, "only": only, "skip": list(skip)}
+    names = _write_names(tuple(workflows))
+    params = {"workflows": names, "limit": limit, "bytes": most_bytes, "only": only, "skip": list(skip)}
     rows = fetch(db, _LOCK, params)
     now = to_moment(rows[0][0]) if rows else EPOCH
     return now, [read_row(row[1:]) for row in rows]
@@ -180,7 +185,8 @@ def seconds_to_tick(
     db: BaseDatabaseWrapper, workflows: Sequence[str], declared: Sequence[str], workspace: str
 ) -> tuple[float | None, int]:
     """Seconds to the next tick of one of these workflows, and how many of these declared schedules there are."""
-    params = {"workflows": list(workflows), "declared": list(declared), "slug": workspace}
+    names, wanted = _write_names(tuple(workflows)), _write_names(tuple(declared))
+    params = {"workflows": names, "declared": wanted, "slug": workspace}
     [(seconds, count)] = fetch(db, _NEXT, params)
     return seconds, count
 
