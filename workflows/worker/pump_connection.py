@@ -25,8 +25,8 @@ LOCK_TIMEOUT_MS = 500
 _OWN_SETTINGS = {
     "enable_seqscan": "off",
     "jit": "off",
-    # Its statements are few and come again and again. Left to itself PostgreSQL plans the commit of a batch anew at every
-    # call, in every other session or so: which of them depends on what the first five looked like.
+    # Its statements are few and come again and again. Left to itself PostgreSQL plans the commit of a batch anew at
+    # every call, in every other session or so: which of them depends on what the first five looked like.
     "plan_cache_mode": "force_generic_plan",
     "statement_timeout": "0",
     "transaction_timeout": "0",
