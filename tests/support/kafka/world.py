@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +81,23 @@ class Partner:
             parts = consumer.list_topics(topic, timeout=60).topics[topic].partitions
             marks = [consumer.get_watermark_offsets(TopicPartition(topic, part), timeout=60) for part in parts]
             return sum(high - low for low, high in marks)
+        finally:
+            consumer.close()
+
+    @contextmanager
+    def join(self, topic: str) -> Iterator[Callable[[], list[int]]]:
+        """Another member of the group, who commits nothing; a look tells its partitions, and keeps it in the group."""
+        options = {"group.id": self.group, "enable.auto.commit": False, "session.timeout.ms": 10_000}
+        strategy = {"partition.assignment.strategy": "cooperative-sticky"}
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, **options, **strategy})
+        consumer.subscribe([topic])
+
+        def look() -> list[int]:
+            consumer.poll(0.1)
+            return sorted(one.partition for one in consumer.assignment())
+
+        try:
+            yield look
         finally:
             consumer.close()
 

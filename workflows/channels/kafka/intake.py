@@ -172,6 +172,9 @@ class Intake:
         if self._is_paused:
             consumer.incremental_assign(partitions)
             consumer.pause(partitions)
+        else:
+            # The client keeps the pause of a partition that it had to give away, until somebody resumes it.
+            consumer.resume(partitions)
         self._on_ready(", ".join(f"{one.topic}/{one.partition}" for one in partitions) or "nothing more")
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

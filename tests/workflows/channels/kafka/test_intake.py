@@ -249,6 +249,24 @@ def test_while_the_database_is_away_no_offset_is_committed_and_afterwards_all_go
     check_each_once(rows)
 
 
+def test_partitions_that_went_to_another_while_the_database_was_away_are_read_when_they_come_back(
+    partner: Partner, topic: str, vanishing: Callable[[bool], None]
+) -> None:
+    rows = ask(30)
+    with commanded() as process:
+        vanishing(False)
+        write_answers(partner, topic, rows[:10])
+        wait_until(lambda: "the database is away" in process.read_log(), "the consumer to notice")
+        with partner.join(topic) as other:
+            wait_until(other, "half of the partitions", is_it=lambda parts: len(parts) == 2)
+            vanishing(True)
+            wait_until(lambda: "the database is back" in process.read_log(), "the consumer to go on")
+        write_answers_from(partner, topic, rows, 10)
+        wait_for_completed(30)
+        assert process.stop()[0] == 0
+    check_each_once(rows)
+
+
 def test_a_consumer_stops_though_the_database_is_away_and_commits_nothing(
     partner: Partner, topic: str, vanishing: Callable[[bool], None]
 ) -> None:
