@@ -91,18 +91,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def update_catalogues(root: Path, languages: Sequence[str] = LANGUAGES) -> None:
     """Bring the `.po` files up to date with the sources and compile them."""
-    for app in APPS:
-        for language, text in extract(root, app, languages).items():
-            po = locate_catalogue(root, app, language)
-            po.parent.mkdir(parents=True, exist_ok=True)
-            po.write_text(text, encoding="utf-8")
-            run("msgfmt", "--check-format", "--check-domain", "-o", str(po.with_suffix(".mo")), str(po))
+    for (app, language), text in extract(root, languages).items():
+        po = locate_catalogue(root, app, language)
+        po.parent.mkdir(parents=True, exist_ok=True)
+        po.write_text(text, encoding="utf-8")
+        run("msgfmt", "--check-format", "--check-domain", "-o", str(po.with_suffix(".mo")), str(po))
 
 
 def find_complaints(root: Path, languages: Sequence[str] = LANGUAGES, *, fresh: bool = False) -> Iterator[str]:
     """Yield a sentence for each thing that is not right; `fresh` catalogues need no look at the sources."""
+    extracted = {} if fresh else extract(root, languages)
     for app in APPS:
-        extracted = {} if fresh else extract(root, app, languages)
         for language in languages:
             po = locate_catalogue(root, app, language)
             name = po.relative_to(root).as_posix()
@@ -110,8 +109,8 @@ def find_complaints(root: Path, languages: Sequence[str] = LANGUAGES, *, fresh: 
                 yield f"{name} is missing: run python -m config.messages"
                 continue
             messages = read_catalogue(po.read_text(encoding="utf-8"))
-            if language in extracted:
-                yield from compare_sources(name, messages, read_catalogue(extracted[language]))
+            if (app, language) in extracted:
+                yield from compare_sources(name, messages, read_catalogue(extracted[app, language]))
             for what, count in (
                 ("untranslated", sum(not message.translated for message in messages if not message.fuzzy)),
                 ("fuzzy", sum(message.fuzzy for message in messages)),
@@ -153,28 +152,37 @@ def is_compiled(po: Path, messages: list[Message]) -> bool:
     return expected == {source: text for source, text in compiled.items() if source != ""}
 
 
-def extract(root: Path, app: str, languages: Sequence[str]) -> dict[str, str]:
-    """Return what the `.po` of each language has to be, from the sources and the translations there are."""
+def extract(root: Path, languages: Sequence[str]) -> dict[tuple[str, str], str]:
+    """Return what the `.po` of each app and language has to be, from the sources and the translations there are."""
     require_programs()
     with tempfile.TemporaryDirectory(prefix="holdpoint-messages-") as folder:
-        copy = Path(folder, app)
-        shutil.copytree(root / app, copy, ignore=shutil.ignore_patterns("__pycache__", "static", "locale", "*.pyc"))
-        for owned in (name for name, owner in OWNERS.items() if owner == app and (root / "templates" / name).is_dir()):
-            shutil.copytree(root / "templates" / owned, copy / "templates" / owned)
-        (copy / "locale").mkdir()
-        for language in languages:
-            if (po := locate_catalogue(root, app, language)).exists():
-                target = locate_catalogue(Path(folder), app, language)
-                target.parent.mkdir(parents=True)
-                shutil.copyfile(po, target)
+        for app in APPS:
+            copy_sources(root, app, Path(folder, app), languages)
         options = ["--no-location", "--no-wrap", "--no-obsolete", "--verbosity", "0"]
         locales = [part for language in languages for part in ("--locale", language)]
-        # -P: the modules of the copy must not be taken for the packages of their names.
-        run(sys.executable, "-P", "-m", "django", "makemessages", *options, *locales, cwd=copy)
+        # All apps at once, each into its own folder of catalogues. -P: the modules of the copies must not be taken for
+        # the packages of their names.
+        run(sys.executable, "-P", "-m", "django", "makemessages", *options, *locales, cwd=Path(folder))
         return {
-            language: write_header(locate_catalogue(Path(folder), app, language).read_text(encoding="utf-8"), language)
+            (app, language): write_header(
+                locate_catalogue(Path(folder), app, language).read_text(encoding="utf-8"), language
+            )
+            for app in APPS
             for language in languages
         }
+
+
+def copy_sources(root: Path, app: str, copy: Path, languages: Sequence[str]) -> None:
+    """Copy what an app says, its templates beside it, and the translations there are."""
+    shutil.copytree(root / app, copy, ignore=shutil.ignore_patterns("__pycache__", "static", "locale", "*.pyc"))
+    for owned in (name for name, owner in OWNERS.items() if owner == app and (root / "templates" / name).is_dir()):
+        shutil.copytree(root / "templates" / owned, copy / "templates" / owned)
+    (copy / "locale").mkdir()
+    for language in languages:
+        if (po := locate_catalogue(root, app, language)).exists():
+            target = copy / po.relative_to(root / app)
+            target.parent.mkdir(parents=True)
+            shutil.copyfile(po, target)
 
 
 def write_header(text: str, language: str) -> str:

@@ -176,12 +176,14 @@ def test_the_check_finds_what_is_missing_untranslated_fuzzy_or_not_compiled(smal
     po = locate_catalogue(small, "approvals", "de")
     text = po.read_text(encoding="utf-8")
 
-    def complain(text: str) -> list[str]:
+    def complain(text: str, *, fresh: bool = True) -> list[str]:
         po.write_text(text, encoding="utf-8")
-        return [complaint.removeprefix(f"{po.relative_to(small)} ") for complaint in find_complaints(small, ["de"])]
+        found = find_complaints(small, ["de"], fresh=fresh)  # the sources stay as they are: they are looked at once
+        return [complaint.removeprefix(f"{po.relative_to(small)} ") for complaint in found]
 
     not_compiled = "is not what the .mo beside it was compiled from: run python -m config.messages"
-    assert complain(text.replace('"Warten."', '""')) == ["has 1 untranslated entry", not_compiled]
+    untranslated = text.replace('"Warten."', '""')
+    assert complain(untranslated) == complain(untranslated, fresh=False) == ["has 1 untranslated entry", not_compiled]
     assert complain(text.replace('msgid "Wait."', '#, fuzzy\nmsgid "Wait."')) == ["has 1 fuzzy entry", not_compiled]
     assert complain(text.replace('"Warten."', '"Halten."')) == [not_compiled]
     assert complain(text) == []

@@ -32,10 +32,12 @@ from workflows.models import Instance
 from workflows.testing import advance, assert_awaiting, assert_done, assert_failed, drain
 from workflows.values import back_off
 from workflows.values.back_off import BackOff
+from workflows.worker import pump
 
 TABLE = "armed (name text, due_at timestamptz, done_at timestamptz)"
 SECONDS = 60.0
-#: A pump looks every quarter of a second; the rest is for a slow machine.
+#: So often a sweep is looked at that says nothing else.
+EVERY = 0.25
 #: Far above what it takes beside other workers, and far below what hangs, or what waits for its turn for ever.
 SOON = 3.0
 
@@ -321,6 +323,47 @@ def wait_for_quick_ones() -> float:
     return time.monotonic() - began
 
 
+class Watch:
+    """The turns of a pump, and its questions to the sweep: whether it asks often is told by these, on any machine.
+
+    Seconds from a due moment to the work would tell how busy the machine is.
+    """
+
+    def __init__(self) -> None:
+        #: When each began, in which thread, and whether the sweep was at work.
+        self.turns: list[tuple[float, int, bool]] = []
+        #: When each was asked, in which thread, and whether something was due.
+        self.asked: list[tuple[float, int, bool]] = []
+
+    def register(self, work: Callable[[], int] = do_one) -> None:
+        read = read_seconds("it")
+
+        def ask(db: Any) -> float | None:
+            seconds = read(db)
+            self.asked.append((time.monotonic(), threading.get_ident(), seconds is not None and seconds <= 0))
+            return seconds
+
+        register_sweep(Sweep("it", seconds_to_next=ask, work=work))
+
+    def note_turn(self) -> bool:
+        """Asked by the pump before each turn; by its other threads too, which are left out."""
+        self.turns.append((time.monotonic(), threading.get_ident(), bool(list_threads("it"))))
+        return False
+
+    def check(self, armed: int) -> None:
+        """What was due was begun as soon as it was seen, and no turn passed in which a look was owed."""
+        assert max(pump.POLL, pump.POLL_CALM) < EVERY  # so long is the turn of an idle pump
+        assert 0 < sum(is_due for _, _, is_due in self.asked) <= armed
+        [thread] = {thread for _, thread, _ in self.asked}
+        turns = [(began, busy) for began, where, busy in self.turns if where == thread]
+        since = turns[0][0]
+        for (began, busy), (ended, still_busy) in pairwise(turns):
+            if busy or still_busy or any(began <= at < ended for at, _, _ in self.asked):
+                since = ended
+            else:
+                assert began - since <= 2 * EVERY, f"not asked in a turn {began - since:.2f} s after the last look"
+
+
 @pumped
 def test_a_pump_does_what_is_due_at_its_moment_in_a_thread_of_its_own() -> None:
     there: set[str] = set()
@@ -329,21 +372,22 @@ def test_a_pump_does_what_is_due_at_its_moment_in_a_thread_of_its_own() -> None:
         there.add(threading.current_thread().name)
         return do_one()
 
-    sweep_table(work=work)
+    watch = Watch()
+    watch.register(work)
     for seconds in (-1.0, 0.0, 0.3):
         arm(seconds)
-    with pumping():
+    with pumping(should_stop=watch.note_turn):
         wait_for_all_done()
     assert there == {"holdpoint-it"}
     assert all(done >= due for due, done in list_done())
-    late = [(done - due).total_seconds() for due, done in list_done()]
-    assert late[-1] < SOON
+    watch.check(armed=3)
 
 
 @pumped
 def test_what_becomes_due_while_a_pump_is_idle_or_at_work_is_done_soon() -> None:
-    sweep_table()
-    with pumping():
+    watch = Watch()
+    watch.register()
+    with pumping(should_stop=watch.note_turn):
         for _ in range(3):
             wait_for_quick_ones()
             arm()
@@ -357,7 +401,7 @@ def test_what_becomes_due_while_a_pump_is_idle_or_at_work_is_done_soon() -> None
         finally:
             stop.set()
             feeder.join(SECONDS)
-    assert all((done - due).total_seconds() < SOON for due, done in list_done())
+    watch.check(armed=4)
 
 
 def feed(stop: threading.Event) -> None:
