@@ -22,7 +22,10 @@ NAMES = ("BOOTSTRAP", "ANSWERS", "GROUP", "BATCH", "CLIENT", "PRODUCER", "CONSUM
 OURS = {
     "CLIENT": ("bootstrap.servers",),
     "PRODUCER": ("bootstrap.servers", "enable.idempotence", "acks"),
-    "CONSUMER": ("bootstrap.servers", "group.id", "enable.auto.commit", "enable.auto.offset.store"),
+    "CONSUMER": (
+        *("bootstrap.servers", "group.id"),
+        *("enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof"),
+    ),
 }
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")

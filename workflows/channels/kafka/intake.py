@@ -6,6 +6,7 @@ Must not live here: what becomes of a record (`taking`). Invariants owned:
 * Where the database is away, nothing is lost and nothing committed: the same records are tried again when it is back,
   and the group is told meanwhile that this consumer lives.
 * A stop finishes the batch under way, if the database lets it, commits its offsets and leaves the group.
+* A partition that it holds is read: where the client brings nothing of what is there, a new client takes its place.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import connections, router
 
 from workflows.channels.kafka.kafka_client import Teller, describe_client, import_client
+from workflows.channels.kafka.partition_progress import PartitionProgress, Place
 from workflows.channels.kafka.taking import AWAY, Received, Taken, is_there, take_answers
 from workflows.conf.kafka_settings import KafkaSettings
 from workflows.models import Interaction
@@ -43,7 +45,8 @@ DEFAULTS = {
     "topic.metadata.refresh.interval.ms": 10_000,
 }
 UNCOMMITTED = "offsets were not committed; what was taken is recognised when it comes again"
-OURS = {"enable.auto.commit": False, "enable.auto.offset.store": False}
+#: The last one: that a partition has no more is told as well, so it is known from one whose records do not come.
+OURS = {"enable.auto.commit": False, "enable.auto.offset.store": False, "enable.partition.eof": True}
 
 
 class Intake:
@@ -58,13 +61,11 @@ class Intake:
         self._on_ready = on_ready
         self._stopping = threading.Event()
         self._tell = Teller(logger)
-        self._next: dict[tuple[str, int], int] = {}
+        self._next: dict[Place, int] = {}
+        self._progress = PartitionProgress()
         #: Whether the database is away: then nothing new is asked for.
         self._is_paused = False
-        options = {**DEFAULTS, **describe_client(settings), **settings.consumer, **OURS, "group.id": settings.group}
-        self._consumer: Consumer = import_client().Consumer(
-            {**options, "error_cb": self._tell_error, "on_commit": self._tell_commit}
-        )
+        self._consumer = self._connect()
 
     def stop(self) -> None:
         """Finish what is under way, and end."""
@@ -72,35 +73,72 @@ class Intake:
 
     def run(self) -> None:
         """Take answers until told to stop."""
+        self._join()
+        try:
+            while not self._stopping.is_set():
+                messages = self._read()
+                records = [record for message in messages if (record := self._receive(message)) is not None]
+                # Of a full batch it is not known whether the rest is on its way.
+                still = self._progress.find_still(self._consumer) if len(messages) < self.settings.batch else []
+                if records:
+                    self._take(records)
+                if still and not self._stopping.is_set():
+                    self._begin_again(still)
+        finally:
+            self._leave()
+            connections.close_all()
+
+    def _connect(self) -> Consumer:
+        settings = self.settings
+        options = {**DEFAULTS, **describe_client(settings), **settings.consumer, **OURS, "group.id": settings.group}
+        consumer: Consumer = import_client().Consumer(
+            {**options, "error_cb": self._tell_error, "on_commit": self._tell_commit}
+        )
+        return consumer
+
+    def _join(self) -> None:
         self._consumer.subscribe(
             self.topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
-        try:
-            while not self._stopping.is_set():
-                if records := self._read():
-                    self._take(records)
-        finally:
-            self._commit(wait=True)
-            self._consumer.close()
-            connections.close_all()
 
-    def _read(self) -> list[Received]:
+    def _leave(self) -> None:
+        self._commit(wait=True)
+        self._consumer.close()
+
+    def _begin_again(self, still: list[Place]) -> None:
+        """Whatever holds them up is in the client, so it goes; what was not committed is read again."""
+        places = ", ".join(f"{topic}/{partition}" for topic, partition in still)
+        logger.warning(
+            "nothing comes of %s, though there is more; this consumer leaves its group and joins again", places
+        )
+        self._leave()
+        self._next.clear()
+        self._consumer = self._connect()
+        self._join()
+
+    def _read(self) -> list[Message]:
         """What is there, up to a batch; waits a moment for the first."""
         first = self._consumer.poll(LOOK_SECONDS)
         if first is None:
             return []
         more = self._consumer.consume(self.settings.batch - 1, 0) if self.settings.batch > 1 else []
-        return [record for message in (first, *more) if (record := self._receive(message)) is not None]
+        return [first, *more]
 
     def _receive(self, message: Message) -> Received | None:
+        from confluent_kafka import KafkaError
+
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
         if (error := message.error()) is not None:
-            self._tell_error(error)
+            if error.code() != KafkaError._PARTITION_EOF:
+                self._tell_error(error)
+            elif topic is not None and partition is not None and offset is not None:
+                self._progress.note(topic, partition, offset)
             return None
         _, sent_ms = message.timestamp()
-        topic, partition, offset = message.topic(), message.partition(), message.offset()
         assert topic is not None
         assert partition is not None
         assert offset is not None
+        self._progress.note(topic, partition, offset + 1)
         headers: Any = message.headers() or []
         return Received(topic, partition, offset, sent_ms, message.key(), message.value(), headers)
 
@@ -140,6 +178,7 @@ class Intake:
         finally:
             self._is_paused = False
             self._consumer.resume(self._consumer.assignment())
+            self._progress.rest()
 
     def _give_back(self, message: Message) -> None:
         """A record of a partition that came while nothing was asked for: it is read again."""
@@ -184,6 +223,7 @@ class Intake:
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Others read them already: to commit would set them back."""
+        self._progress.forget(partitions)
         for one in partitions:
             self._next.pop((one.topic, one.partition), None)
 
@@ -194,4 +234,8 @@ class Intake:
             )
 
     def _tell_error(self, error: KafkaError) -> None:
+        from confluent_kafka import KafkaError
+
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._progress.rest()
         self._tell(error.name(), f"Kafka: {error.str()}")

@@ -60,6 +60,7 @@ MISTAKES: list[tuple[Any, str]] = [
     ({**GOOD, "BATCH": 0}, '"BATCH" is a whole number'),
     ({**GOOD, "CLIENT": {"bootstrap.servers": "other"}}, 'write "BOOTSTRAP"'),
     ({**GOOD, "CONSUMER": {"enable.auto.commit": True}}, "may not set 'enable.auto.commit'"),
+    ({**GOOD, "CONSUMER": {"enable.partition.eof": False}}, "may not set 'enable.partition.eof'"),
     ({**GOOD, "PRODUCER": {"acks": 0}}, "may not set 'acks'"),
     ({**GOOD, "CLIENT": SECRET}, '"CLIENT" holds settings of librdkafka'),
 ]
