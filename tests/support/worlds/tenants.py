@@ -21,6 +21,7 @@ from approvals import Approval, decide, withdraw
 from approvals.models import Review
 from tests.support.api_calls import Api
 from tests.support.bad_input import make_cursor
+from tests.support.combinations import take_share
 from tests.support.routes import list_routes
 from workflows import Await, Concurrency, Done, Rate, Stop, Workflow, durable, event, step
 from workflows.models import AwaitUnit, Instance, Interaction, Workspace
@@ -218,19 +219,29 @@ class Call:
         return api.call(self.method, self.path, headers=dict(self.headers), **options)
 
 
-def list_calls(a: Tenant) -> Iterator[tuple[str, Call, Call]]:
-    """(address, a call about what is A's, the same call about what is nobody's)."""
-    for route in list_routes():
+def list_calls(a: Tenant, share: int = 0, shares: int = 1) -> Iterator[tuple[str, Call, Call]]:
+    """(address, a call about what is A's, the same call about what is nobody's).
+
+    All of them, or one of several shares: together these are all. A share asks about every row of every address, and
+    sends every body somewhere, as its place within a row changes from row to row.
+    """
+    for place, route in enumerate(list_routes()):
         if route.name in EXEMPT:
             continue
         for n, (theirs, nobodys) in enumerate(ABOUT[route.name](a)):
-            for method in sorted({*METHODS, *OTHERS} if n == 0 else route.methods & OWN):
-                for body, headers in list_bodies(route.name) if method in {"POST", "PATCH"} else [(None, ())]:
-                    yield (
-                        route.name,
-                        Call(method, fill(route.path, theirs), write(body, theirs), headers),
-                        Call(method, fill(route.path, nobodys), write(body, nobodys), headers),
-                    )
+            methods = sorted({*METHODS, *OTHERS} if n == 0 else route.methods & OWN)
+            asked = [
+                (method, body, headers)
+                for method in methods
+                for body, headers in (list_bodies(route.name) if method in {"POST", "PATCH"} else [(None, ())])
+            ]
+            chosen = take_share([n], asked, share - place - n, shares if len(asked) >= shares else 1)
+            for _, (method, body, headers) in chosen:
+                yield (
+                    route.name,
+                    Call(method, fill(route.path, theirs), write(body, theirs), headers),
+                    Call(method, fill(route.path, nobodys), write(body, nobodys), headers),
+                )
 
 
 METHODS = ("GET", "HEAD", "POST")
