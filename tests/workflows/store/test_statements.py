@@ -1,6 +1,6 @@
 """Cost as a contract: how many statements each call takes, and which indexes they use.
 
-Plans are taken from the very statements that the calls execute, with 50,000 parked rows beside the few
+Plans are taken from the very statements that the calls execute, with 20,000 parked rows beside the few
 that matter: as the pump's connection plans them (sequential scans off) and as a web process does, with
 the values known (custom plan) and without (the generic plan that a kept statement ends up with).
 """
@@ -22,7 +22,7 @@ from workflows.testing import drain
 
 pytestmark = pytest.mark.django_db
 
-PARKED = 50_000
+PARKED = 20_000
 
 
 class Parked(Workflow):
@@ -452,7 +452,7 @@ TABLES = (
 
 
 def fill_tables() -> None:
-    """50,000 parked instances, each with a consumed and some with an open signal, and their ledger."""
+    """20,000 parked instances, each with a consumed and some with an open signal, and their ledger."""
     rows = f"generate_series(1, {PARKED}) n, holdpoint_workspace w WHERE w.slug = 'default'"
     with db().cursor() as cursor:
         cursor.execute(f"""

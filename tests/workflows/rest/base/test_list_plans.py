@@ -1,4 +1,4 @@
-"""What pages of lists and completions cost beside 50,000 others: index look-ups, wherever the page lies."""
+"""What pages of lists and completions cost beside 20,000 others: index look-ups, wherever the page lies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from workflows.units.unit_history import Cut, walk_history
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
-PARKED = 50_000
+PARKED = 20_000
 TABLES = "holdpoint_instance, holdpoint_unit, holdpoint_interaction, holdpoint_answer, holdpoint_ledger"
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
