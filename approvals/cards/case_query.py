@@ -6,12 +6,14 @@ owned: the rows of a look are of one moment, that of `Case.now`; whoever may not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Model, OuterRef, Q, QuerySet, TextField
+from django.db.models.expressions import RawSQL
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, JSONObject
 
@@ -27,6 +29,8 @@ from workflows.models import Interaction, LedgerEvent
 
 #: What a ledger row tells beside votes and comments, which have rows of their own.
 KINDS = (Event.HANDLED, Event.RESCHEDULED, Event.REFUSED)
+#: Stands for a review's family until one is known. No instance has this id.
+_OWN = UUID(int=0)
 
 
 def load_case(id: UUID, user: Person | Viewer, *, workspace: int | None = None) -> Case | None:
@@ -66,7 +70,7 @@ def read_case(rows: QuerySet[Review], id: UUID, viewer: Viewer | None = None) ->
     found: Any = (
         rows.filter(pk=id)
         .select_related("interaction__workspace", "interaction__unit", "claimed_by")
-        .annotate(**_gather_all(Coalesce(OuterRef("family"), OuterRef("instance_id"))))
+        .annotate(**_gather_all(rows))
         .first()
     )
     if found is None:
@@ -84,7 +88,7 @@ def fill(case: Case) -> None:
         return
     review = case.review
     rows = Interaction.objects.using(owned_answers.reach().alias).select_related("workspace", "unit")
-    found: Any = rows.annotate(**_gather_all(review.root)).get(pk=review.pk)
+    found: Any = rows.annotate(**_gather_all(rows, review.root)).get(pk=review.pk)
     kept = review._state.fields_cache.get("interaction")
     if kept is None or "workspace" not in kept._state.fields_cache:
         review.interaction = found
@@ -109,11 +113,29 @@ def make_rows(model: type[Model], gathered: Iterable[Mapping[str, Any]], alias: 
     return made
 
 
-def _gather_all(family: Any) -> dict[str, Any]:
+def _gather_all(rows: QuerySet[Any], family: UUID = _OWN) -> dict[str, Any]:
     """What is read beside a review, or the question behind it: both have the same key, and the same instance's.
 
-    `family` is the id of the instance that began the review's, or an expression that gives it.
+    `family` is the id of the instance that began the review's; without it, the row itself tells which one.
     """
+    gathered: dict[str, Any] = {"read_at": Now()}
+    model: Any = rows.model
+    for name, (sql, params, field) in _compile(model, rows.db, family == _OWN).items():
+        gathered[name] = RawSQL(sql, [family if one == _OWN else one for one in params], output_field=field)
+    return gathered
+
+
+@cache
+def _compile(model: type[Model], alias: str, is_own: bool) -> dict[str, tuple[str, Sequence[Any], Any]]:
+    """The same as SQL, once for all: to build it takes longer than PostgreSQL takes to answer."""
+    family = Coalesce(OuterRef("family"), OuterRef("instance_id")) if is_own else _OWN
+    query = model._default_manager.annotate(**_list_gathered(family)).query
+    compiler = query.get_compiler(using=alias)
+    compiler.setup_query()
+    return {name: (*compiler.compile(one), one.output_field) for name, one in query.annotations.items()}
+
+
+def _list_gathered(family: Any) -> dict[str, Any]:
     here = Q(review_id=OuterRef("pk"))
     # An item has a history of its own.
     instance = Q(instance_id=OuterRef("instance_id")) | Q(instance_id=OuterRef("pk"))
@@ -122,7 +144,6 @@ def _gather_all(family: Any) -> dict[str, Any]:
     events = LedgerEvent.objects.filter(instance, kind__in=KINDS).alias(about=KT("data__interaction")).order_by("-seq")
     events = events.filter(about=Cast(OuterRef("pk"), TextField()))
     return {
-        "read_at": Now(),
         "read_candidates": gather(Candidate.objects.filter(here).order_by("pk")),
         "read_votes": gather(Vote.objects.filter(here).order_by("at", "pk")),
         "read_deciders": gather(deciders, ["user_id", "step", "place"]),

@@ -15,7 +15,7 @@ from django.test import Client
 
 from approvals.models import Review
 from tests.support.html_pages import Page
-from tests.support.review_calls import ask
+from tests.support.review_calls import ask_all
 
 AT = "/approvals/bulk/"
 
@@ -82,7 +82,11 @@ def read_words(html: str) -> str:
 
 def ask_many(n: int, **options: Any) -> list[Review]:
     given = {"assignees": ["ann"], "requester": None, **options}
-    return [
-        ask(title=f"Refund {number}", request={"amount": f"{number}.50", "currency": "EUR", "rule": "late"}, **given)
+    return ask_all(
+        {
+            "title": f"Refund {number}",
+            "request": {"amount": f"{number}.50", "currency": "EUR", "rule": "late"},
+            **given,
+        }
         for number in range(1, n + 1)
-    ]
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -96,6 +96,13 @@ def ask(
 ) -> Review:
     """The review of an approval with these options."""
     return find_review(start(options, timeout=timeout, actor=actor, run=run, key=key))
+
+
+def ask_all(asked: Iterable[dict[str, Any]]) -> list[Review]:
+    """The reviews of several approvals that are asked together, which costs a fraction of asking one by one."""
+    instances = [start(options, run=lambda: None) for options in asked]
+    drain()
+    return [find_review(one) for one in instances]
 
 
 def find_review(instance: Instance) -> Review:

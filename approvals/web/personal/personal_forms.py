@@ -6,6 +6,7 @@ workflow, a language or a time zone that there is, or was when it was chosen.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 from zoneinfo import available_timezones
 
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     _PreferenceForm = forms.ModelForm[Preference]
 else:
     _AbsenceForm = _PreferenceForm = forms.ModelForm
+
+
+@cache
+def list_zones() -> list[tuple[str, str]]:
+    """The time zones that there are, as choices: looked for once, as they are some hundred files."""
+    return [(name, name) for name in sorted(available_timezones())]
 
 
 class AbsenceForm(_AbsenceForm):
@@ -68,7 +75,7 @@ class PreferenceForm(_PreferenceForm):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._offer("language", self.list_languages(), self.instance.language)
-        self._offer("time_zone", [(name, name) for name in sorted(available_timezones())], self.instance.time_zone)
+        self._offer("time_zone", list_zones(), self.instance.time_zone)
 
     def list_languages(self) -> list[tuple[Any, Any]]:
         """Those that the site has."""

@@ -197,11 +197,11 @@ def test_search_finds_by_sentence_object_id_and_requester(operator: Client, ann:
     assert read_rows(operator.get(LIST, {"q": str(uuid4())}).text) == []
 
 
-def test_the_list_costs_the_same_for_fifty_rows_as_for_one(operator: Client, ann: User, ben: User) -> None:
+def test_the_list_costs_the_same_for_twenty_rows_as_for_one(operator: Client, ann: User, ben: User) -> None:
     Group.objects.create(name="finance")
     ask(actor=ben, groups=["finance"], permission="auth.add_user")
     cost = count_queries(operator, LIST)
-    for n in range(24):
+    for n in range(9):
         other = User.objects.create_user(f"u{n}")
         workflows.start_many(
             "approval-admin-asks", [{"title": f"no {n}", "assignees": [f"u{n}", "ann"]}] * 2, actor=other
@@ -212,7 +212,7 @@ def test_the_list_costs_the_same_for_fifty_rows_as_for_one(operator: Client, ann
     # session, user, workspaces, names of workflows, workspaces to choose, count, rows, those asked, users, groups with
     # permissions
     assert cost == 10
-    assert len(read_rows(operator.get(LIST).text)) == 49
+    assert len(read_rows(operator.get(LIST).text)) == 19
 
 
 def test_the_list_loads_no_values(operator: Client, ann: User) -> None:
@@ -395,7 +395,7 @@ def test_the_page_costs_the_same_for_many_votes_candidates_comments_and_messages
     comment(few, "x", actor=User.objects.get(username="ada"))
     make_delivery(few, ann)
     many = ask_about(order, change={"amount": "99.50"}, requester="ann", quorum=29, assignees=[*names, "ada"])
-    for name in names[:25]:
+    for name in names[:12]:
         user = User.objects.get(username=name)
         comment(many, "x", actor=user)
         decide(many, "approve", actor=user)
@@ -445,7 +445,7 @@ def test_lists_of_votes_comments_and_messages_name_people_at_a_fixed_cost(operat
         row = next(one for one in read_rows(operator.get(url).text) if text in one)
         assert "Ann Archer" in row
         assert "Refund €40.00 to Acme" in row
-    for n in range(12):
+    for n in range(5):
         user = User.objects.create_user(f"u{n}")
         one = ask(f"number {n}", assignees=[user.username])
         comment(one, "x", actor=user)

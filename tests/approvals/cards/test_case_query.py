@@ -11,13 +11,14 @@ from django.contrib.auth.models import AnonymousUser, User
 
 from approvals import answer_info, claim, comment, decide, delegate, request_info
 from approvals.cards.card import Card, build_card
-from approvals.cards.case_query import load_case
+from approvals.cards.case_query import fill, load_case, read_case
 from approvals.models import Review
 from approvals.people.viewer import Viewer, find_viewer
 from approvals.reviews.case import MAX_ROWS, Case
 from approvals.reviews.permissions import find_question
-from tests.support.review_calls import count_statements
+from tests.support.review_calls import count_statements, find_review, make_person, start
 from tests.support.worlds.cards import People, build, read_again
+from workflows.testing import drain
 
 pytestmark = pytest.mark.django_db
 
@@ -100,6 +101,20 @@ def test_rows_that_are_read_together_are_the_rows_themselves(asked: Review, peop
     assert [len(case.candidates), len(case.all_votes)] == [2, 1]
     assert case.earlier_deciders == own.earlier_deciders == frozenset()
     assert abs(case.now - own.now).total_seconds() < 60
+
+
+def test_who_decided_an_earlier_stage_is_read_for_each_family_by_itself() -> None:
+    """The statement is built once for all reviews: whose it is must not be that of the first one."""
+    for name in ("eve", "fay"):
+        decider = make_person(name)
+        instance = start({"assignees": [decider]}, {"assignees": [make_person(f"{name}-next")]})
+        decide(find_review(instance), "approve", actor=decider)
+        drain()
+        review = find_review(instance)
+        filled, found = Case(review), read_case(Review.objects.all(), review.pk)
+        fill(filled)
+        assert found is not None
+        assert found.earlier_deciders == filled.earlier_deciders == Case(review).earlier_deciders == {decider.pk}
 
 
 def test_the_open_question_is_found_in_what_was_read_and_beyond_it(asked: Review, people: People) -> None:

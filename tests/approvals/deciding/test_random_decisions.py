@@ -25,7 +25,7 @@ from workflows.testing import drain
 
 pytestmark = pytest.mark.django_db
 
-TRIALS = int(os.environ.get("HOLDPOINT_TRIALS", "16"))
+TRIALS = int(os.environ.get("HOLDPOINT_TRIALS", "8"))
 SEED = os.environ.get("HOLDPOINT_SEED")
 CHUNKS = 4
 MOVES = 30
