@@ -35,6 +35,7 @@ CLOSING = (
     "\"'><svg onload=ran=1>"
 )
 LONG = "ab" * 5_000
+HIDING = "\u202e\u202c\u2066\u200b\u200e"
 TURNED = "pay \u202e0021€\u202c now \u2066abc \u200b\u200e x"
 BRACES = "{{ 7*7 }} {% load x %} ${7*7} {title} %(title)s {n} {s} "
 #: What reaches beyond its box, and is neither cut off nor scrolled there; marks may stand out by a few pixels.
@@ -111,6 +112,9 @@ def test_words_stay_words(visit: Visits, site: Site, desk: Desk, words: str) -> 
     assert detail.locator("button[name=outcome][value=approve]").count() == 1
     assert detail.locator("form").count() == 1
     assert page.locator("#say").count() == 1
+    # Characters that hide or turn others are shown as what they are.
+    shown = page.evaluate("document.body.innerText + document.title")
+    assert [f"{ord(one):x}" for one in HIDING if one in shown] == []
     check_axe(page)
     shoot(page, f"hostile-{words[:4].strip('<>/ ')}", whole=False)
     if alike:
@@ -128,23 +132,11 @@ def test_words_stay_words(visit: Visits, site: Site, desk: Desk, words: str) -> 
         phone.goto(address)
         check_whole(phone, where=".request, .card, .decision-bar")
         check_touch(phone)
+        shoot(phone, f"hostile-phone-{address.split('/')[2][:4]}-{words[:4].strip('<>/ ')}")
     check_axe(phone)  # what was opened last; the list and the request were judged beside each other
-    phone.goto(f"/approvals/{review.pk}/")
-    shoot(phone, f"hostile-phone-{words[:4].strip('<>/ ')}")
     decide(again(review), "approve", actor=desk.lena, data={"field": words})
     phone.goto(f"/approvals/{review.pk}/")
     check_whole(phone, where=".card")
-
-
-def test_characters_that_hide_or_turn_are_shown(visit: Visits, site: Site, desk: Desk) -> None:
-    review = ask_badly(desk, TURNED)
-    page = visit(desk.maya)
-    page.goto("/approvals/")
-    find_row(page, review).get_by_role("link").click()
-    expect(find_detail(page, review)).to_be_visible()
-    shown = page.evaluate("document.body.innerText + document.title")
-    for character in "\u202e\u202c\u2066\u200b\u200e":
-        assert character not in shown, f"{ord(character):x}"
 
 
 def test_a_search_and_a_view_are_words_too(visit: Visits, site: Site, desk: Desk) -> None:
@@ -160,19 +152,20 @@ def test_a_search_and_a_view_are_words_too(visit: Visits, site: Site, desk: Desk
         page.get_by_label("Keep this list in the rail as").fill(words[:60])
         page.get_by_role("button", name="Keep it").tap()
         expect(page.get_by_role("navigation", name="Views")).to_be_visible()
-        check_page(page)
+        check_fits(page)
+        check_touch(page)
+    check_axe(page)  # all three are beside it by now
     page.goto("/approvals/views/")
     check_whole(page, where="main")
 
 
-def test_it_reads_from_right_to_left(visit: Visits, site: Site, desk: Desk) -> None:
+def test_it_reads_from_right_to_left(visit: Visits, site: Site, desk: Desk, settings: Any) -> None:
+    settings.LANGUAGES = [*settings.LANGUAGES, ("ar", "Arabic")]
     day = ask_day(site, desk)
-    wide, phone = visit(desk.maya), visit(desk.maya, **PHONE)
+    wide, phone = visit(desk.maya, language="ar"), visit(desk.maya, language="ar", **PHONE)
     for page, name in ((wide, "wide"), (phone, "phone")):
-        page.add_init_script(
-            "document.addEventListener('DOMContentLoaded', () => document.documentElement.dir = 'rtl')"
-        )
         page.goto("/approvals/")
+        assert page.evaluate("document.documentElement.dir") == "rtl"
         if page is wide:
             find_row(page, day["acme"]).get_by_role("link").click()
             expect(find_detail(page, day["acme"])).to_be_visible()

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from approvals.models import Comment, SavedView, Snooze, Vote
-from tests.support.browser.judges import check_axe, check_fits, check_page, check_touch
+from tests.support.browser.judges import check_page
 from tests.support.browser.served import Site
 from tests.support.browser.visits import Visits
 from tests.support.browser.world import (
@@ -118,10 +118,8 @@ def test_by_finger_on_a_phone(visit: Visits, site: Site, desk: Desk) -> None:
     first, second, _ = ask_three()
     page = visit(desk.maya, **PHONE)
     page.goto("/approvals/")
-    check_page(page)
     find_row(page, first).get_by_role("link").tap()
     expect(page.get_by_role("heading", level=1, name="Refund €64.00 to K. Oduya")).to_be_visible()
-    check_page(page)
     approve = page.get_by_role("button", name="Approve")
     # The bar is under the thumb, wherever one has scrolled to.
     expect(approve).to_be_in_viewport(ratio=1)
@@ -130,7 +128,7 @@ def test_by_finger_on_a_phone(visit: Visits, site: Site, desk: Desk) -> None:
     expect(page.get_by_role("button", name="Comment")).to_be_in_viewport(ratio=1)
     assert page.locator("kbd:visible").count() == 0
     page.locator("summary", has_text="Reject").tap()
-    check_page(page)
+    check_page(page)  # list and request as they open: `test_a_day_on_a_phone`
     expect(page.get_by_role("button", name="No receipt")).to_be_in_viewport(ratio=1)
     page.get_by_role("button", name="No receipt").tap()
     expect(page.get_by_role("status").first).to_contain_text("You answered “Reject”")
@@ -147,9 +145,7 @@ def test_by_finger_on_a_phone(visit: Visits, site: Site, desk: Desk) -> None:
     for menu in ("Delegate", "Snooze", "More", "Ask", "Approve because"):
         summary = page.locator("summary", has_text=menu).first
         summary.tap()
-        check_axe(page, within="details[open] > .menu-panel")
-        check_fits(page)
-        check_touch(page)
+        check_page(page, within="details[open] > .menu-panel")
         summary.tap()
     site.pass_time("10s")
     assert_done(first.instance, {"outcome": "approve", "reason": "", "data": None})

@@ -24,9 +24,11 @@ COLOUR_RULES = ("color-contrast", "link-in-text-block")
 MOST_TOLD = 12
 
 
-def check_page(page: Page) -> None:
-    """All of them; whether it is pressed with a finger, the page knows."""
-    check_axe(page)
+def check_page(page: Page, *, within: str = "") -> None:
+    """All of them; whether it is pressed with a finger, the page knows. axe looks `within`, where that is all that is
+    new on a page that was judged.
+    """
+    check_axe(page, within=within)
     check_fits(page)
     if page.evaluate("matchMedia('(pointer: coarse)').matches"):
         check_touch(page)

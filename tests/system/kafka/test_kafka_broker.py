@@ -133,23 +133,30 @@ def test_what_maven_says_when_it_fails_is_passed_on(tmp_path: Path, monkeypatch:
 
 
 INNER = """
-import os, pathlib, pytest
-def test_one(bootstrap):
-    pathlib.Path(os.environ["SEEN"]).write_text(bootstrap)
+import os, pathlib
+from tests.support.kafka_plugin import find_bootstrap
+def test_one():
+    pathlib.Path(os.environ["SEEN"]).write_text(find_bootstrap())
 """
 
 
 def run_pytest(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A run of its own with the run's plugins, in another process."""
-    (tmp_path / "conftest.py").write_text("from tests.support.kafka.broker import bootstrap\n")
+    """A run of its own in another process, with the plugins that it is about: to load the others takes longer."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p xdist.plugin -p tests.support.kafka_plugin\n")
     (tmp_path / "test_inner.py").write_text(INNER)
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "HOLDPOINT_TEST"))
     }
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT / "pyproject.toml"), str(tmp_path), *arguments],
-        env={**inherited, "SEEN": str(tmp_path / "seen"), **environment},
-        cwd=ROOT,
+        [sys.executable, "-m", "pytest", "-q", "-c", "pytest.ini", "--rootdir", ".", *arguments],
+        env={
+            **inherited,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONPATH": str(ROOT),
+            "SEEN": str(tmp_path / "seen"),
+            **environment,
+        },
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,

@@ -10,7 +10,7 @@ import pytest
 from tests.support.processes import ROOT, find_environment
 
 #: Whatever it is, there are eight faults, each of which meets work.
-SECONDS = float(os.environ.get("STRESS_SECONDS", "12"))
+SECONDS = float(os.environ.get("STRESS_SECONDS", "8"))
 
 
 @pytest.mark.django_db(transaction=True)
