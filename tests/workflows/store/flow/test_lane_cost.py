@@ -67,8 +67,13 @@ def fill(many: int) -> None:
     flow, db = FlowClaims(), connection
     flow.refresh(db)
     assert len(flow.take(db, flow.look(db), 10, 3600.0)) == 1
+    sweep_out()
+
+
+def sweep_out() -> None:
+    """Entries that earlier tests have left would be read with those of this one."""
     with connection.cursor() as cursor:
-        cursor.execute("VACUUM ANALYZE holdpoint_instance")  # pages of entries that earlier tests have left are read
+        cursor.execute("VACUUM ANALYZE holdpoint_instance")
 
 
 def explain(db: Any, call: Callable[[], object]) -> list[dict[str, Any]]:
@@ -128,6 +133,7 @@ def test_while_a_snapshot_is_held_a_claim_reads_entries_of_what_is_done_once_a_s
 ) -> None:
     monkeypatch.setattr(look_backs, "LOOK_BACK_EVERY", 1e9)
     workflows.start_many(CostPlain, [{}] * 500, queue="cost-queue")
+    sweep_out()
     holder = connect("default")
     holder.set_autocommit(False)
     store.fetch(holder, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {}, rows=False)
