@@ -11,6 +11,7 @@ import pytest
 from django.contrib.admin import site
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
+from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -299,6 +300,7 @@ def test_parent_and_children_link_to_each_other(operator: Client) -> None:
 def test_the_page_costs_the_same_for_a_hundred_signals_and_events(
     operator: Client, django_assert_num_queries: Any
 ) -> None:
+    ContentType.objects.get_for_model(Instance)  # kept by the process
     instance = parked()
     # session, user, instance, workspace, signals, events, checkpoints, children
     with django_assert_num_queries(8):
