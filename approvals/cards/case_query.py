@@ -29,8 +29,8 @@ from workflows.models import Interaction, LedgerEvent
 
 #: What a ledger row tells beside votes and comments, which have rows of their own.
 KINDS = (Event.HANDLED, Event.RESCHEDULED, Event.REFUSED)
-#: Stands for a review's family until one is known. No instance has this id.
-_OWN = UUID(int=0)
+#: Stands in the kept SQL for the family that a look names. No instance has this id.
+_PLACE = UUID(int=0)
 
 
 def load_case(id: UUID, user: Person | Viewer, *, workspace: int | None = None) -> Case | None:
@@ -113,26 +113,27 @@ def make_rows(model: type[Model], gathered: Iterable[Mapping[str, Any]], alias: 
     return made
 
 
-def _gather_all(rows: QuerySet[Any], family: UUID = _OWN) -> dict[str, Any]:
+def _gather_all(rows: QuerySet[Any], family: UUID | None = None) -> dict[str, Any]:
     """What is read beside a review, or the question behind it: both have the same key, and the same instance's.
 
     `family` is the id of the instance that began the review's; without it, the row itself tells which one.
     """
     gathered: dict[str, Any] = {"read_at": Now()}
     model: Any = rows.model
-    for name, (sql, params, field) in _compile(model, rows.db, family == _OWN).items():
-        gathered[name] = RawSQL(sql, [family if one == _OWN else one for one in params], output_field=field)
+    for name, (sql, params, field) in _compile(model, rows.db, is_named=family is not None).items():
+        values = [family if value == _PLACE else value for value in params]
+        gathered[name] = RawSQL(sql, values, output_field=field)
     return gathered
 
 
 @cache
-def _compile(model: type[Model], alias: str, is_own: bool) -> dict[str, tuple[str, Sequence[Any], Any]]:
-    """The same as SQL, once for all: to build it takes longer than PostgreSQL takes to answer."""
-    family = Coalesce(OuterRef("family"), OuterRef("instance_id")) if is_own else _OWN
+def _compile(model: type[Model], alias: str, *, is_named: bool) -> dict[str, tuple[str, Sequence[Any], Any]]:
+    """Write the subqueries of a look as SQL, once for all: that takes longer than PostgreSQL takes to answer."""
+    family = _PLACE if is_named else Coalesce(OuterRef("family"), OuterRef("instance_id"))
     query = model._default_manager.annotate(**_list_gathered(family)).query
     compiler = query.get_compiler(using=alias)
     compiler.setup_query()
-    return {name: (*compiler.compile(one), one.output_field) for name, one in query.annotations.items()}
+    return {name: (*compiler.compile(part), part.output_field) for name, part in query.annotations.items()}
 
 
 def _list_gathered(family: Any) -> dict[str, Any]:
