@@ -125,10 +125,10 @@ class Intake:
         return [first, *more]
 
     def _receive(self, message: Message) -> Received | None:
-        from confluent_kafka import KafkaError
-
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         if (error := message.error()) is not None:
+            from confluent_kafka import KafkaError
+
             if error.code() != KafkaError._PARTITION_EOF:
                 self._tell_error(error)
             elif topic is not None and partition is not None and offset is not None:
@@ -229,9 +229,7 @@ class Intake:
 
     def _tell_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         if error is not None:
-            self._tell(
-                "commit", f"offsets were not committed; what was taken is recognised when it comes again: {error}"
-            )
+            self._tell("commit", f"{UNCOMMITTED}: {error}")
 
     def _tell_error(self, error: KafkaError) -> None:
         from confluent_kafka import KafkaError
