@@ -36,6 +36,7 @@ LOOK_EVERY = 0.1
 SMALL = 1_000
 #: How many files are paid, at most, until all that should be killed was killed.
 MOST_FILES = 5
+VICTIMS = ("PostgreSQL", "broker", "consumer", "provider", "worker")
 
 
 class Program:
@@ -90,6 +91,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="how often each of the five is killed")
     parser.add_argument("--order", default="", help="kill these and in this order, as `broker,consumer`")
     given = parser.parse_args()
+    order = [name for name in given.order.split(",") if name]
+    if unknown := set(order) - set(VICTIMS):
+        parser.error(f"--order knows {', '.join(VICTIMS)}, and not {', '.join(sorted(unknown))}")
     print(f"{given.records} records, seed {given.seed}, {given.rounds} rounds", flush=True)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdpoint-killing-")))
@@ -132,8 +136,7 @@ def main() -> int:
             "broker": lambda: replace_broker(broker),
             "PostgreSQL": lambda: replace_server(server),
         }
-        order = [name for name in given.order.split(",") if name]
-        faults = order or [name for _ in range(given.rounds) for name in rng.sample(sorted(victims), len(victims))]
+        faults = order or [name for _ in range(given.rounds) for name in rng.sample(VICTIMS, len(VICTIMS))]
         try:
             wrong = run(folder / "payments.csv", given.records, victims, faults)
         finally:
