@@ -102,7 +102,7 @@ def ask_all(asked: Iterable[dict[str, Any]]) -> list[Review]:
     """The reviews of several approvals that are asked together, which costs a fraction of asking one by one."""
     instances = [start(options, run=lambda: None) for options in asked]
     drain()
-    return [find_review(one) for one in instances]
+    return [find_review(instance) for instance in instances]
 
 
 def find_review(instance: Instance) -> Review:

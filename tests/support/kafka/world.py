@@ -94,7 +94,7 @@ class Partner:
 
         def look() -> list[int]:
             consumer.poll(0.1)
-            return sorted(one.partition for one in consumer.assignment())
+            return sorted(held.partition for held in consumer.assignment())
 
         try:
             yield look

@@ -42,8 +42,8 @@ class PartitionProgress:
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """They are another consumer's."""
-        for one in partitions:
-            self._reached.pop((one.topic, one.partition), None)
+        for partition in partitions:
+            self._reached.pop((partition.topic, partition.partition), None)
 
     def rest(self) -> None:
         """Something was away: what was seen until now says nothing."""
@@ -59,7 +59,7 @@ class PartitionProgress:
         if now - self._looked < self._every:
             return []
         self._looked = now
-        held = [(one.topic, one.partition) for one in consumer.assignment()]
+        held = [(place.topic, place.partition) for place in consumer.assignment()]
         reached = {place: self._reached.get(place) for place in held}
         quiet = [place for place, offset in reached.items() if self._before.get(place, -1) == offset]
         self._before = reached
@@ -83,7 +83,7 @@ class PartitionProgress:
             return set()
         # A partition of which nothing was ever heard has more as soon as it has anything: its end would be told.
         return {
-            (one.topic, one.partition)
-            for one in ends
-            if one.error is None and one.offset > self._reached.get((one.topic, one.partition), 0)
+            (end.topic, end.partition)
+            for end in ends
+            if end.error is None and end.offset > self._reached.get((end.topic, end.partition), 0)
         }

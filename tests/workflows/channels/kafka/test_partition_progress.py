@@ -10,7 +10,6 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 import workflows
 from config.kafka import Broker
-from tests.support.kafka import flows  # noqa: F401
 from tests.support.kafka.consumer import Consumer as Member
 from tests.support.kafka.records import describe
 from tests.support.kafka.world import Partner, answer
@@ -37,8 +36,9 @@ class Reader:
         self.ends: dict[int, int] = {}
 
     def read(self) -> None:
-        for one in self.consumer.consume(100, 0.1):
-            error, topic, partition, offset = one.error(), one.topic(), one.partition(), one.offset()
+        for message in self.consumer.consume(100, 0.1):
+            error, topic = message.error(), message.topic()
+            partition, offset = message.partition(), message.offset()
             assert error is None or error.code() == KafkaError._PARTITION_EOF
             assert topic is not None
             assert partition is not None
@@ -75,8 +75,8 @@ def open_reader() -> Iterator[Callable[[Partner, str], Reader]]:
         return readers[-1]
 
     yield open_reader
-    for one in readers:
-        one.consumer.close()
+    for reader in readers:
+        reader.consumer.close()
 
 
 def test_what_stands_still_is_said_at_the_third_look_and_what_was_read_to_its_end_never(
@@ -87,7 +87,7 @@ def test_what_stands_still_is_said_at_the_third_look_and_what_was_read_to_its_en
     reader = open_reader(partner, topic)
     reader.read_to(1, 0, 0)
     assert [reader.look() for _ in range(4)] == [[]] * 4
-    reader.consumer.pause([one for one in reader.consumer.assignment() if one.partition < 2])
+    reader.consumer.pause([held for held in reader.consumer.assignment() if held.partition < 2])
     for partition in (1, 2):
         partner.write(topic, b"two", partition=partition)
     wait_until(lambda: reader.read() or reader.ends[2], "the one that is read", is_it=lambda end: end == 1)
@@ -155,23 +155,23 @@ def test_a_consumer_whose_partitions_stand_still_joins_again_and_reads_them(
     drain()
     rows = list(Interaction.objects.select_related("workspace").order_by("id"))
     partner.write_all(topic, [answer(describe(row), number) for number, row in enumerate(rows)])
-    one = Member()
-    stuck = one.intake._consumer
+    member = Member()
+    stuck = member.intake._consumer
 
-    def hold_up(told: str) -> None:
+    def hold_up(_: str) -> None:
         """On the intake's own thread and behind its back: nobody knows of the pause who would end it."""
-        if one.intake._consumer is stuck:
+        if member.intake._consumer is stuck:
             partitions = [TopicPartition(topic, number) for number in range(4)]
             stuck.incremental_assign(partitions)
             stuck.pause(partitions)
 
-    one.intake._on_ready = hold_up
-    one.thread.start()
+    member.intake._on_ready = hold_up
+    member.thread.start()
     try:
-        wait_until(lambda: one.intake.taken.completed, "20 answers", is_it=lambda seen: seen == 20)
-        assert one.intake._consumer is not stuck
+        wait_until(lambda: member.intake.taken.completed, "20 answers", is_it=lambda seen: seen == 20)
+        assert member.intake._consumer is not stuck
     finally:
-        one.stop()
+        member.stop()
     assert "nothing comes of" in caplog.text
     drain()
     for number, row in enumerate(rows):
